@@ -48,6 +48,9 @@ def test_a_network_averages_again(onn: Command) -> None:
         (["--phase-error", "-1"], "phase_error=-1.0"),
         (["--mesh", "hexagonal"], "unknown mesh 'hexagonal'"),
         (["missing.npz"], "missing.npz"),
+        (["missing.npz", "--output-orders", "2"], "--output-orders: for random matrices"),
+        (["missing.npz", "--unknown-offsets"], "--unknown-offsets: found for random matrices"),
+        (["--form", "sigma-u"], "unknown form 'sigma-u'"),
         (["--figure", "picture.txt"], "picture.txt"),
     ],
 )

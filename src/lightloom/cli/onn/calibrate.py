@@ -57,6 +57,13 @@ _Loss = Annotated[float, option("Of every MZI; one loss for all is fitted.", "DB
 _Noise = Annotated[float, option("Of a power, as a share of the input power; 1e-3 is assumed.", "SHARE")]
 _Drift = Annotated[float, option("Of every phase between two settings, standard deviation.", "RAD")]
 _Aging = Annotated[float, option(f"Of every phase afterwards; then {AGAIN} settings calibrate again.", "RAD")]
+_Unknown = Annotated[
+    bool, option("Phase offsets from a whole turn, found by sweeps first; random matrices.", name="--unknown-offsets")
+]
+_Orders = Annotated[
+    int,
+    count_option("--output-orders", "Other orders of the outputs to try if couplers cannot split so.", least=0),
+]
 _Settings = Annotated[int | None, count_option("--settings", "Settings that are measured.", least=1)]
 
 
@@ -76,6 +83,8 @@ def calibrate(
     crosstalk: _Crosstalk = 0.0,
     dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     power_noise: _Noise = 1e-3,
+    unknown_offsets: _Unknown = False,
+    output_orders: _Orders = 0,
     drift: _Drift = 0.0,
     aging: _Aging = 0.0,
     settings: _Settings = None,
@@ -94,7 +103,18 @@ def calibrate(
     )
     if crosstalk > 0.1:
         raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
-    conditions = Conditions(power_noise=power_noise, drift=drift, aging=aging, settings=settings)
+    if unknown_offsets and network is not None:
+        raise ConfigError("--unknown-offsets: found for random matrices on one mesh, Σ of a network hides light")
+    if output_orders and network is not None:
+        raise ConfigError("--output-orders: for random matrices, a network's units stand in order")
+    conditions = Conditions(
+        power_noise=power_noise,
+        drift=drift,
+        aging=aging,
+        settings=settings,
+        unknown_offsets=unknown_offsets,
+        output_orders=output_orders,
+    )
     if mesh not in KINDS:
         raise UnknownNameError("mesh", mesh, KINDS)
     if modes > _MOST_MODES:
@@ -171,7 +191,7 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table]:
     """The facts, and a row for each chip."""
     conditions, rows = document["conditions"], document["chips"]
     facts = [
-        ("errors of devices", device_errors(document["devices"])),
+        ("errors of devices", _errors(document)),
         ("noise of a power", f"{conditions['power_noise']:g} of the input power"),
         ("fitted", "offsets, couplers, one crosstalk, one loss"),
         *(("invisible", text) for text in INVISIBLE),
@@ -186,6 +206,12 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table]:
     if conditions["aging"]:
         columns += [f"aged {conditions['aging']:g} rad", "calibrated again"]
     yield plain_table(columns, [_cells(row) for row in rows])
+
+
+def _errors(document: Document) -> str:
+    if not document["conditions"]["unknown_offsets"]:
+        return device_errors(document["devices"])
+    return f"phases wholly unknown, {device_errors({**document['devices'], 'phase_error': 0.0})}"
 
 
 def _cells(row: Document) -> list[str]:

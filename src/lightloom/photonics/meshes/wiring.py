@@ -93,7 +93,10 @@ def _matrix_wiring(mapped: MappedMatrix) -> Wiring:
     dumps = max(first.size, count)
     upper, lower = [first.modes, np.arange(count)], [first.modes + 1, dumps + np.arange(count)]
     columns = [first.columns, np.full(count, first.depth)]
-    beside = [neighbours(first), np.array([False]), np.ones(count - 1, np.bool_)]
+    # With a last one for each mesh, as the first device of the next mesh is no neighbour.
+    beside = [np.append(part, False) for part in (neighbours(first), np.ones(count - 1, np.bool_))]
+    if not first.count:
+        del beside[0]
     size, output_modes = dumps + count, np.arange(count)
     if mapped.output_mesh is not None:
         second = mapped.output_mesh.layout
@@ -102,16 +105,15 @@ def _matrix_wiring(mapped: MappedMatrix) -> Wiring:
         upper.append(modes[second.modes])
         lower.append(modes[second.modes + 1])
         columns.append(first.depth + 1 + second.columns)
-        beside += [np.array([False]), neighbours(second)]
+        if second.count:
+            beside.append(np.append(neighbours(second), False))
         size, output_modes = size + dark, modes[: mapped.output_mesh.outputs]
-    joined = np.concatenate([part for part in beside if part.size])
-    devices = sum(part.size for part in upper)
     return Wiring(
         inputs=mapped.input_mesh.inputs,
         size=size,
         upper=np.concatenate(upper),
         lower=np.concatenate(lower),
         columns=np.concatenate(columns),
-        beside=joined[joined.size - max(devices - 1, 0) :],
+        beside=np.concatenate(beside)[:-1],
         output_modes=output_modes,
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.core.arrays import Floats
-from lightloom.core.errors import ConfigError
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.meshes.calibration.chip import Chip, rounded
 from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit, ignore
-from lightloom.photonics.meshes.calibration.programming import program
+from lightloom.photonics.meshes.calibration.programming import program, reachable_order
+from lightloom.photonics.meshes.calibration.sweeps import first_twin
 from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
@@ -34,6 +35,8 @@ class Calibration:
     """Root mean square difference of measured and expected powers, before the first step and after each."""
     twin_errors: tuple[float, ...]
     """Error of the matrix in the twin while it was programmed."""
+    order: Ints
+    """Row of the matrix that leaves at each output, [outputs]; ascending unless other orders were tried."""
     measured_settings: int
     measurements: int
     """Powers that were measured."""
@@ -46,7 +49,9 @@ def calibrate(
     settings: int | None = None,
     unknowns: Unknowns | None = None,
     start: Twin | None = None,
+    unknown_offsets: bool = False,
     real: bool = False,
+    output_orders: int = 0,
     seed: int = 0,
     advance: Callable[[int], None] = ignore,
 ) -> Calibration:
@@ -63,31 +68,56 @@ def calibrate(
         settings: by default 12 or more, for ten powers an unknown.
         unknowns: what is fitted; by default offsets, couplers, a common crosstalk and a common loss.
         start: a twin to start from, that of an earlier calibration; by default ideal devices.
+        unknown_offsets: whether offsets are wholly unknown; sweeps of each column come first (:mod:`sweeps`).
         real: whether receivers detect real parts, so that light in quadrature is no error.
+        output_orders: other orders of a mesh's outputs that are tried if a splitting is out of the couplers' reach.
         seed: of the random settings.
         advance: called for every step of the fit.
 
     Raises:
         ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
+        UnsupportedError: the offsets of a mapped matrix are wholly unknown.
     """
-    wiring = chip.wiring
+    if unknown_offsets and not isinstance(ideal, Mesh):
+        raise UnsupportedError("unknown offsets: only those of a single mesh are found, Σ hides light from detectors")
+    counted, wiring = _CountedChip(chip), chip.wiring
     theta, phi = design(ideal)
     if theta.size != wiring.devices:
         raise ConfigError(f"a chip of {wiring.devices} interferometers, {theta.size} phases for it")
     count = default_settings(wiring.devices, wiring.inputs, wiring.outputs) if settings is None else settings
     if count < 1:
         raise ConfigError(f"settings={count}: expected at least 1")
-    measured = measure(chip, count, (theta, phi), seed)
-    fitted = fit(start or Twin.ideal(wiring), measured, unknowns or Unknowns(), advance=advance)
-    programmed = program(fitted.twin, target_of(ideal), (theta, phi), real=real)
+    first = first_twin(counted, seed) if unknown_offsets else start or Twin.ideal(wiring)
+    measured = measure(counted, count, (theta - first.theta_offset, phi - first.phi_offset), seed)
+    fitted = fit(first, measured, unknowns or Unknowns(), advance=advance)
+    order = np.arange(wiring.outputs)
+    if output_orders and isinstance(ideal, Mesh):
+        order, ideal = reachable_order(fitted.twin, ideal, output_orders, seed)
+    programmed = program(fitted.twin, target_of(ideal), design(ideal), real=real)
     return Calibration(
         twin=fitted.twin,
         settings=programmed.settings,
+        order=order,
         residuals=fitted.residuals,
         twin_errors=programmed.errors,
-        measured_settings=count,
-        measurements=measured.powers.size,
+        measured_settings=counted.settings,
+        measurements=counted.measurements,
     )
+
+
+class _CountedChip:
+    """A chip, with the settings and powers that were measured."""
+
+    def __init__(self, chip: Chip) -> None:
+        self._chip = chip
+        self.wiring, self.dac_bits = chip.wiring, chip.dac_bits
+        self.settings = self.measurements = 0
+
+    def powers(self, settings: Settings, vectors: Fields) -> Floats:
+        powers = self._chip.powers(settings, vectors)
+        self.settings += len(powers)
+        self.measurements += powers.size
+        return powers
 
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
@@ -110,7 +140,8 @@ def probe_vectors(inputs: int) -> Fields:
 def measure(chip: Chip, count: int, designed: tuple[Floats, Floats], seed: int) -> Measured:
     """Measure powers at ``count`` settings, alternately of random phases and of phases near the designed ones.
 
-    Random phases show every device, near-designed ones show those that matter as light will pass them.
+    Random phases show every device, near-designed ones show those that matter as light will pass them. ``designed``
+    are θ and φ to command, offsets that are known subtracted.
     """
     rng = np.random.default_rng((seed, 2))
     size = (2, count, chip.wiring.devices)

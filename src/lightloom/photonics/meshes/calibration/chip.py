@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -60,10 +61,6 @@ class SimulatedChip:
         self._power_noise, self._drift = power_noise, drift
         self._rng = np.random.default_rng((seed, 1))
         self._wiring = wiring_of(self._ideal)
-        self.settings = 0
-        """Settings that were measured."""
-        self.measurements = 0
-        """Powers that were measured."""
 
     @property
     def wiring(self) -> Wiring:
@@ -93,30 +90,22 @@ class SimulatedChip:
                 self.age(self._drift)
             rows.append(np.abs(_set(self._fabricated, theta, phi).propagate(vectors)) ** 2)
         powers = np.stack(rows)
-        self.settings += len(powers)
-        self.measurements += powers.size
         return np.asarray(powers + self._power_noise * self._rng.normal(size=powers.shape))
+
+    def scramble(self) -> None:
+        """Draw the error of every phase anew, uniformly from a whole turn."""
+        self._fabricated = _with_phases(
+            self._fabricated, lambda fabrication: self._rng.uniform(0, 2 * np.pi, (2, fabrication.theta_error.size))
+        )
 
     def age(self, radians: float) -> None:
         """Add a Gaussian step of that standard deviation to the error of every phase."""
-        if isinstance(self._fabricated, DisturbedMesh):
-            self._fabricated = replace(self._fabricated, fabrication=self._aged(self._fabricated.fabrication, radians))
-            return
-        output = self._fabricated.output_mesh
-        self._fabricated = replace(
+        self._fabricated = _with_phases(
             self._fabricated,
-            input_mesh=replace(
-                self._fabricated.input_mesh,
-                fabrication=self._aged(self._fabricated.input_mesh.fabrication, radians),
+            lambda fabrication: (
+                np.stack([fabrication.theta_error, fabrication.phi_error])
+                + radians * self._rng.normal(size=(2, fabrication.theta_error.size))
             ),
-            attenuators=self._aged(self._fabricated.attenuators, radians),
-            output_mesh=output and replace(output, fabrication=self._aged(output.fabrication, radians)),
-        )
-
-    def _aged(self, fabrication: Fabrication, radians: float) -> Fabrication:
-        steps = radians * self._rng.normal(size=(2, fabrication.theta_error.size))
-        return replace(
-            fabrication, theta_error=fabrication.theta_error + steps[0], phi_error=fabrication.phi_error + steps[1]
         )
 
     def truth(self) -> Twin:
@@ -149,6 +138,26 @@ class SimulatedChip:
     def matrix(self, settings: Settings) -> Fields:
         """Return the matrix that the chip implements at these settings [devices], amplifiers not counted."""
         return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self._wiring.inputs))
+
+
+def _with_phases(
+    fabricated: DisturbedMesh | DisturbedMatrix, errors: Callable[[Fabrication], Floats]
+) -> DisturbedMesh | DisturbedMatrix:
+    """Return the chip with ``errors`` [2, devices] of θ and φ, a function of what its devices have."""
+
+    def changed(fabrication: Fabrication) -> Fabrication:
+        theta, phi = errors(fabrication)
+        return replace(fabrication, theta_error=theta, phi_error=phi)
+
+    if isinstance(fabricated, DisturbedMesh):
+        return replace(fabricated, fabrication=changed(fabricated.fabrication))
+    first, output = fabricated.input_mesh, fabricated.output_mesh
+    return replace(
+        fabricated,
+        input_mesh=replace(first, fabrication=changed(first.fabrication)),
+        attenuators=changed(fabricated.attenuators),
+        output_mesh=output and replace(output, fabrication=changed(output.fabrication)),
+    )
 
 
 def _fabrications(fabricated: DisturbedMesh | DisturbedMatrix) -> list[Fabrication]:

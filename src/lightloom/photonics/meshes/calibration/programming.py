@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Floats, Ints
 from lightloom.photonics.devices import bar_and_cross
 from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin, backward, field_derivatives, forward
 from lightloom.photonics.meshes.correction import pass_phases_on, within_reach, without_crosstalk
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.mesh import Mesh
 
 _EXACT = 1e-24
 """Square of a relative error at which a matrix is implemented as well as rounding lets it be."""
@@ -80,6 +82,26 @@ def program(
         acting.theta - twin.theta_offset, acting.phi - twin.phi_offset, twin.wiring.beside, max(twin.crosstalk, 0.0)
     )
     return Programmed(settings=Settings(theta=theta, phi=phi), errors=tuple(errors))
+
+
+def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints, Mesh]:
+    """Return an order of the outputs [outputs] for which few splittings are out of the couplers' reach, and its mesh.
+
+    Row order[o] of the matrix of ``mesh`` leaves at output o. The order of before is kept if all splittings are in
+    reach; otherwise the best of ``tries`` random ones is taken, the first one with none out of reach.
+    """
+    rng, target = np.random.default_rng((seed, 4)), mesh.matrix()
+    best, fewest = (np.arange(mesh.outputs), mesh), mesh.mzis + 1
+    order = np.arange(mesh.outputs)
+    for _ in range(tries + 1):
+        candidate = decompose(target[order], mesh.kind)
+        outside = int(within_reach(np.sin(candidate.theta / 2) ** 2, twin.first, twin.second)[1].sum())
+        if outside < fewest:
+            best, fewest = (order, candidate), outside
+        if not outside:
+            break
+        order = rng.permutation(mesh.outputs)
+    return best
 
 
 def _corrected(twin: Twin, ideal: tuple[Floats, Floats], real: bool) -> Settings:

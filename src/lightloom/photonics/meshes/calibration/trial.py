@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,10 @@ class Conditions:
     """Radians that every phase drifts after the calibration, before a second one."""
     unknowns: Unknowns = field(default_factory=Unknowns)
     """What is fitted."""
+    unknown_offsets: bool = False
+    """Whether the phase offsets are drawn from a whole turn, and found by sweeps first."""
+    output_orders: int = 0
+    """Other orders of the outputs that are tried if a splitting is out of the couplers' reach."""
     real: bool = False
     """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
 
@@ -66,6 +71,8 @@ class Trial:
     """Error after the phases drifted on."""
     renewed: float | None
     """Error after a second calibration with :data:`AGAIN` settings."""
+    cpu_seconds: float
+    """CPU time of the calibration, the simulation of the measurements included."""
     before_matrix: Fields
     after_matrix: Fields
     """What the passive chip implements, [outputs, inputs]."""
@@ -106,19 +113,32 @@ def try_calibration(
     rng = np.random.default_rng((seed, 0))
     fabricated = disturb(ideal, non_idealities, rng)
     chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
+    if conditions.unknown_offsets:
+        chip.scramble()
     target, (theta, phi), real = target_of(ideal), chip.designed, conditions.real
     untreated = Settings(theta=theta, phi=phi)
     before, before_matrix = chip.error(untreated, target, real=real), chip.matrix(untreated)
+    began = time.process_time()
     made = calibrate(
-        chip, ideal, settings=conditions.settings, unknowns=conditions.unknowns, real=real, seed=seed, advance=advance
+        chip,
+        ideal,
+        settings=conditions.settings,
+        unknowns=conditions.unknowns,
+        unknown_offsets=conditions.unknown_offsets,
+        real=real,
+        output_orders=conditions.output_orders,
+        seed=seed,
+        advance=advance,
     )
-    after, after_matrix = chip.error(made.settings, target, real=real), chip.matrix(made.settings)
+    cpu_seconds = time.process_time() - began
+    arranged = target[made.order]
+    after, after_matrix = chip.error(made.settings, arranged, real=real), chip.matrix(made.settings)
     known = program(chip.truth(), target, (theta, phi), real=real).settings
     limit = chip.error(known, target, real=real)
     aged = renewed = None
     if conditions.aging:
         chip.age(conditions.aging)
-        aged = chip.error(made.settings, target, real=real)
+        aged = chip.error(made.settings, arranged, real=real)
         unknowns = replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False)
         again = calibrate(chip, ideal, settings=AGAIN, unknowns=unknowns, start=made.twin, real=real, seed=seed + 1)
         renewed = chip.error(again.settings, target, real=real)
@@ -129,6 +149,7 @@ def try_calibration(
         limit=limit,
         aged=aged,
         renewed=renewed,
+        cpu_seconds=cpu_seconds,
         before_matrix=before_matrix,
         after_matrix=after_matrix,
     )
