@@ -94,7 +94,7 @@ def page(document: Mapping[str, Any]) -> str:
         _GROWTH.format(modes=first["modes"], chips=first["chips"]),
         *(_study_table(title, rows) for title, rows in studies.items()),
         _CLOSING,
-        "\nMade by `python -m benchmarks.photonics.calibration --page docs/photonics/calibration.md` on one thread of a\n"
+        "\nMade by `python -m benchmarks.photonics.calibration --page docs/photonics/calibration.md`, one thread of a\n"
         f"{document['cpu']}. CPU seconds include the simulation of the measurements.\n"
         f"{provenance_line(document['provenance'])}\n",
     ]

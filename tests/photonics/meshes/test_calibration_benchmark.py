@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from benchmarks.photonics import calibration
 from benchmarks.photonics.calibration_page import page
 
