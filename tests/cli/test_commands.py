@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from runpy import run_module
 from typing import Any
 
 import pytest
@@ -121,3 +122,11 @@ def test_help_and_version_answer() -> None:
     assert lightloom("--version").out.startswith("lightloom ")
     for command in ("plan", "collective", "compress", "reproduce", "catalog", "schema"):
         assert lightloom(command, "--help").code == 0
+
+
+def test_the_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["lightloom", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        run_module("lightloom", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("lightloom ")
