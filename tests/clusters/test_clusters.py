@@ -115,7 +115,7 @@ def test_parts_may_be_files_beside_the_cluster(tmp_path: Path) -> None:
         ({"accelerator": {}}, "field 'accelerator.peak' is missing"),
         ({"accelerator.peak.bf16": "-3"}, "field 'accelerator.peak.bf16': '-3': "),
         ({"training.batch_per_rank": 0}, "field 'training.batch_per_rank': 0: "),
-        ({"ranks": 1}, "field 'ranks': 1: .*greater than or equal to 2"),
+        ({"ranks": 0}, "field 'ranks': 0: .*greater than or equal to 1"),
         ({"rank": 4}, "unknown field 'rank': expected one of description, ranks"),
         ({"ranks.x": 3}, "cannot set field 'ranks.x': 'ranks' is 64"),
     ],

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
-from lightloom.core.fields import Config, Ranks
+from lightloom.core.fields import Config, FewRanks
 from lightloom.core.results import Result
 from lightloom.fabrics.base import Fabric
 
@@ -33,7 +33,7 @@ class ClusterFile(Config):
 
     description: str = ""
     """One line for people."""
-    ranks: Ranks
+    ranks: FewRanks
     """Number of accelerators."""
     accelerator: Part
     """What a rank computes on."""
@@ -60,6 +60,11 @@ class Cluster(Result):
     training: TrainingSettings = field(default_factory=TrainingSettings)
     description: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counted_ranks(self) -> str:
+        """``1 rank``, ``1,024 ranks``."""
+        return f"{self.ranks:,} rank{'s' if self.ranks > 1 else ''}"
 
     def summary(self) -> str:
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"

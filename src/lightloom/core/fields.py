@@ -50,6 +50,9 @@ MAXIMUM_RANKS = 8192
 """Schedules are explicit, N² rows for an all-gather, so a typo such as 10⁹ ranks is refused instead of filling the
 memory."""
 Ranks = Annotated[int, Field(ge=2, le=MAXIMUM_RANKS, strict=True)]
+"""Ranks that exchange something."""
+FewRanks = Annotated[int, Field(ge=1, le=MAXIMUM_RANKS, strict=True)]
+"""Ranks of a machine: one alone exchanges nothing."""
 
 
 class Config(BaseModel):

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.fields import Count, JoulesPerBit, Ranks, Seconds, Watts
+from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.fabrics import derived
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
@@ -37,7 +37,7 @@ CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 class Fabric(Shares):
     """Common fields and the geometry that the verifier, the cost models and the bounds ask for."""
 
-    ranks: Ranks
+    ranks: FewRanks
     """Number of ranks attached."""
     hop_latency: Seconds = 0.0
     """Propagation (and forwarding) delay of one link, seconds."""

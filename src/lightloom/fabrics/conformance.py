@@ -25,10 +25,12 @@ _CLOSE = 1e-9
 def check_fabric(fabric: Fabric) -> None:
     """Test that a fabric keeps the promises of its contract; a check is not resumed after its first complaint.
 
+    Of a single rank, which has no transfers, only the fields are tested.
+
     Raises:
         ConfigError: the first promise that is broken, with what was expected.
     """
-    for check in _CHECKS:
+    for check in _CHECKS if fabric.ranks > 1 else (_fields,):
         for complaint in check(fabric):
             raise ConfigError(f"{fabric.kind_name}: {complaint}")
 

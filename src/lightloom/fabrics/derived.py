@@ -106,11 +106,11 @@ def direct_latency(fabric: Geometry) -> Floats:
 
 
 def neighbour_latency(fabric: Geometry) -> float:
-    """Seconds between the two nearest ranks."""
+    """Seconds between the two nearest ranks; 0 where there is one."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.min() + down.min())
-    return float(direct_latency(fabric).min())
+    return 0.0 if fabric.ranks == 1 else float(direct_latency(fabric).min())
 
 
 def diameter_latency(fabric: Geometry) -> float:
@@ -120,6 +120,8 @@ def diameter_latency(fabric: Geometry) -> float:
         return float(up.max() + down.max())
     direct = direct_latency(fabric)
     known = direct[np.isfinite(direct)]
+    if fabric.ranks == 1:
+        return 0.0
     if known.max() <= 2 * known.min() and len(known) == fabric.ranks * (fabric.ranks - 1):
         return float(known.max())
     start = int(np.argmax(np.where(np.isfinite(direct), direct, -1.0))) // fabric.ranks
@@ -139,7 +141,7 @@ def diameter(fabric: Geometry) -> int:
     farthest = 0
     for source, destination in pairs(fabric.ranks):
         ways = [fabric.hops(source, destination, np.full(len(source), way)) for way in range(fabric.routes)]
-        farthest = max(farthest, int(np.minimum.reduce(ways).max()))
+        farthest = max(farthest, int(np.minimum.reduce(ways).max(initial=0)))
     return farthest
 
 

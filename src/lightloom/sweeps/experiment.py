@@ -16,7 +16,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Config, Count, Ranks, Size
+from lightloom.core.fields import Config, Count, FewRanks, Ranks, Size
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Config)
@@ -88,6 +88,8 @@ class CollectiveBlock(Block):
 class PlanBlock(Block):
     """Training steps: model x cluster x ranks x set x batch x sequence length x strategy x algorithm, ..."""
 
+    ranks: Several[FewRanks] = ()
+    """Numbers of ranks; by default the cluster's own."""
     model: Several[Text]
     """Zoo names, package.module:factory, or file.py:factory relative to the experiment's file."""
     strategy: Several[Text] = ("all",)

@@ -113,14 +113,14 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 def plan_assumptions(plan: Plan) -> Iterator[str]:
     """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
-    if plan.spent is not None and plan.cluster.training.overlap_gradients:
+    choice = plan.choice
+    if not isinstance(choice, Strategy):
+        return
+    if plan.spent is not None and choice.replicas > 1 and plan.cluster.training.overlap_gradients:
         yield (
             "gradients that are exchanged once a step leave block by block beside the last backward passes where that "
             "exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by default there)"
         )
-    choice = plan.choice
-    if not isinstance(choice, Strategy):
-        return
     degrees = {"tensor": choice.tp, "expert": choice.ep, "context": choice.cp}
     within = [name for name, ranks in degrees.items() if ranks > 1]
     if within and choice.replicas > 1 and not plan.cluster.fabric.exclusive:

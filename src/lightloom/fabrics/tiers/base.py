@@ -72,7 +72,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def takes_hop_latency(self) -> bool:
-        return any(level.tier.latency is None for level in self.levels)
+        return any(level.tier.latency is None and level.size > 1 for level in self.levels)
 
     @property
     def node_ranks(self) -> int:

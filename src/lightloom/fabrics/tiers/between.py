@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 
 from lightloom.fabrics.lattice import describe
 from lightloom.fabrics.tiers.level import Level
@@ -22,7 +23,9 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
     child, base = 1, 0
     for number, tier in enumerate(tiers, 1):
         where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
-        dims = tier.sizes(tier.children or _children_left(tier, where, ranks, child, outermost=number == len(tiers)))
+        dims = _filled(tier, ranks, child)
+        if dims is None:
+            dims = tier.sizes(_children_left(tier, where, ranks, child, outermost=number == len(tiers)))
         if levels and _joins_blocks(tier, dims, levels[-1]):
             blocks = levels.pop()
             _check_circuits(tier, blocks, where)
@@ -30,7 +33,7 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
             level = replace(blocks, tier=blocks.tier.model_copy(update={"shape": "torus"}), dims=dims)
             base = blocks.base
         else:
-            beneath = _switch_beneath(tier, levels, where, child)
+            beneath = _switch_beneath(tier, levels, where, child, used=prod(dims) > 1)
             latency = hop_latency if tier.latency is None else tier.latency
             level = Level(tier, len(levels) + 1, ranks, dims, child, latency, beneath, base)
         levels.append(level)
@@ -44,6 +47,21 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         sizes = describe([level.size for level in levels])
         raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
     return tuple(levels)
+
+
+def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
+    """Children along each dimension of a tier that states how many; None where it does not.
+
+    Fewer ranks may fill a part of a switch or a full mesh, and a single child of anything.
+    """
+    if tier.children is None:
+        return None
+    stated, filled = tier.sizes(tier.children), ranks // child
+    if ranks % child or filled >= tier.children:
+        return stated
+    if filled == 1:
+        return (1,) * len(stated)
+    return (filled,) if tier.shape in ("switch", "full-mesh") else stated
 
 
 def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost: bool) -> int:
@@ -71,12 +89,15 @@ def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected no latency but that of its links")
 
 
-def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int) -> Level | None:
-    """The level through whose switch a tier's ports are reached; None where they are the ranks' own."""
+def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:
+    """The level through whose switch a tier's ports are reached; None where they are the ranks' own.
+
+    Ports that are not ``used``, since there is one child, need not be spread evenly.
+    """
     if tier.through_switch:
         if not levels or not levels[-1].switched:
             raise ValueError(f"{where} has ports through the switch beneath: expected a tier of shape switch there")
         return levels[-1]
-    if tier.ports is not None and tier.ports % child and child % tier.ports:
+    if used and tier.ports is not None and tier.ports % child and child % tier.ports:
         raise ValueError(f"{where} has {tier.ports} ports for {child} ranks: expected a divisor or a multiple")
     return None

@@ -55,12 +55,12 @@ def _reaches(levels: Sequence[Level]) -> list[_Reach]:
 
 def diameter(levels: Sequence[Level]) -> int:
     """Links between the two ranks farthest apart."""
-    return max(reach.links for reach in _reaches(levels))
+    return max((reach.links for reach in _reaches(levels)), default=0)
 
 
 def neighbour_latency(levels: Sequence[Level]) -> float:
-    """Seconds of the quickest transfer."""
-    return min(reach.nearest for reach in _reaches(levels))
+    """Seconds of the quickest transfer; 0 of a single rank."""
+    return min((reach.nearest for reach in _reaches(levels)), default=0.0)
 
 
 def diameter_latency(levels: Sequence[Level]) -> float | None:
@@ -69,4 +69,4 @@ def diameter_latency(levels: Sequence[Level]) -> float | None:
     for inner, outer in ((reaches[i], reaches[j]) for i in range(len(reaches)) for j in range(i + 1, len(reaches))):
         if inner.farthest > 2 * outer.nearest:
             return None
-    return max(reach.farthest for reach in reaches)
+    return max((reach.farthest for reach in reaches), default=0.0)

@@ -19,7 +19,7 @@ def reached_tiers(tiers: Sequence[Tier], ranks: int) -> Tiers | None:
     if any(tier.shape != "switch" for tier in tiers):
         return None
     domain, *others = tiers
-    together = domain.size or domain.most or ranks
+    together = min(domain.size or domain.most or ranks, ranks)
     network, children, switches = math.inf, together, 1
     for tier in others:
         switches = switches if tier.through_switch else 1

@@ -22,7 +22,7 @@ class TwoTierSwitch(TieredFabric):
 
     kind: Literal["two-tier-switch"] = "two-tier-switch"
     domain_size: Count = 8
-    """Ranks of a domain; must divide ``ranks``."""
+    """Ranks of a domain; must divide ``ranks``, unless these fill no more than a part of one."""
     domain_bandwidth: Bandwidth = 450e9
     """Bytes per second of a rank's domain port, per direction."""
     domain_wire_efficiency: WireEfficiency = 1.0
@@ -38,7 +38,7 @@ class TwoTierSwitch(TieredFabric):
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
-        if self.ranks % self.domain_size:
+        if self.ranks > self.domain_size and self.ranks % self.domain_size:
             raise ValueError(f"domain_size={self.domain_size} does not divide ranks={self.ranks}: expected a divisor")
         return self
 

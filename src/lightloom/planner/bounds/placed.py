@@ -43,7 +43,7 @@ class FastestLink(NamedTuple):
     """What no circuits of a fabric exceed."""
 
     rate: float
-    """Bytes per second out of, and into, a rank."""
+    """Bytes per second out of, and into, a rank; infinite where there is no other."""
     link_rate: float
     """Bytes per second on the links between two neighbours of a WDM ring, both ways together; infinite elsewhere."""
     latency: float
@@ -54,7 +54,7 @@ def fastest_link(fabric: Fabric) -> FastestLink:
     """Return what no circuits of a fabric exceed."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
-        rate=fabric.total_receive_bandwidth() / fabric.ranks,
+        rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),
         link_rate=2 * fabric.channels * fabric.channel_bandwidth if ring else float("inf"),
         latency=fabric.neighbour_latency(),
     )

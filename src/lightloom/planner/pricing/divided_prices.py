@@ -117,7 +117,7 @@ def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> 
         UnsupportedError: there are fewer channels than the axes need.
     """
     axes, fabric = live_axes(strategy), job.fabric
-    if job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
+    if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
         return job
     needed = sum(axis.unit(fabric) for axis in axes)
     if needed > fabric.shared_channels:

@@ -45,7 +45,7 @@ def _name(plan: Plan) -> str:
 
 
 def _what(winner: Plan) -> str:
-    capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.ranks:,} ranks)"
+    capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
     wins = f"{_name(winner)} on {where} wins"
     if winner.fits is False and capacity is not None:
         wins = (
@@ -143,7 +143,7 @@ def _percent(share: float) -> str:
 def _against(winner: Plan, other: Plan) -> str:
     """How much slower the best of another kind is, and what it has more of for each sample."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
-    where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.ranks:,} ranks)"
+    where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
         return f"{_name(other)}{where} does not fit: it needs {format_size(other.memory)} a rank"
     if slower <= 0:

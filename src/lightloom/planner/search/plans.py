@@ -195,7 +195,7 @@ class Plan:
     @property
     def site(self) -> str:
         """Where the plan runs, in a few words."""
-        return f"{self.cluster.name}, {self.cluster.ranks:,} ranks"
+        return f"{self.cluster.name}, {self.cluster.counted_ranks}"
 
 
 def _named(algorithms: Sequence[str]) -> str:
