@@ -214,3 +214,17 @@ def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.Monke
     text = onn.text(*options)
     assert "verdict" in text and "what averaging in the light forfeits" in text and "1 given" in text
     assert "No network of interferometers wins on energy" in text
+
+
+def test_an_averager_that_tolerates_errors(onn: Command) -> None:
+    options = ("--servers", "2", "--bits", "2", "--tolerate", "phase-error=3e-3,power=3mW", "--word-errors", "1e-2")
+    found = onn.json("build", *options, "--evaluations", "1000", "--out", "sturdy.npz")
+    tolerance = found["tolerance"]
+    assert found["nonlinearity"] == "clipped" and tolerance["interval_95"][1] <= 1e-2
+    assert (
+        tolerance["mzi_count"]
+        == onn.json("map", "sturdy.npz", "--units", "--components", "--form", "compact")["mzi_count"]
+    )
+    other = onn.json("build", *options, "--evaluations", "1000", "--seed", "1")
+    assert other["provenance"]["configuration"] == found["provenance"]["configuration"]
+    assert any("assumption" in sentence for sentence in tolerance["assumptions"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from rich.table import Table
 from rich.text import Text
@@ -12,11 +12,11 @@ from rich.text import Text
 from lightloom.api.averaging import averager
 from lightloom.cli.onn.cascades import TUPLES, build_levels
 from lightloom.cli.onn.files import check_network_name, draw_noise
+from lightloom.cli.onn.tolerate import tolerance_rows, tolerant_averager
 from lightloom.cli.options import (
     Json,
     NetworkOut,
     NoisyDraws,
-    Nonlinearity,
     Rounding,
     count_option,
     figure_option,
@@ -26,18 +26,22 @@ from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
+from lightloom.photonics.averaging import FunctionArguments
 from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.progress import progress
 
-if TYPE_CHECKING:
-    pass
-
-
 _INPUTS = 4
+_ERRORS = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
 _Noise = Annotated[
     float | None, option("Take the smallest that is 99.99 % right at this noise, a share of full scale.", "S")
 ]
+_Tolerate = Annotated[
+    str | None,
+    option("Fewest MZIs, P and T included, that bear these errors; also loss-spread, crosstalk, dac-bits.", _ERRORS),
+]
+_WordErrors = Annotated[float | None, option("Share of wrong words that --tolerate allows, 1e-4 without it.", "RATE")]
+_Units = Annotated[str | None, option("relu, or clipped: units that saturate; clipped with --tolerate, else relu.")]
 _CarriesDecimals = Annotated[
     bool, option("Keep decimals in the last output, for level 2 of a cascade.", name="--carries-decimals")
 ]
@@ -55,13 +59,16 @@ def build(
     servers: Annotated[int | None, count_option("--servers", "Servers whose codes are averaged.")] = None,
     bits: Annotated[int | None, count_option("--bits", "Bits of a code, 1 to 32.", "B")] = None,
     noise: _Noise = None,
-    nonlinearity: Nonlinearity = "relu",
+    tolerate: _Tolerate = None,
+    word_errors: _WordErrors = None,
+    nonlinearity: _Units = None,
     inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = _INPUTS,
     rounding: Rounding = "floor",
     carries_decimals: _CarriesDecimals = False,
     cascade: _Cascade = None,
     tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = TUPLES,
     evaluations: NoisyDraws = 400_000,
+    seed: Annotated[int, count_option("--seed", "Of the fabrications of --tolerate.")] = 0,
     scenarios: _Scenarios = False,
     out: NetworkOut = None,
     figure: Annotated[Path | None, figure_option("Draw errors against noise")] = None,
@@ -75,6 +82,11 @@ def build(
         return
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
+    if tolerate is not None and (noise is not None or cascade is not None or carries_decimals):
+        raise ConfigError("--tolerate: not with --noise, --cascade or --carries-decimals")
+    if word_errors is not None and tolerate is None:
+        raise ConfigError("--word-errors: give the errors too, --tolerate NAME=VALUE,...")
+    units = nonlinearity or ("relu" if tolerate is None else "clipped")
     single = (figure is not None, noise is not None, carries_decimals, rounding != "floor", inputs != _INPUTS)
     if cascade is not None and any(single):
         raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
@@ -82,20 +94,25 @@ def build(
         check_network_name(out)
     check_outputs([figure])
     if cascade is not None:
-        build_levels(cascade, servers, bits, nonlinearity, tuples, out, as_json)
+        build_levels(cascade, servers, bits, units, tuples, out, as_json)
         return
-    made = averager(
-        servers,
-        bits,
-        noise=noise,
-        nonlinearity=cast(Any, nonlinearity),
-        inputs=inputs,
-        rounding=cast(Any, rounding),
-        carries_decimals=carries_decimals,
-        evaluations=evaluations,
-    )
+    if tolerate is not None:
+        arguments = FunctionArguments(servers=servers, bits=bits, inputs=inputs, rounding=cast(Any, rounding))
+        made, tolerance = tolerant_averager(arguments, tolerate, word_errors, units, evaluations, seed)
+    else:
+        made = averager(
+            servers,
+            bits,
+            noise=noise,
+            nonlinearity=cast(Any, units),
+            inputs=inputs,
+            rounding=cast(Any, rounding),
+            carries_decimals=carries_decimals,
+            evaluations=evaluations,
+        )
+        tolerance = {}
     with progress("Checking", None):
-        document = made.to_json()
+        document = made.to_json() | tolerance
     if figure is not None:
         name = f"{made.construction.name}, {made.mzi_count} MZIs"
         network, limit = made.construction.network, made.noise_limit
@@ -119,6 +136,8 @@ def _parts(document: Document) -> Iterator[str | Table]:
         ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {bound:.3g})"),
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
     ]
+    if "tolerance" in document:
+        rows += tolerance_rows(document["tolerance"])
     title = f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"
     yield facts_table(rows, title=title)
     yield "proof"

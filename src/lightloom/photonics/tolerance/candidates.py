@@ -1,0 +1,106 @@
+"""Averagers that a search tries: constructions, windows, copies and mappings, by their interferometers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from lightloom.core.errors import InputError
+from lightloom.photonics.averaging.construct import Construction, circuits
+from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
+from lightloom.photonics.averaging.realised.compiler import Realisation, realise
+from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, unit_matrices
+from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.meshes.blocks import connected_components
+from lightloom.photonics.meshes.counts import compact_count, full_count
+from lightloom.photonics.meshes.mapping import Form
+
+WINDOWS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8))
+"""Shares of the gap between two levels that a ramp takes; a narrow one needs more gain and bears more error."""
+COPIES = (1, 2, 3)
+MAPPINGS: dict[str, Form] = {"compact": "compact", "balanced": "svd"}
+"""Mappings of connected components: with the fewest interferometers, and to square meshes that balance loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A construction and a mapping of it."""
+
+    construction: Construction
+    arguments: FunctionArguments
+    window: Fraction
+    copies: int
+    mapping: str
+    mzis: int
+    """Interferometers of P, the layers and T."""
+
+    @property
+    def name(self) -> str:
+        """Construction, window, copies and mapping in words."""
+        copies = f", {self.copies} copies" if self.copies > 1 else ""
+        regenerated = ", regenerated" if self.construction.realised.realisation.regenerate else ""
+        return f"{self.construction.name}, window {self.window}{copies}{regenerated}, {self.mapping}"
+
+    def mapped(self) -> MappedAverager:
+        """Return the meshes."""
+        form = MAPPINGS[self.mapping]
+        return map_averager(self.construction.network, self.arguments, form, components=True)
+
+
+def candidates(
+    arguments: FunctionArguments,
+    nonlinearity: Nonlinearity = "clipped",
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Candidate]:
+    """Return all candidates, those with the fewest interferometers first.
+
+    Raises:
+        InputError: the nonlinearity is unknown, or an argument of the function is out of range.
+    """
+    function = arguments.function()
+    units = list(unit_matrices(arguments).values())
+    around = {mapping: sum(component_count(matrix, form) for matrix in units) for mapping, form in MAPPINGS.items()}
+    made = []
+    for name, circuit in circuits(function):
+        for how in _realisations(nonlinearity):
+            construction = Construction(name, function, realise(circuit, function, how))
+            matrices = light_matrices(construction.network)
+            made += [
+                Candidate(
+                    construction=construction,
+                    arguments=arguments,
+                    window=how.window,
+                    copies=how.copies,
+                    mapping=mapping,
+                    mzis=around[mapping] + sum(component_count(matrix, form) for matrix in matrices),
+                )
+                for mapping, form in MAPPINGS.items()
+            ]
+            advance(1)
+    return sorted(made, key=lambda candidate: (candidate.mzis, candidate.copies, -candidate.window))
+
+
+def _realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
+    if nonlinearity not in ("relu", "clipped"):
+        raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
+    bounded = nonlinearity == "clipped"
+    for window in WINDOWS:
+        for copies in COPIES:
+            for regenerate in (False,) if bounded else (False, True):
+                yield Realisation(bounded=bounded, window=window, copies=copies, regenerate=regenerate)
+
+
+def component_count(matrix: Matrix, form: Form) -> int:
+    """Return the number of interferometers of `meshes.map_components`, without decomposing."""
+    total = 0
+    for rows, columns in connected_components(matrix):
+        if form == "compact":
+            rank = max(1, int(np.linalg.matrix_rank(matrix[np.ix_(rows, columns)])))
+            total += compact_count(rows.size, columns.size, rank)
+        else:
+            total += full_count(rows.size, columns.size)
+    return total

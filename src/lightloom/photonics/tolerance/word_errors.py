@@ -1,0 +1,116 @@
+"""Wrong words of fabricated averagers, by batches of fabrications and words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.photonics.averaging.mapped_averager import MappedAverager
+from lightloom.photonics.averaging.realised.light import light_units
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.link.intervals import interval
+from lightloom.photonics.link.words import draw_words
+from lightloom.photonics.pam4 import LEVELS, encode
+from lightloom.photonics.tolerance.fabricated import Amplifiers, FabricatedAveragers, fabricate_averagers
+
+_FABRICATIONS_AT_ONCE = 20
+_SIGNALS_AT_ONCE = 1 << 18
+"""Signals of a layer that are held at once: they stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WrongWords:
+    """Words that at least one server receives wrong."""
+
+    wrong: Ints
+    """Number of wrong words of every fabrication, [fabrications]."""
+    words: int
+    """Words tried on every fabrication."""
+
+    @property
+    def rate(self) -> float:
+        """Share of wrong words."""
+        return float(self.wrong.mean() / self.words)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the rate over words and fabrications, see `link.intervals`."""
+        return interval(self.wrong, self.words)
+
+
+def count_wrong_words(
+    mapped: MappedAverager,
+    devices: NonIdealities,
+    amplifiers: Amplifiers | None,
+    *,
+    fabrications: int,
+    words: int,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> WrongWords:
+    """Fabricate an averager many times, and average words on each, P and T included.
+
+    Half of the words are near-equal (`link.words`). Noise of amplifiers is drawn for every word; None has none.
+    """
+    rng = np.random.default_rng((seed, fabrications, words))
+    wrong = []
+    for start in range(0, fabrications, _FABRICATIONS_AT_ONCE):
+        count = min(_FABRICATIONS_AT_ONCE, fabrications - start)
+        batch = fabricate_averagers(mapped, devices, rng, count)
+        noise = [None if amplifiers is None else amplifiers.noise(gains)[..., None] for gains in batch.gains]
+        largest = max(batch.last.shape[1], *mapped.network.layers)
+        step = max(1, _SIGNALS_AT_ONCE // (count * largest))
+        total = np.zeros(count, np.int64)
+        for at in range(0, words, step):
+            total += _wrong(batch, noise, min(step, words - at), rng)
+        wrong.append(total)
+        advance(count)
+    return WrongWords(wrong=np.concatenate(wrong), words=words)
+
+
+def _wrong(batch: FabricatedAveragers, noise: Sequence[Floats | None], words: int, rng: np.random.Generator) -> Ints:
+    """Return the number of wrong ones of ``words`` words on every fabrication."""
+    arguments, function = batch.mapped.arguments, batch.mapped.function
+    codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
+    expected = (codes.sum(axis=0) + function.offset) // function.divisor
+    received = received_levels(batch, lanes(codes, arguments.bits, batch.count), noise, rng)
+    digits = encode(expected, arguments.bits).reshape(batch.count, words, -1).swapaxes(1, 2)
+    return np.asarray((received != digits[:, None]).any(axis=(1, 2)).sum(axis=1))
+
+
+def lanes(codes: Ints, bits: int, count: int) -> Floats:
+    """Return the fields of the servers' lanes [count, servers · signals, words] for codes [servers, count · words]."""
+    levels = encode(codes, bits).astype(np.float64) / (LEVELS - 1)  # [servers, count * words, signals]
+    servers, _, signals = levels.shape
+    return np.ascontiguousarray(
+        levels.reshape(servers, count, -1, signals).transpose(1, 0, 3, 2).reshape(count, servers * signals, -1)
+    )
+
+
+def received_levels(
+    batch: FabricatedAveragers, fields: Floats, noise: Sequence[Floats | None], rng: np.random.Generator
+) -> Ints:
+    """Return the levels that servers decide, [count, servers, signals, words], for fields of their lanes."""
+    network, units = batch.mapped.network, light_units(batch.mapped.network)
+    for matrices, bias, sigma, unit in zip(batch.hidden, batch.biases, noise, units[1:], strict=False):
+        fields = matrices @ fields
+        fields += bias[:, None]
+        _add_noise(fields, sigma, rng)
+        np.maximum(fields, 0.0, out=fields)
+        if network.nonlinearity == "clipped":
+            np.minimum(fields, 1.0 / unit, out=fields)
+    added = np.broadcast_to(batch.biases[-1][:, None], (batch.count, batch.biases[-1].size, fields.shape[2])).copy()
+    _add_noise(added, noise[-1], rng)
+    servers = batch.mapped.arguments.servers
+    outputs = (batch.last @ fields + batch.splitting @ added) * (np.sqrt(servers) * units[-1])
+    np.rint(outputs, out=outputs)
+    levels = np.clip(outputs, 0, LEVELS - 1, out=outputs).astype(np.int64)
+    return np.asarray(levels.reshape(batch.count, servers, -1, fields.shape[2]))
+
+
+def _add_noise(fields: Floats, sigma: Floats | None, rng: np.random.Generator) -> None:
+    if sigma is not None:
+        fields += sigma * rng.standard_normal(fields.shape, dtype=np.float32)
