@@ -15,7 +15,7 @@ quarter or from half of the training; larger functions (2 servers of 8 bits) had
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ BUDGET = 20.0
 PHASE_ERROR = 6e-3
 """Phase error of the training, in radians: twice the one that is asked about."""
 FABRICATIONS = 50
+ENTRIES = 40
+"""Entries of a training's history that are kept."""
 JUDGED: Mapping[str, NonIdealities] = {
     "none": NonIdealities(),
     "phase 1e-3": NonIdealities(phase_error=1e-3),
@@ -88,7 +90,7 @@ def compare(
     known: list[dict[str, Any]], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
     """Train both arms with every seed; yield a document after each; trainings of ``known`` are not repeated."""
-    trainings = list(known)
+    trainings = [row | {"history": _thinned(row["history"])} for row in known]
     done = {(row["arm"], row["seed"]) for row in trainings}
     function = recipe("unaware", 0).function
     constructed = []
@@ -101,10 +103,19 @@ def compare(
             if (arm, seed) not in done:
                 trained = train(recipe(arm, seed, budget))
                 row = {"arm": arm, "seed": seed, "cpu_seconds": trained.cpu_seconds}
-                row |= {"mzi_count": map_network(trained.network).mzis, "history": list(trained.history)}
-                trainings.append(row | {"wrong": wrong_shares(trained.network, function)})
+                row |= {
+                    "mzi_count": map_network(trained.network).mzis,
+                    "wrong": wrong_shares(trained.network, function),
+                }
+                trainings.append(row | {"history": _thinned(trained.history)})
             advance(1)
             yield _document(trainings, constructed, budget)
+
+
+def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
+    """Return at most `ENTRIES` entries of a history, evenly spread, the last one included."""
+    step = -(-len(history) // ENTRIES)
+    return [{name: float(f"{value:.6g}") for name, value in entry.items()} for entry in history[::-step][::-1]]
 
 
 def _document(trainings: list[dict[str, Any]], constructed: list[dict[str, Any]], budget: float) -> dict[str, Any]:

@@ -6,7 +6,18 @@ from functools import partial
 from pathlib import Path
 
 from lightloom.studies.base import Study
-from lightloom.studies.optinc import PAPER, cascading, drawings, latency, learning, slips, tables, traffic, trained
+from lightloom.studies.optinc import (
+    PAPER,
+    awareness,
+    cascading,
+    drawings,
+    latency,
+    learning,
+    slips,
+    tables,
+    traffic,
+    trained,
+)
 
 
 def study(work: Path | None = None) -> Study:
@@ -21,17 +32,20 @@ def study(work: Path | None = None) -> Study:
     language, digits, images = (
         PAPER.measured(name, work, optional=True) for name in ("language", "training", "images")
     )
-    noise = trained.noise_comparison()
+    noise, aware = trained.kept("noise"), trained.kept("aware")
     figures = [PAPER.figure(drawings.traffic)]
     if language is not None:
         figures += [PAPER.figure(partial(draw, language, digits)) for draw in (drawings.training, drawings.in_pairs)]
     figures += [PAPER.figure(draw) for draw in (drawings.savings, drawings.breakdown, drawings.errors)]
     if noise is not None:
         figures.append(PAPER.figure(partial(drawings.noise, noise)))
+    if aware is not None:
+        figures.append(PAPER.figure(partial(awareness.aware_training, aware)))
     return PAPER.study(
         claims=(
             *tables.claims(),
             *trained.claims(noise),
+            *awareness.claims(aware),
             *traffic.claims(),
             *learning.claims(language, digits, images),
             *latency.claims(),

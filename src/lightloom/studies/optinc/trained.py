@@ -24,10 +24,10 @@ def claims(noise: Any) -> tuple[Claim, ...]:
     return (*_accuracies(), *_noise(noise))
 
 
-def noise_comparison() -> Any:
-    """Return the comparison of trained and constructed networks of scenario 1 under noise, or None."""
+def kept(name: str) -> Any:
+    """Return a comparison of trained and constructed networks that is kept beside them, or None."""
     # The package that holds it would bring PyTorch along.
-    path = files("lightloom.photonics") / "onn" / "trained" / "noise.json"
+    path = files("lightloom.photonics") / "onn" / "trained" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
