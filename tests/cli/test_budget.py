@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import run
+from tests.cli.commands import assert_refused, run
 
 
 def test_the_document_says_what_the_table_says(
@@ -73,3 +73,17 @@ def test_bad_input_is_one_line(
     assert (told.code, told.out) == (2, "")
     assert complaint in told.err
     assert told.err.count("\n") == 1
+
+
+def test_the_averager_of_a_cluster_takes_instances(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ["budget", "--cluster", "optinc-4", "--set", "fabric.averaging.reducer=reducer-asic"]
+    document = json.loads(run(monkeypatch, capsys, *wanted, "--json").out)
+    assert document["schema"] == "lightloom.averager-budget/1"
+    assert document["averager"]["instances"] == 16 and document["power_per_rank"] > 10
+    text = run(monkeypatch, capsys, *wanted).out
+    assert "16 of 400 Gb/s a rank" in text and "assumption" in text
+    refused = run(monkeypatch, capsys, "budget", "--cluster", "dgx-h100-64")
+    assert_refused(refused, "expected a cluster around an averager")
+    assert "derived for 4 ranks" in run(monkeypatch, capsys, "catalog", "optinc-4").out

@@ -11,6 +11,10 @@ from lightloom.core.errors import ConfigError
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.photonics.averaging.hardware import Parts, averager_for
+from lightloom.photonics.capacity import capacity
+from lightloom.photonics.reducers.compare import RIVALS
+from lightloom.photonics.reducers.constants import constants, nominal
+from lightloom.photonics.reducers.lanes import Setting
 
 PARTS = {
     "unit_latency": "10 ps",
@@ -31,15 +35,58 @@ def fabric(cluster: str, **settings: Any) -> OpticalAverager:
     return found
 
 
+DEVICES = {"averaging.reducer": None}
+"""Settings with which the averager is a constructed network of given devices."""
+
+
 @pytest.mark.parametrize(("cluster", "ranks", "levels"), [("optinc-4", 4, 1), ("optinc-16", 16, 2)])
-def test_the_catalog_derives_levels_and_latency(cluster: str, ranks: int, levels: int) -> None:
-    found, made = fabric(cluster), averager_for(ranks, 8, servers=4)
+def test_devices_derive_levels_latency_and_instances(cluster: str, ranks: int, levels: int) -> None:
+    found, made = fabric(cluster, **DEVICES), averager_for(ranks, 8, servers=4)
     assert found.levels == levels
     assert found.levels * found.averaging_latency == pytest.approx(made.latency(Parts()).value)
     assert found.diameter_latency() == pytest.approx(2 * found.hop_latency + made.latency(Parts()).value)
     assert found.sources["averaging_latency"].startswith("derived")
     assert "lower bound without units, receivers" in found.sources["averaging_latency"]
-    assert found.energy_per_bit is None
+    assert found.energy_per_bit is None and found.power_per_rank is None
+    assert found.built is not None and found.built.instances == 16 and found.built.lanes == 64
+    assert found.built.watts["heaters"] == pytest.approx(16 * made.power(Parts()).known["heaters"])
+    assert "not known: units" in found.built_of
+
+
+@pytest.mark.parametrize(("cluster", "ranks", "levels"), [("optinc-4", 4, 1), ("optinc-16", 16, 2)])
+def test_the_catalog_has_the_sturdy_network(cluster: str, ranks: int, levels: int) -> None:
+    found = fabric(cluster)
+    made = capacity("row-gain-network", ranks, found.bandwidth, ports=4)
+    assert (found.levels, made.levels, made.instances) == (levels, levels, 16)
+    assert found.levels * found.averaging_latency == pytest.approx(made.latency)
+    assert found.power_per_rank == pytest.approx(made.total / ranks) and found.energy_per_bit == 0
+    assert found.built is not None and found.built.watts == dict(made.watts)
+    assert (
+        found.sources["power_per_rank"].startswith("assumption") and "90 % of draws" in found.sources["power_per_rank"]
+    )
+    assert "16 instances of 400 Gb/s a rank" in found.built_of and "needs lasers of all servers" in found.built_of
+
+
+@pytest.mark.parametrize("reducer", ["digit-sum", "digit-sum-nrz", "homodyne-sum", "reducer-asic", "packet-switch"])
+def test_any_reducer_makes_an_averager(reducer: str) -> None:
+    found = fabric("optinc-4", **{"averaging.reducer": reducer})
+    setting, values = Setting(servers=4), nominal(constants())
+    rival = RIVALS[reducer](setting, values)
+    assert found.power_per_rank == pytest.approx(rival.energy_per_bit * 8 * found.bandwidth)
+    assert found.averaging_latency == pytest.approx(rival.total_latency) and found.levels == 1
+    assert fabric("optinc-4", **{"averaging.reducer": reducer, "bandwidth": "6401Gbps"}).built.instances == 17  # type: ignore[union-attr]
+
+
+def test_constants_and_wavelengths_of_a_reducer_are_settings() -> None:
+    plain = fabric("optinc-4")
+    shared = fabric("optinc-4", **{"averaging.wavelengths": 4})
+    assert plain.built is not None and shared.built is not None
+    assert (plain.built.meshes, shared.built.meshes) == (16, 4)
+    assert shared.built.watts["heaters"] == pytest.approx(plain.built.watts["heaters"] / 4)
+    assert shared.built.watts["units"] == plain.built.watts["units"]
+    dim = fabric("optinc-4", **{"averaging.constants": {"laser": 0.5}})
+    assert plain.power_per_rank is not None and dim.power_per_rank is not None
+    assert dim.power_per_rank < plain.power_per_rank
 
 
 def test_what_is_given_is_kept() -> None:
@@ -53,18 +100,19 @@ def test_what_is_given_is_kept() -> None:
 
 def test_energy_follows_once_every_part_has_a_figure() -> None:
     devices = {f"averaging.{name}": value for name, value in PARTS.items()}
-    found = fabric("optinc-16", **devices)
+    found = fabric("optinc-16", **DEVICES, **devices)
     numbers = {name: getattr(found.averaging, name) for name in PARTS}
-    made = averager_for(16, 8, servers=4).energy_per_bit(Parts(**numbers))
-    assert made.complete and found.energy_per_bit == pytest.approx(made.value / 2)
+    made = averager_for(16, 8, servers=4).power(Parts(**numbers))
+    assert made.complete and found.power_per_rank == pytest.approx(16 * made.value / 16)
+    assert found.energy_per_bit == 0
     assert "lower bound" not in found.sources["averaging_latency"]
-    assert found.sources["energy_per_bit"] == "derived: " + ", ".join(made.known)
+    assert found.sources["power_per_rank"] == f"derived: {', '.join(made.known)}; 16 instances"
     del devices["averaging.amplifier_power"]
-    assert fabric("optinc-16", **devices).energy_per_bit is None
+    assert fabric("optinc-16", **DEVICES, **devices).power_per_rank is None
 
 
 def test_one_averager_for_all_ranks_unless_ports_are_said() -> None:
-    single, double = load_fabric("optical-averager", 16), fabric("optinc-16")
+    single, double = load_fabric("optical-averager", 16), fabric("optinc-16", **DEVICES)
     assert isinstance(single, OpticalAverager) and single.levels == 1
     assert single.averaging_latency < double.levels * double.averaging_latency
 
@@ -74,11 +122,19 @@ def test_one_averager_for_all_ranks_unless_ports_are_said() -> None:
     [
         ({"averaging.bits": 99}, "'fabric.averaging.bits': 99"),
         ({"averaging.servers": 0}, "'fabric.averaging.servers': 0"),
-        ({"averaging.servers": 2}, "two levels of averagers for 2 servers each reach 4"),
+        ({"averaging.reducer": None, "averaging.servers": 2}, "two levels of averagers for 2 servers each reach 4"),
         ({"averaging.colour": 2}, "unknown field 'fabric.averaging.colour'"),
-        ({"averaging.unit_latency": "1 parsec"}, "unknown time unit 'parsec'"),
+        ({"averaging.reducer": None, "averaging.unit_latency": "1 parsec"}, "unknown time unit 'parsec'"),
         ({"averaging": 3}, "'fabric.averaging': 3"),
-        ({"averaging.noise": 0.5}, "limits any network of a cascade"),
+        ({"averaging.reducer": None, "averaging.noise": 0.5}, "limits any network of a cascade"),
+        ({"averaging.reducer": "abacus"}, "unknown reducer 'abacus'"),
+        ({"averaging.reducer": "digit-sum"}, "digit-sum for 16 servers: no light suffices"),
+        ({"averaging.noise": 0.5}, "noise is a figure of devices"),
+        ({"averaging.reducer": None, "averaging.constants": {"laser": 1}}, "constants belong to a reducer"),
+        ({"averaging.constants": {"lazer": 1}}, "unknown constant 'lazer'.*did you mean 'laser'"),
+        ({"averaging.wavelengths": 3}, "wavelengths = 3: expected at most 1, 100 GHz apart"),
+        ({"averaging.reducer": None, "averaging.wavelengths": 2}, "wavelengths share the meshes of a reducer"),
+        ({"averaging.reducer": "reducer-asic", "averaging.wavelengths": 2}, "reducer-asic has no mesh"),
     ],
 )
 def test_bad_averagers_are_refused(settings: dict[str, Any], complaint: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from rich.table import Table
 
+from lightloom.cli.averager_budget import averager_budget
 from lightloom.cli.options import Json, Wavelengths, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.configfile import validate
@@ -32,10 +33,18 @@ def budget(
         list[str] | None, option("field=value of the budget, losses in dB; repeatable.", name="--set")
     ] = None,
     taps: Annotated[int, count_option("--taps", "Most destinations of one lightpath.", "T")] = 10,
+    cluster: Annotated[
+        str | None, option("Instead of a ring: what the averager of a cluster takes (optinc-4, or a file).", "CLUSTER")
+    ] = None,
     figure: Annotated[Path | None, figure_option("Draw the power along the longest lightpath")] = None,
     as_json: Json = False,
 ) -> None:
     """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."""
+    if cluster is not None:
+        if figure is not None or wavelengths is not None:
+            raise ConfigError("--cluster takes --set and --json alone")
+        averager_budget(cluster, read_settings(settings), as_json)
+        return
     chosen = read_settings(settings, wavelengths)
     if not 2 <= ranks <= MAXIMUM_RANKS:
         raise ConfigError(f"--ranks {ranks}: expected 2 to {MAXIMUM_RANKS} nodes")

@@ -19,6 +19,9 @@ from lightloom.core.provenance import provenance
 from lightloom.fabrics import load as fabrics
 from lightloom.workloads.catalog import ZOO
 
+_RANKS = 4
+"""Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
+
 
 def catalog(
     name: Annotated[str | None, typer.Argument(help="Show all of one entry, with the source of each value.")] = None,
@@ -58,12 +61,30 @@ def _sections() -> dict[str, dict[str, str]]:
 def _show(name: str, as_json: bool) -> None:
     modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators}
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
-    entries = {kind: module.description(name) for kind, module in modules.items() if name in module.names()}
+    entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
     if not entries:
         raise UnknownNameError(
             "catalog entry", name, {known for module in modules.values() for known in module.names()}
         )
+    for kind, entry in entries.items():
+        entry |= _derived(kind, name)
     if as_json:
         print_json({"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)})
     else:
         typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110), nl=False)
+
+
+def _derived(kind: str, name: str) -> dict[str, Any]:
+    """What follows from an entry's averager for its ranks, or for four where it states none; empty without one."""
+    if kind == "cluster":
+        fabric = clusters.load_cluster(name).fabric
+    elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:
+        fabric = fabrics.load_fabric(name, _RANKS)
+    else:
+        return {}
+    if not fabric.built_of:
+        return {}
+    derived = ("levels", "averaging_latency", "power_per_rank", "energy_per_bit")
+    values = {field: value for field in derived if (value := getattr(fabric, field)) is not None}
+    sources = {field: text for field, text in fabric.sources.items() if field in derived}
+    return {f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, "sources": sources}}

@@ -125,6 +125,11 @@ class Capabilities(Described):
         return 0.0
 
     @property
+    def built_of(self) -> str:
+        """What the fabric's bandwidth takes of devices, in a line for people; empty where nothing is derived."""
+        return ""
+
+    @property
     def failures_text(self) -> str:
         """What has failed, for messages; empty where nothing has."""
         return ""

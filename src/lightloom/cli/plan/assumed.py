@@ -111,6 +111,12 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+def built_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each fabric that says what its bandwidth takes of it."""
+    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
+    return [f"averager of {name}: {fabric.built_of}" for name, fabric in fabrics.items() if fabric.built_of]
+
+
 def plan_assumptions(plan: Plan) -> Iterator[str]:
     """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
     choice = plan.choice

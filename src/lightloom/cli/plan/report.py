@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
-from lightloom.cli.plan.assumed import assumptions, plan_assumptions
+from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumptions
 from lightloom.cli.plan.pictures import figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
@@ -192,6 +192,7 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
     return (
         *(f"{name}: no published value, so energies leave it out" for name in missing),
         *(f"{name}: {line}" if prefix else line for name, on in clusters.items() for line in assumptions(on)),
+        *built_lines(list(clusters.values())),
     )
 
 

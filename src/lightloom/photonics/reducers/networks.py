@@ -19,6 +19,8 @@ from lightloom.photonics.reducers.lanes import Lanes, Setting, needed
 from lightloom.photonics.reducers.rival import Rival
 from lightloom.photonics.reducers.sums import ALIGNED, UNCORRECTED, modulator_limit
 
+NETWORKS = ("row-gain-network", "paper-network")
+"""Rivals that average inside the light."""
 _ELECTRON = 1.602176634e-19
 _OSCILLATOR = 1e-3
 """Watts of a unit's local oscillator, an assumption (`link.settings.Link`)."""
@@ -62,6 +64,7 @@ def row_gain_network(setting: Setting, values: Values) -> Rival:
             "phase locks": lanes.per_bit(values["phase_lock"] / setting.symbol_rate),
         },
         latency={"meshes": made.columns * _COLUMN, "units": (made.hidden + 1) * values["unit_latency"]},
+        lanes=lanes.digits,
         launched=lanes.digits * lanes.launched(up),
         detected=scale * made.lane_share,
         limits=(*_limits(made), *modulator_limit(lanes, up)),
@@ -89,6 +92,7 @@ def paper_network(setting: Setting, values: Values) -> Rival:
             "phase locks": lanes.per_bit(values["phase_lock"] / setting.symbol_rate),
         },
         latency={"meshes": made.columns * _COLUMN},
+        lanes=lanes.digits,
         launched=lanes.digits * lanes.launched(up),
         detected=scale * made.lane_share,
         limits=("no unit is known that could run it", *_paper_limits(made, scale)),
@@ -108,6 +112,8 @@ _NEEDS = (
 def _limits(made: Design) -> tuple[str, ...]:
     if made.noise is not None and made.noise >= NOISES[0]:
         return ()
+    if made.levels > 1:
+        return (f"bears noise of {made.noise:g} of full scale; its light is scaled from one level by that noise",)
     bears = "is built for exactness alone" if made.noise is None else f"bears noise of {made.noise:g} of full scale"
     return (f"fragile: the sturdiest network {bears}",)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,8 @@ class Rival:
     """Seconds by part from the light of the senders to the mean's code; what is alike for all is left out."""
     launched: float
     """Watts of light at the modulators of a server for one instance; what a reducer's own lasers add is not in it."""
+    lanes: int
+    """Lanes of a server to one instance."""
     detected: float | None = None
     """Watts of a lane's highest level at the reducer's detector; None where fields are not detected there."""
     enob: float | None = None
@@ -28,7 +30,6 @@ class Rival:
     """What it asks of the world."""
     area: float = 0.0
     """Square metres of photonics of one instance."""
-    static: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def energy_per_bit(self) -> float:

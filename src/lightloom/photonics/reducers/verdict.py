@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from lightloom.photonics.reducers.comparison import ReducerComparison
+from lightloom.photonics.reducers.networks import NETWORKS
 
-NETWORKS = ("row-gain-network", "paper-network")
 SUMS = ("digit-sum", "digit-sum-nrz", "homodyne-sum")
 """Rivals that add digits in the light."""
 _THIRD = (0.25, 0.42)

@@ -1,0 +1,237 @@
+"""What an averager is made of, and what the bandwidth of a fabric takes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
+from lightloom.core.units import format_bandwidth, format_quantity
+
+if TYPE_CHECKING:
+    from lightloom.photonics.capacity import Capacity
+
+SYMBOL_RATE = 50e9
+"""Symbols a second of every lane, an assumption: PAM4 lanes of 100 Gb/s."""
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Averaging(Config):
+    """What an averager is made of; devices left out are those of `photonics.averaging.hardware.Parts`."""
+
+    reducer: str | None = None
+    """A reducer of `lightloom onn compare-reducers`, whose watts, latency and area all instances then have; null: a
+    constructed network of the devices below, most of which have no figure."""
+    constants: dict[str, float] | None = None
+    """Constants of the reducer to replace, by name, in the units of `compare-reducers`."""
+    wavelengths: Count = 1
+    """Instances that share a passive mesh on wavelengths 100 GHz apart; networks only."""
+    servers: Count | None = None
+    """Ports of one averager; beyond, two levels. Null: one averager for all ranks, however many."""
+    bits: Annotated[int, Field(ge=1, le=32, strict=True)] = 8
+    """Bits of a code."""
+    noise: float | None = None
+    """Noise that the network tolerates, as a share of full scale; null asks for exactness alone. Networks of a reducer
+    are the sturdiest ones."""
+    nonlinearity: Literal["relu", "clipped"] = "relu"
+    """Nonlinearity of the network's units."""
+    mzi_length: Positive | None = None
+    """Metres of waveguide in a column of MZIs."""
+    group_index: Positive | None = None
+    """Group index of the waveguides."""
+    unit_latency: Seconds | None = None
+    """Seconds that a nonlinear unit takes."""
+    receiver_latency: Seconds | None = None
+    """Seconds from light to a code."""
+    heater_power: Watts | None = None
+    """Watts of a heater for a phase of π."""
+    unit_energy: Positive | None = None
+    """Joules of a nonlinear unit for each symbol."""
+    receiver_sensitivity: Watts | None = None
+    """Watts of light that a receiver needs."""
+    loss_db: Annotated[float, Field(ge=0)] | None = None
+    """Decibels lost in an MZI."""
+    laser_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Watts of light for each watt of electricity."""
+    modulator_energy: JoulesPerBit | None = None
+    """Joules of each bit sent."""
+    receiver_energy: JoulesPerBit | None = None
+    """Joules of each bit received."""
+    amplifier_power: Watts | None = None
+    """Watts of one amplifier; one stands behind every output of every layer."""
+    symbol_rate: Positive | None = None
+    """Symbols a second."""
+
+    @model_validator(mode="after")
+    def _devices_or_a_reducer(self) -> Self:
+        if self.reducer is None:
+            if self.constants:
+                raise ValueError("constants belong to a reducer: name one, or leave them out")
+            if self.wavelengths != 1:
+                raise ValueError("wavelengths share the meshes of a reducer: name one, or leave them out")
+            return self
+        of_reducers = {"reducer", "constants", "wavelengths", "servers", "bits", "symbol_rate"}
+        devices = [
+            name
+            for name, field in type(self).model_fields.items()
+            if name not in of_reducers and getattr(self, name) != field.default
+        ]
+        if devices:
+            raise ValueError(
+                f"{devices[0]} is a figure of devices, and reducer {self.reducer!r} has its own: expected reducer: "
+                "null, or constants of onn compare-reducers"
+            )
+        return self
+
+    def derived(self, ranks: int, bandwidth: float) -> dict[str, Any]:
+        """Fields of a fabric of ``bandwidth`` bytes a second a rank, and where they come from.
+
+        Raises:
+            ConfigError: more ranks than two levels reach.
+            UnsupportedError: no network bears the noise, or there is no such reducer for so many ranks.
+        """
+        return self._of_reducer(ranks, bandwidth) if self.reducer else self._of_devices(ranks, bandwidth)
+
+    def _of_reducer(self, ranks: int, bandwidth: float) -> dict[str, Any]:
+        from lightloom.photonics.capacity import capacity
+
+        assert self.reducer is not None
+        made = capacity(
+            self.reducer,
+            ranks,
+            bandwidth,
+            bits=self.bits,
+            symbol_rate=self.symbol_rate or SYMBOL_RATE,
+            ports=self.servers,
+            wavelengths=self.wavelengths,
+            given=self.constants,
+        )
+        built = BuiltAverager.of(made)
+        origin = f"{self.reducer} of lightloom onn compare-reducers"
+        most = "no limit" if made.high is None else f"{made.high:.3g}"
+        sources = {
+            "levels": f"derived: {origin}",
+            "averaging_latency": f"assumption: derived from {origin}, fibres left out",
+            "power_per_rank": (
+                f"assumption: derived from {origin}, {made.assumed} of whose constants are assumptions; all instances "
+                f"{made.low:.3g} to {most} W in 90 % of draws"
+            ),
+            "energy_per_bit": "derived: every part draws its power busy or idle, in power_per_rank",
+            "built": f"derived: {instances_text(made.instances, made.instance_bandwidth)}",
+        }
+        return {
+            "levels": made.levels,
+            "averaging_latency": made.latency / made.levels,
+            "power_per_rank": made.total / ranks,
+            "energy_per_bit": 0.0,
+            "built": built,
+            "sources": sources,
+        }
+
+    def _of_devices(self, ranks: int, bandwidth: float) -> dict[str, Any]:
+        """Fields from a constructed network of the given devices; energy only where all its parts are known."""
+        from lightloom.photonics.averaging.hardware import Parts, averager_for
+        from lightloom.photonics.capacity import instance_bandwidth, instances_for
+
+        given = {"reducer", "constants", "wavelengths", "servers", "bits", "noise", "nonlinearity"}
+        parts = Parts(**self.model_dump(exclude_none=True, exclude=given))
+        made = averager_for(ranks, self.bits, servers=self.servers, noise=self.noise, nonlinearity=self.nonlinearity)
+        levels, latency, power = len(made.levels), made.latency(parts), made.power(parts)
+        lacking = f"; a lower bound without {', '.join(latency.lacking)}" if latency.lacking else ""
+        columns = sum(level.columns for level in made.levels)
+        count = instances_for(bandwidth, self.bits, parts.symbol_rate)
+        each = instance_bandwidth(self.bits, parts.symbol_rate)
+        built = BuiltAverager(
+            reducer="constructed network",
+            instances=count,
+            meshes=count,
+            instance_bandwidth=each,
+            lanes=count * made.levels[0].signals,
+            watts={name: watts * count for name, watts in power.known.items()},
+            unknown=power.lacking,
+        )
+        fields: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels, "built": built}
+        sources = {
+            "levels": f"derived: averagers of {self.servers or ranks} ports for {ranks} ranks",
+            "averaging_latency": f"derived: {columns} columns of MZIs in all{lacking}",
+            "built": f"derived: {instances_text(count, each)}",
+        }
+        if power.complete:
+            fields |= {"power_per_rank": power.value * count / ranks, "energy_per_bit": 0.0}
+            sources["power_per_rank"] = f"derived: {', '.join(power.known)}; {count} instances"
+            sources["energy_per_bit"] = "derived: every part draws its power busy or idle, in power_per_rank"
+        return fields | {"sources": sources}
+
+
+class BuiltAverager(Config):
+    """What the bandwidth of a fabric takes of its averager; derived, and shown with the fabric."""
+
+    reducer: str
+    """Kind of averager."""
+    instances: Count
+    """Averagers beside each other."""
+    meshes: Annotated[int, Field(ge=0)] = 0
+    """Passive meshes; fewer than instances where wavelengths share them."""
+    instance_bandwidth: Bandwidth
+    """Bytes per second of a rank through one instance."""
+    lanes: Count
+    """Lanes of a rank, of all instances."""
+    watts: dict[str, float] = Field(default_factory=dict)
+    """Watts by part of all instances, with the ranks' optical ends."""
+    unknown: tuple[str, ...] = ()
+    """Parts without a figure."""
+    low: float | None = None
+    """Watts in all that 5 % of the draws of all constants stay below."""
+    high: float | None = None
+    """Watts in all that 5 % of the draws exceed; null where no light suffices in these."""
+    area: float | None = None
+    """Square metres of photonics."""
+    limits: tuple[str, ...] = ()
+    """What it breaks with so many ranks."""
+    needs: tuple[str, ...] = ()
+    """What it asks of the world."""
+
+    @classmethod
+    def of(cls, made: Capacity) -> BuiltAverager:
+        """Make it of a computed capacity."""
+        names = (
+            "reducer",
+            "instances",
+            "meshes",
+            "instance_bandwidth",
+            "lanes",
+            "low",
+            "high",
+            "area",
+            "limits",
+            "needs",
+        )
+        return cls(watts=dict(made.watts), **{name: getattr(made, name) for name in names})
+
+    def text(self) -> str:
+        """Return it in a line for people."""
+        groups = {
+            "lasers": ("lasers", "local oscillators", "carriers of units"),
+            "heaters": ("heaters",),
+        }
+        known = {name: sum(self.watts.get(part, 0.0) for part in parts) for name, parts in groups.items()}
+        known["electronics"] = sum(self.watts.values()) - sum(known.values())
+        shown = ", ".join(f"{name} {format_quantity(watts, 'power')}" for name, watts in known.items() if watts > 0)
+        meshes = f" on {self.meshes} meshes" if 0 < self.meshes < self.instances else ""
+        line = f"{self.reducer}, {instances_text(self.instances, self.instance_bandwidth)}{meshes}; {shown}"
+        if self.low is not None:
+            most = "no limit" if self.high is None else format_quantity(self.high, "power")
+            line += f" ({format_quantity(self.low, 'power')} to {most} in 90 % of draws)"
+        if self.area:
+            line += f"; {1e6 * self.area:.3g} mm2 of meshes"
+        if self.unknown:
+            line += f"; not known: {', '.join(self.unknown)}"
+        if self.needs:
+            line += f"; needs {', '.join(self.needs)}"
+        return line + (f"; breaks a limit: {', '.join(self.limits)}" if self.limits else "")
+
+
+def instances_text(count: int, each: float) -> str:
+    """Return how many instances of which bandwidth there are."""
+    return f"{count} instance{'s' * (count > 1)} of {format_bandwidth(each)} a rank"

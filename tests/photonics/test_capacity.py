@@ -1,0 +1,67 @@
+"""Instances for a bandwidth, and what all of them need."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.errors import InputError
+from lightloom.photonics.capacity import capacity, instance_bandwidth, instances_for, most_wavelengths
+
+CLAIMED = 6.4e12 / 8
+"""Bytes a second of a server of OptINC."""
+
+
+def test_one_instance_carries_a_sixteenth_of_what_is_claimed() -> None:
+    assert instance_bandwidth(8, 50e9) * 8 == pytest.approx(0.4e12)
+    assert instances_for(CLAIMED, 8, 50e9) == 16
+
+
+@given(st.floats(1e6, 1e13), st.integers(1, 32), st.floats(1e9, 1e12))
+def test_instances_carry_the_bandwidth_and_one_fewer_does_not(bandwidth: float, bits: int, rate: float) -> None:
+    count, each = instances_for(bandwidth, bits, rate), instance_bandwidth(bits, rate)
+    assert count == max(1, ceil(bandwidth / each * (1 - 1e-12)))
+    assert count * each >= bandwidth * (1 - 1e-9) > (count - 1) * each * (1 - 1e-9)
+
+
+def test_everything_but_latency_grows_with_the_bandwidth() -> None:
+    one, many = (capacity("row-gain-network", 4, bandwidth) for bandwidth in (CLAIMED / 16, CLAIMED))
+    assert (one.instances, many.instances, one.lanes, many.lanes) == (1, 16, 4, 64)
+    assert many.total == pytest.approx(16 * one.total) and many.area == pytest.approx(16 * one.area)
+    assert many.latency == one.latency
+    assert many.low < many.total < (many.high or 0)
+
+
+def test_wavelengths_share_heaters_and_area_alone() -> None:
+    alone, shared = (capacity("row-gain-network", 4, CLAIMED, wavelengths=number) for number in (1, 5))
+    assert (alone.meshes, shared.meshes) == (16, 4)
+    assert shared.watts["heaters"] == pytest.approx(alone.watts["heaters"] / 4)
+    assert shared.area == pytest.approx(alone.area / 4)
+    assert {**shared.watts, "heaters": 0} == {**alone.watts, "heaters": 0}
+
+
+def test_wavelengths_lie_within_the_window_of_the_meshes() -> None:
+    assert most_wavelengths(4, 8) > most_wavelengths(8, 8) > most_wavelengths(16, 8, 4) == 1
+    assert most_wavelengths(4, 8, spacing=50e9) > most_wavelengths(4, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: capacity("abacus", 4, CLAIMED), "unknown reducer 'abacus'"),
+        (lambda: capacity("digit-sum", 16, CLAIMED), "digit-sum for 16 servers: no light suffices"),
+        (lambda: capacity("row-gain-network", 17, CLAIMED), "more than 16 servers"),
+        (lambda: capacity("row-gain-network", 4, 0.0), "bandwidth = 0.0"),
+        (lambda: capacity("row-gain-network", 4, CLAIMED, wavelengths=99), "wavelengths = 99: expected at most"),
+        (lambda: capacity("digit-sum", 4, CLAIMED, wavelengths=2), "digit-sum has no mesh"),
+        (lambda: capacity("reducer-asic", 4, CLAIMED, symbol_rate=1.0), "symbol_rate"),
+        (lambda: instances_for(CLAIMED, 8, float("inf")), "symbol_rate"),
+    ],
+)
+def test_what_cannot_be_is_one_line(call: object, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        call()  # type: ignore[operator]
+    assert "\n" not in str(caught.value)
