@@ -15,6 +15,8 @@ from tests.cli.commands import assert_refused, lightloom
 
 LINK = ["link", "net.npz"]
 CALIBRATE = ["calibrate"]
+RIVALS = ["compare-reducers"]
+TOLERATE = ["build", "--servers", "2", "--bits", "2", "--tolerate"]
 TRAIN = ["train", "--servers", "2", "--bits", "2", "--layers", "1-4-1"]
 CASES: list[tuple[list[str], str]] = [
     # Two levels.
@@ -75,6 +77,28 @@ CASES: list[tuple[list[str], str]] = [
     ([*CALIBRATE, "--settings", "0"], "--settings 0"),
     ([*CALIBRATE, "--seed", "-1"], "--seed -1"),
     ([*CALIBRATE, "net.npz", "--form", "sigma-u"], "unknown form 'sigma-u'"),
+    # Rivals.
+    ([*RIVALS, "--servers", "1"], "servers"),
+    ([*RIVALS, "--servers", "1000000"], "servers"),
+    ([*RIVALS, "--servers", "4", "--bits", "0"], "bits"),
+    ([*RIVALS, "--servers", "4", "--word-errors", "0"], "word"),
+    ([*RIVALS, "--servers", "4", "--word-errors", "nan"], "word"),
+    ([*RIVALS, "--servers", "4", "--pair", "digit-sum"], "--pair 'digit-sum': expected two rivals"),
+    ([*RIVALS, "--servers", "4", "--pair", "digit-sum,abacus"], "abacus"),
+    ([*RIVALS, "--servers", "4", "--set", "colour=3"], "colour"),
+    ([*RIVALS, "--servers", "4", "--set", "colour"], "colour"),
+    ([*RIVALS, "--servers", "4", "--draws", "3"], "--draws 3"),
+    # Tolerance.
+    ([*TOLERATE, "phase-error"], "phase-error"),
+    ([*TOLERATE, "phase-error=-1"], "phase_error=-1"),
+    ([*TOLERATE, "phase-error=nan"], "phase_error=nan"),
+    ([*TOLERATE, "colour=1"], "colour"),
+    ([*TOLERATE, "power=3dB"], "power"),
+    ([*TOLERATE, ""], "--tolerate"),
+    ([*TOLERATE, "phase-error=3e-3", "--word-errors", "2"], "2"),
+    ([*TOLERATE, "phase-error=3e-3", "--noise", "1e-3"], "--tolerate: not with --noise"),
+    (["build", "--servers", "2", "--bits", "4", "--word-errors", "1e-4"], "--word-errors: give the errors too"),
+    (["build", "--scenarios", "--tolerate", "phase-error=3e-3"], "--scenarios takes --evaluations alone"),
     # Training that knows errors, and of cascades.
     ([*TRAIN, "--aware-from", "0.2"], "--aware-from 0.2: expected an error of devices"),
     ([*TRAIN, "--phase-error", "1e-3", "--aware-from", "1"], "aware_from = 1"),

@@ -76,7 +76,7 @@ def build(
 ) -> None:
     """Write down the smallest network that averages exactly, and prove it."""
     if scenarios:
-        if servers is not None or bits is not None or out is not None or figure is not None or cascade is not None:
+        if any(value is not None for value in (servers, bits, out, figure, cascade, tolerate, noise)):
             raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
         _scenarios(evaluations, as_json)
         return
