@@ -228,3 +228,16 @@ def test_an_averager_that_tolerates_errors(onn: Command) -> None:
     other = onn.json("build", *options, "--evaluations", "1000", "--seed", "1")
     assert other["provenance"]["configuration"] == found["provenance"]["configuration"]
     assert any("assumption" in sentence for sentence in tolerance["assumptions"])
+
+
+def test_the_meshes_are_a_circuit_switch(onn: Command) -> None:
+    found = onn.json("map", "--switch", "2,0,3,1", "--out", "switch.json")
+    assert found["form"] == "unitary" and found["largest_error"] < 1e-12 and found["largest_gain_db"] == 0
+    mesh = load_phases(onn.folder / "switch.json")["matrix"]
+    assert np.abs(mesh.matrix()).round().argmax(axis=0).tolist() == [2, 0, 3, 1]
+
+
+def test_the_second_phase_of_equation_7_is_an_option(onn: Command) -> None:
+    small = ["train", "--servers", "2", "--bits", "2", "--layers", "1-4-1", "--form", "free", "--epochs", "2"]
+    plain, second = onn.json(*small), onn.json(*small, "--gradient-epochs", "1", "--gradient-loss", "straight-through")
+    assert plain["provenance"]["configuration"] != second["provenance"]["configuration"]

@@ -100,18 +100,19 @@ def build(
         arguments = FunctionArguments(servers=servers, bits=bits, inputs=inputs, rounding=cast(Any, rounding))
         made, tolerance = tolerant_averager(arguments, tolerate, word_errors, units, evaluations, seed)
     else:
-        made = averager(
-            servers,
-            bits,
-            noise=noise,
-            nonlinearity=cast(Any, units),
-            inputs=inputs,
-            rounding=cast(Any, rounding),
-            carries_decimals=carries_decimals,
-            evaluations=evaluations,
-        )
+        with progress("Building", None):
+            made = averager(
+                servers,
+                bits,
+                noise=noise,
+                nonlinearity=cast(Any, units),
+                inputs=inputs,
+                rounding=cast(Any, rounding),
+                carries_decimals=carries_decimals,
+                evaluations=evaluations,
+            )
         tolerance = {}
-    with progress("Checking", None):
+    with progress("Trying inputs, and noise on every signal", None):
         document = made.to_json() | tolerance
     if figure is not None:
         name = f"{made.construction.name}, {made.mzi_count} MZIs"

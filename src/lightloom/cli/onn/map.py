@@ -26,6 +26,7 @@ from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.averaging.realised.light import light_matrices, unit_matrices
 from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose
 from lightloom.photonics.meshes import netlist as netlist_of
+from lightloom.photonics.meshes import switch as circuit_switch
 from lightloom.photonics.meshes.counts import full_count
 from lightloom.photonics.meshes.phase_files import (
     check_belongs,
@@ -53,6 +54,11 @@ _TOLERANCE = 1e-9
 
 _Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
 _Form = Annotated[str, option("economy, compact, svd (the paper's), sigma-u (its approximation), or unitary.")]
+_Switch = Annotated[
+    str | None,
+    option("Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.", "O,O,..."),
+]
+_MOST_PORTS = 512
 _Phases = Annotated[Path | None, option("Read phases instead, and check that they are those of --like.", "FILE")]
 
 
@@ -66,6 +72,7 @@ def map_to_meshes(
     units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
     phases: _Phases = None,
     like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
+    switch: _Switch = None,
     out: Annotated[Path | None, option("Write all phases (.json or .npz).")] = None,
     netlist: Annotated[Path | None, option("Write SAX netlists of all meshes (.json).")] = None,
     figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
@@ -74,11 +81,15 @@ def map_to_meshes(
     as_json: Json = False,
 ) -> None:
     """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
-    if (phases is None) != (like is None) or (source is None) == (phases is None):
-        raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz")
+    if switch is not None:
+        if any(given is not None for given in (source, phases, like)) or units or components or form != "economy":
+            raise ConfigError("--switch takes no file, --phases, --like, --units, --components or --form")
+        form = _UNITARY
+    elif (phases is None) != (like is None) or (source is None) == (phases is None):
+        raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
     _check_targets(out, netlist, figure, chain)
-    origin_path = cast(Path, like if source is None else source)
-    arguments, matrices, groups = _read(origin_path, units)
+    origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
+    arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
     drawn = _drawn_name(layer, matrices)
     parts = _mapped(matrices, form, mesh, gains, components)
     if phases is not None:
@@ -136,6 +147,19 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
         return arguments, layers, 1
     around = unit_matrices(arguments)
     return arguments, {"P": around["P"], **layers, "T": around["T"]}, 1
+
+
+def _permutation(text: str) -> tuple[None, dict[str, NDArray[Any]], int]:
+    """The matrix of a circuit switch (OptINC, section II-A), and the one chip that it is on."""
+    try:
+        outputs = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--switch {text!r}: expected whole numbers, e.g. 2,0,1") from error
+    if len(outputs) > _MOST_PORTS:
+        raise ConfigError(f"--switch of {len(outputs)} ports: expected at most {_MOST_PORTS}")
+    if sorted(outputs) != list(range(len(outputs))):
+        raise ConfigError(f"--switch {text!r}: expected each of 0 to {len(outputs) - 1} once")
+    return None, {"matrix": np.abs(circuit_switch(outputs).matrix()).round()}, 1
 
 
 def _drawn_name(layer: str | None, matrices: dict[str, NDArray[Any]]) -> str:

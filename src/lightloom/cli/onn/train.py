@@ -65,6 +65,10 @@ def train(
     rounding: Rounding = "floor",
     cpu_seconds: Annotated[float | None, option("Train for so long, instead of --epochs.", "S")] = None,
     epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
+    gradient_epochs: Annotated[
+        int, count_option("--gradient-epochs", "Last epochs with the loss of the mean code (eq. 7, phase 2).", "E")
+    ] = 0,
+    gradient_loss: Annotated[str, option("That loss: raw, or straight-through received levels.")] = "raw",
     seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
     threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
     device: Annotated[str, option("cpu, cuda, ...")] = "cpu",
@@ -88,6 +92,8 @@ def train(
         "seed": seed,
         "threads": threads,
         "device": device,
+        "gradient_epochs": gradient_epochs,
+        "gradient_loss": gradient_loss,
     }
     options |= _budget(epochs, cpu_seconds) | _devices((phase_error, coupler_error, loss, dac_bits), aware_from)
     if cascade is not None:

@@ -16,7 +16,7 @@ from lightloom.photonics.reducers.comparison import Range, ReducerComparison, sa
 from lightloom.photonics.reducers.constants import Constant, Values, constants, drawn, nominal
 from lightloom.photonics.reducers.electronic import broadcasting_asic, packet_switch, reducer_asic
 from lightloom.photonics.reducers.lanes import Setting
-from lightloom.photonics.reducers.networks import paper_network, row_gain_network
+from lightloom.photonics.reducers.networks import NETWORKS, paper_network, row_gain_network
 from lightloom.photonics.reducers.rival import Rival
 from lightloom.photonics.reducers.sums import digit_sum, homodyne_sum
 from lightloom.photonics.reducers.tornado import tornado
@@ -92,6 +92,7 @@ def compare_reducers(
         draws=draws,
         pair=pair,
         turns=tuple(tornado(saving, chosen)),
+        best_cases={name: _best_case(name, setting, chosen) for name in NETWORKS if name in rivals},
         most_servers={name: _most_servers(name, setting, nominal(chosen)) for name in SUMS},
         tried_sums=DigitSum(servers=servers, bits=bits, rounding="floor").try_sums(_TRIED_SUMS),
     )
@@ -122,6 +123,25 @@ def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], 
         )
         for name in names
     }
+
+
+def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> float:
+    """Return a rival's energy over the reducer chip's with every constant at the end that favours the rival.
+
+    The end is found for each constant alone, the others at their own values: exact where no two constants oppose.
+    """
+    values = nominal(chosen)
+
+    def ratio(changed: Values) -> float:
+        return RIVALS[name](setting, changed).energy_per_bit / reducer_asic(setting, changed).energy_per_bit
+
+    best = {
+        constant.name: min(
+            (constant.draw(0.0), constant.draw(1.0)), key=lambda end, key=constant.name: ratio({**values, key: end})
+        )
+        for constant in chosen.values()
+    }
+    return ratio(best)
 
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:

@@ -43,6 +43,8 @@ class ReducerComparison(Result):
     """The rivals whose difference is explained, the second being what the first is measured against."""
     turns: tuple[Turn, ...]
     """What single constants do to the saving of the pair."""
+    best_cases: Mapping[str, float]
+    """Energy of each network over the reducer chip's with every constant at the end of its range that favours it."""
     most_servers: Mapping[str, int]
     """Largest tried number of servers up to which sums stay within all limits, by rival; 0 for none."""
     tried_sums: tuple[int, int]
@@ -102,6 +104,7 @@ class ReducerComparison(Result):
             "pair": list(self.pair),
             "turns": [_turn(turn) for turn in self.turns],
             "verdict": list(self.verdict),
+            "best_case_ratios": dict(self.best_cases),
             "most_servers_within_limits": dict(self.most_servers),
             "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
             "constants": [_constant(constant) for constant in self.constants.values()],

@@ -44,7 +44,13 @@ def _networks(made: ReducerComparison) -> str | None:
         takes = (
             f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else "needs more light than there is"
         )
-        parts.append(f"{rival.name} {takes}, and less than it {share}")
+        best = made.best_cases[rival.name]
+        least = (
+            f"{best:.3g} times at best, every constant at the end that favours it"
+            if best < inf
+            else "never enough light"
+        )
+        parts.append(f"{rival.name} {takes} and less than it {share} ({least})")
     wins = any(made.ranges[rival.name].sooner["reducer-asic"] > 0.5 for rival in present)
     lead = "A network of interferometers wins on energy" if wins else "No network of interferometers wins on energy"
     return f"{lead}: {'; '.join(parts)}."
