@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lightloom.cli.onn.disturb import disturb
 from lightloom.photonics.averaging import FunctionArguments, build, save_network
 from tests.cli.commands import lightloom
 
-DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9", "--coupler-error", "0.01"]
+DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9"]
+LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "20", "--rate-only"]
+CALIBRATE = ["onn", "calibrate", "--modes", "2"]
+RIVALS = ["onn", "compare-reducers", "--servers", "2", "--draws", "20"]
 LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "9", "--rate-only"]
 BUILD = ["onn", "build", "--servers", "2", "--bits", "2", "--evaluations", "100"]
 VERIFY = ["onn", "verify", "net.npz"]
@@ -24,6 +29,14 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
         DISTURB,
         [
             ["--correct"],
+            ["--phase-error", "0.01"],
+            ["--coupler-error", "0.01"],
+            ["--loss-spread", "0.1"],
+            ["--crosstalk", "0.01"],
+            ["--dac-bits", "8"],
+            ["--detector-noise", "0.01"],
+            ["--gains", "common"],
+            ["--components"],
             ["--uncalibrated"],
             ["--form", "svd"],
             ["--mesh", "triangular"],
@@ -49,6 +62,35 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--sweep", "skew=0..0.1:2"],
         ],
     ),
+    (
+        LINK,
+        [
+            ["--full-scale", "2mW"],
+            ["--phase-lock", "0.1"],
+            ["--ideal"],
+            ["--words", "21"],
+            ["--draws", "2"],
+            ["--form", "economy"],
+            ["--mesh", "triangular"],
+            ["--gains", "common"],
+            ["--whole"],
+            ["--sweep", "skew=0.01..0.02:2"],
+        ],
+    ),
+    (
+        CALIBRATE,
+        [
+            ["--modes", "3"],
+            ["--chips", "2"],
+            ["--mesh", "triangular"],
+            ["--phase-error", "0.2"],
+            ["--coupler-error", "0.01"],
+            ["--power-noise", "1e-4"],
+            ["--drift", "1e-4"],
+            ["--settings", "9"],
+        ],
+    ),
+    (RIVALS, [["--bits", "4"], ["--word-errors", "1e-4"], ["--draws", "21"], ["--pair", "digit-sum,packet-switch"]]),
     (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),
     (VERIFY, [["--noise", "0.1"], ["--samples", "9"]]),
     (MAP, [["--form", "svd"], ["--mesh", "triangular"], ["--units"]]),
@@ -88,6 +130,20 @@ def test_every_option_that_decides_a_result_changes_its_hash(
     stamps = [stamp([*command, *chosen], folder) for chosen in ([], *options)]
     assert len(set(stamps)) == len(stamps), dict(zip(["none", *map(" ".join, options)], stamps, strict=True))
     assert stamp(command, folder) == stamps[0]
+
+
+def test_disturbing_has_no_option_that_its_hash_does_not_know(folder: Path) -> None:
+    """A new option fails here until the cases above have it; the hash alone differs, the seed included."""
+    known = {word for options in dict(map(_named, OPTIONS))["disturb"] for word in options if word.startswith("--")}
+    parameters = {f"--{name.replace('_', '-')}" for name in inspect.signature(disturb).parameters}
+    assert parameters - known == {"--network", "--figure", "--train", "--data", "--iterations", "--folder", "--as-json"}
+    chosen = [[], *dict(map(_named, OPTIONS))["disturb"]]
+    hashes = [stamp([*DISTURB, *options], folder)[0] for options in chosen]
+    assert len(set(hashes)) == len(hashes)
+
+
+def _named(case: tuple[list[str], list[list[str]]]) -> tuple[str, list[list[str]]]:
+    return case[0][1], case[1]
 
 
 @pytest.mark.parametrize("command", [DISTURB, VERIFY], ids=["disturb", "verify"])

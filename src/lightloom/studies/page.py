@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightloom.core.claims import Status
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report
 from lightloom.studies.base import Study
 
-_NOT_REPRODUCED = (("derived", "follow from the paper's own"), ("stand-in", "agree in another experiment"))
+_NOT_REPRODUCED: Mapping[Status, str] = {
+    "derived": "follow from the paper's own",
+    "stand-in": "agree in another experiment",
+}
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
@@ -24,7 +28,7 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     claims = tuple(claim for study in studies for claim in study.claims)
     counts = Counter(claim.status for claim in claims)
     first = f"{counts['match']} of {len(claims)} published figures match"
-    others = [f"{counts[status]} {words}" for status, words in _NOT_REPRODUCED if counts[status]]
+    others = [f"{counts[status]} {words}" for status, words in _NOT_REPRODUCED.items() if counts[status]]
     pictures = tuple(
         Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
         for study in studies

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError  # noqa: E402
-from lightloom.photonics.onn import aware  # noqa: E402
+from lightloom.photonics.onn import Trained, TrainingRecipe, aware, train  # noqa: E402
 from lightloom.studies.optinc import awareness  # noqa: E402
 
 
@@ -24,11 +24,10 @@ def test_the_arms_differ_in_their_devices_alone() -> None:
 def test_a_record_is_written_after_every_training_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aware, "SEEDS", (0,))
     monkeypatch.setattr(aware, "FABRICATIONS", 2)
-    monkeypatch.setattr(aware.wrong_shares, "__defaults__", (2,))
-    path, trained = tmp_path / "aware.json", []
-    train = aware.train
+    path = tmp_path / "aware.json"
+    trained: list[TrainingRecipe] = []
 
-    def counted(recipe: aware.TrainingRecipe) -> object:
+    def counted(recipe: TrainingRecipe) -> Trained:
         trained.append(recipe)
         return train(recipe)
 

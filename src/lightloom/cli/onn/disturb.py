@@ -109,18 +109,24 @@ def disturb(
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
+        if (form, mesh, gains, components) != ("economy", "rectangular", "rows", False):
+            raise ConfigError(
+                "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components"
+            )
         weights, arguments = load_network(network)
         digest = network_hash(weights, arguments)
         run = TrainingRun(data, iterations, seed, folder)
-        origin = provenance([digest, fields, {"iterations": iterations}], seed)
+        origin = provenance([digest, fields, {"iterations": iterations}, seed], seed)
         trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
         print_result(trained, as_json, [accuracy_table(trained, network)])
         return
+    if data is not None or folder is not None:
+        raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
     calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains}
     options |= {"components": components, **counts}
     subject = (_cascade if is_cascade(network) else _network)(network, options)
-    origin = provenance([subject.digest, fields, sweep, options], seed)
+    origin = provenance([subject.digest, fields, sweep, options, seed], seed)
     document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
         _draw(document, figure)

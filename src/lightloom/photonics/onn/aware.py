@@ -74,14 +74,14 @@ def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
     return plain if arm == "unaware" else plain.but(devices=NonIdealities(phase_error=PHASE_ERROR))
 
 
-def wrong_shares(network: LayeredNetwork, function: AveragingFunction, draws: int = FABRICATIONS) -> dict[str, float]:
+def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[str, float]:
     """Return the share of wrong averages for each error of `JUDGED`, mean over fabrications and all grid points."""
     mapped = map_network(network)
     judge = averaging_accuracy(mapped, function)
     shares = {}
     for name, devices in JUDGED.items():
         drawn = devices.phase_error or devices.coupler_error
-        spread = monte_carlo(mapped.matrices, devices, judge, draws=draws if drawn else 1, seed=1)
+        spread = monte_carlo(mapped.matrices, devices, judge, draws=FABRICATIONS if drawn else 1, seed=1)
         shares[name] = 1 - spread.row["mean"]
     return shares
 
@@ -95,7 +95,7 @@ def compare(
     function = recipe("unaware", 0).function
     constructed = []
     for name, options in CONSTRUCTED.items():
-        made = build(SERVERS, BITS, **options)  # type: ignore[arg-type]
+        made = build(SERVERS, BITS, **options)
         shares = wrong_shares(made.network, function)
         constructed.append({"name": name, "mzi_count": map_network(made.network).mzis, "wrong": shares})
     for seed in SEEDS:

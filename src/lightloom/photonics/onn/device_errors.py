@@ -70,10 +70,12 @@ def strongest_directions(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def row_gains(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Return the amplitude gain behind every output of a matrix (outputs, inputs), (outputs,), with its gradient.
 
-    ``left`` and ``right`` are its `strongest_directions`: the derivative of a singular value needs theirs to no order.
+    ``left`` and ``right`` are its `strongest_directions`, held fixed: a singular value changes to first order as if its
+    vectors did not turn.
     """
     lengths = matrix.norm(dim=1).clamp_min(_SHORTEST_ROW)
-    return lengths * (left @ (matrix / lengths[:, None]) @ right)
+    gains: Tensor = lengths * (left @ (matrix / lengths[:, None]) @ right)
+    return gains
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ class TrainingRecipe:
 
 def _scaled_epochs(points: int) -> int:
     """Return the epochs for a grid: larger ones are trained for more steps, but fewer epochs."""
-    return max(6, round(120 * (28_561 / points) ** 0.5))
+    return max(6, round(120 * float(28_561 / points) ** 0.5))
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
