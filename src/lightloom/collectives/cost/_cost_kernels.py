@@ -90,26 +90,39 @@ def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, In
 
 
 @njit(cache=True)
-def most_chunks(step: Column, runs: Footprint, link_class: Ints, on_link: Ints, used: Int32s, most: Ints) -> None:
-    """Raise ``most`` [class, step] to the most chunks that a link carries in a step; rows come step by step.
+def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> None:
+    """Add the chunks of each transfer to the links that it crosses; runs of many links by their two ends.
 
     Args:
-        step: of the rows of ``runs``.
-        link_class: class of each link: [link].
-        on_link: in and out, chunks on each link in the step at which it was last used: [link].
-        used: in and out, that step: [link].
+        runs: links of the transfers.
+        chunks: of each transfer.
+        on_link: in and out, chunks on single links: [link].
+        change: in and out, chunks more on a link than on the one before, beside ``on_link``: [link + 1].
     """
-    for i in range(len(step)):
-        now = step[i]
+    for i in range(len(chunks)):
         for run in range(runs.base.shape[1]):
-            for k in range(runs.length[i, run]):
-                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
-                if used[link] != now:
-                    used[link] = now
-                    on_link[link] = 0
-                on_link[link] += 1
-                if on_link[link] > most[link_class[link], now]:
-                    most[link_class[link], now] = on_link[link]
+            length, period = runs.length[i, run], runs.period[i, run]
+            base, start = runs.base[i, run], runs.start[i, run] % period
+            if length <= 2 or length > period:
+                for k in range(length):
+                    on_link[base + (start + k) % period] += chunks[i]
+                continue
+            change[base + start] += chunks[i]
+            if start + length <= period:
+                change[base + start + length] -= chunks[i]
+            else:
+                change[base + period] -= chunks[i]
+                change[base] += chunks[i]
+                change[base + start + length - period] -= chunks[i]
+
+
+@njit(cache=True)
+def most_chunks(on_link: Ints, change: Ints, link_class: Ints, most: Ints) -> None:
+    """Raise ``most`` [class] to the most chunks on a link of each class, of what :func:`count_chunks` counted."""
+    along = 0
+    for link in range(len(on_link)):
+        along += change[link]
+        most[link_class[link]] = max(most[link_class[link]], on_link[link] + along)
 
 
 @njit(cache=True)

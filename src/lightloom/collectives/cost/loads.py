@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.cost.busiest import busiest_links
 from lightloom.collectives.cost.circuits import CircuitChanges, circuit_changes
-from lightloom.collectives.cost.order import BLOCK, blocks, rows_by_step
+from lightloom.collectives.cost.order import BLOCK, blocks
 from lightloom.collectives.cost.pipelined import PipelinedLoads, pipelined_loads
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
@@ -191,23 +192,10 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
 
 
 def _packet_loads(schedule: Schedule, fabric: Fabric) -> PacketLoads:
-    from lightloom.collectives.cost import _cost_kernels as kernels
-
     _, first_link, link_class = np.unique(fabric.link_bandwidth(), return_index=True, return_inverse=True)
-    on_link, used = np.zeros(fabric.links, np.int64), np.full(fabric.links, -1, np.int32)
-    most, away = np.zeros((len(first_link), schedule.steps), np.int64), np.zeros(schedule.steps)
-    # A transfer of a group of ranks occupies the links of all sibling groups.
-    groups = len(fabric.siblings()[1])
-    for rows in blocks(rows_by_step(schedule), max(BLOCK // groups, 1)):
-        ends = schedule.ends(rows)
-        kernels.most_chunks(schedule.step[rows], fabric.footprint(*ends), link_class, on_link, used, most)
-        latency = fabric.latency(*ends)
-        if fabric.in_network_reduction:
-            # Light runs up and down within one step, so the two delays follow each other.
-            latency = np.full(len(rows), fabric.diameter_latency())
-        np.maximum.at(away, schedule.step[rows], latency)
+    most, latency = busiest_links(schedule, fabric, link_class)
     by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric)
-    return PacketLoads(link_class, first_link, most, away, by_link)
+    return PacketLoads(link_class, first_link, most, latency, by_link)
 
 
 def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
