@@ -1,0 +1,53 @@
+"""The busiest links of steps, counted once for equal steps and by the ends of runs, are those of plain counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.cost.busiest import busiest_links
+from lightloom.collectives.registry import Collective, admitted
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import links_of
+from lightloom.fabrics.mesh import Mesh, Torus
+
+TORUS = Torus(ranks=36, dims=(2, 3, 6), bandwidth="1GB/s", hop_latency="1us")
+MESH = Mesh(ranks=15, dims=(3, 5), bandwidth="1GB/s", hop_latency="1us")
+FABRICS = (TORUS, TORUS.group(6, 3), TORUS.group(4, 1), TORUS.group(2, 18), MESH, MESH.group(5, 3))
+
+
+def counted(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Floats]:
+    """Row by row and link by link, of links that are all alike."""
+    most, latency = np.zeros((1, schedule.steps), np.int64), np.zeros(schedule.steps)
+    for step in range(schedule.steps):
+        ends = schedule.ends(schedule.step == step)
+        if len(ends[0]):
+            most[0, step] = np.bincount(links_of(fabric.footprint(*ends))[1]).max()
+            latency[step] = fabric.latency(*ends).max()
+    return most, latency
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: f"{fabric.kind_name}-{fabric.ranks}")
+@pytest.mark.parametrize("kind", ["all-gather", "all-reduce", "all-to-all"])
+def test_busiest_links_are_those_that_plain_counting_finds(fabric: Fabric, kind: str) -> None:
+    alike = np.zeros(fabric.links, np.int64)
+    for algorithm in admitted(kind, fabric):
+        if algorithm.by_size or algorithm.pipelined:
+            continue
+        schedule = algorithm.build(Collective(kind, fabric.ranks, 1.0), fabric, striped=algorithm.striped)
+        if schedule.folding is None and schedule.pipeline is None:
+            for _ in range(2):
+                np.testing.assert_equal(busiest_links(schedule, fabric, alike), counted(schedule, fabric))
+
+
+def test_rows_of_a_step_may_come_in_any_order() -> None:
+    alike, rng = np.zeros(TORUS.links, np.int64), np.random.default_rng(7)
+    for algorithm in admitted("all-gather", TORUS)[:6]:
+        if algorithm.by_size or algorithm.pipelined:
+            continue
+        schedule = algorithm.build(Collective("all-gather", 36, 1.0), TORUS, striped=algorithm.striped)
+        order = rng.permutation(len(schedule))
+        mixed = schedule.with_columns({name: column[order] for name, column in schedule.columns().items()})
+        np.testing.assert_equal(busiest_links(mixed, TORUS, alike), counted(schedule, TORUS))
