@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build_with_loads, find
 from lightloom.planner.pricing import price_cache
 from lightloom.planner.pricing.price_cache import prices_path
 from lightloom.planner.search.plans import PlanSearch
@@ -35,17 +36,18 @@ def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_a_plan_made_again_is_the_same_and_builds_nothing_but_what_keeps_itself(
+def test_a_plan_made_again_is_the_same_and_builds_only_what_is_sized(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = rows(search(transformer(2), cluster()))
     assert list(folder.iterdir())
 
     def only_by_size(algorithm: Any, *rest: Any) -> Any:
+        # One size serves all collectives of an axis; its schedules are read from the disk themselves.
         assert algorithm.by_size, algorithm.name
-        return build(algorithm, *rest)
+        return build_with_loads(algorithm, *rest)
 
-    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build", only_by_size)
+    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", only_by_size)
     assert rows(search(transformer(2), cluster())) == first
 
 
@@ -70,5 +72,11 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
     assert None not in paths and len(set(paths)) == len(paths)
 
 
-def test_what_keeps_itself_or_lies_elsewhere_is_not_kept_here() -> None:
-    assert prices_path(find("synthesized"), cluster().fabric, "physical") is None
+def test_what_is_searched_for_each_size_is_kept_for_the_effort_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = prices_path(find("synthesized"), cluster().fabric, "physical")
+    monkeypatch.setattr("lightloom.collectives.synthesis.engine.effort.SCALE", 0.5)
+    assert before is not None and before != prices_path(find("synthesized"), cluster().fabric, "physical")
+
+
+def test_what_lies_elsewhere_is_not_kept_here() -> None:
+    assert prices_path(replace(find("ring"), build=rows), cluster().fabric, "physical") is None

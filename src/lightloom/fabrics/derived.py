@@ -67,7 +67,8 @@ class _Key:
         return isinstance(other, _Key) and self._text == other._text
 
 
-def _cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
+def cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
+    """A function of a fabric that remembers what it returned for the last 64, equal fabrics being one."""
     by_key = lru_cache(maxsize=64)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(_Key(fabric))
 
@@ -89,7 +90,7 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
     return members
 
 
-@_cached
+@cached
 def direct_latency(fabric: Geometry) -> Floats:
     """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
     seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
@@ -165,7 +166,7 @@ def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
     return float(rate), float(fabric.latency(source, destination, route).max())
 
 
-@_cached
+@cached
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
 
@@ -212,7 +213,7 @@ class _Users(NamedTuple):
     """Place of a link with a single sender among all such links of that rank."""
 
 
-@_cached
+@cached
 def _users(fabric: Geometry) -> _Users:
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):

@@ -80,7 +80,7 @@ def _step_load(columns: list[Ints], fabric: Fabric, link_class: Ints, of_fabric:
     key = of_fabric, _digest(columns)
     if key not in _kept:
         transfers = _distinct(columns, fabric.ranks)
-        same = of_fabric, _digest([b"distinct", *transfers])
+        same = of_fabric, _digest(list(transfers), b"distinct")
         if same not in _kept:
             _keep(same, _count(transfers, fabric, link_class))
         _keep(key, _kept[same])
@@ -88,10 +88,10 @@ def _step_load(columns: list[Ints], fabric: Fabric, link_class: Ints, of_fabric:
     return _kept[key]
 
 
-def _digest(columns: list[Ints] | list[bytes | Ints]) -> bytes:
-    digest = blake2b(digest_size=16)
+def _digest(columns: list[Ints], what: bytes = b"rows") -> bytes:
+    digest = blake2b(what, digest_size=16)
     for column in columns:
-        digest.update(np.ascontiguousarray(column).data if isinstance(column, np.ndarray) else column)
+        digest.update(np.ascontiguousarray(column).data)
     return digest.digest()
 
 

@@ -2,8 +2,8 @@
 every plan on the same cluster asks for the same ones.
 
 Cached prices were verified when they were computed. The code that builds, verifies and costs is part of the key, so
-that no change of it meets an old price; plug-ins, whose code is elsewhere, and algorithms that cache their own designs
-are priced each time. Files are written aside and renamed; one that cannot be read is priced again.
+that no change of it meets an old price, and so is the effort of searches; plug-ins, whose code is elsewhere, are priced
+each time. Files are written aside and renamed; one that cannot be read is priced again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm
 from lightloom.collectives.spec import Kind
+from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
@@ -40,9 +41,11 @@ def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path 
     """File of the prices of an algorithm on a fabric; None where they are not cached."""
     module, name = fabric.implementation
     origins = (algorithm.build.__module__, module)
-    if algorithm.by_size or not all(origin.startswith("lightloom.") for origin in origins):
+    if not all(origin.startswith("lightloom.") for origin in origins):
         return None
-    key = [algorithm.name, name, fabric.model_dump(mode="json"), model, _code_hash()]
+    key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), model, _code_hash()]
+    if algorithm.by_size:
+        key.append(effort(fabric.ranks))
     return cache_directory() / "prices" / f"{content_hash(key)}.json"
 
 

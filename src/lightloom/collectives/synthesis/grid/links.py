@@ -10,6 +10,7 @@ import numpy as np
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.derived import Geometry, cached
 
 _BLOCK = 1 << 20
 
@@ -37,25 +38,30 @@ class GridLinks(NamedTuple):
         Raises:
             UnsupportedError: some rank has no neighbour at the other end of a single link.
         """
-        columns = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
-        destination = columns[1]
-        order = np.argsort(destination, kind="stable")
-        source, destination, route = (column[order] for column in columns)
-        rank = np.arange(fabric.ranks + 1)
-        out = np.argsort(source, kind="stable")
-        links = cls(
-            source,
-            destination,
-            route,
-            np.searchsorted(destination, rank),
-            np.searchsorted(source[out], rank),
-            destination[out],
-        )
+        links = _links(fabric)
         if not (np.diff(links.entering).all() and np.diff(links.leaving).all()):
             raise UnsupportedError(
                 f"rounds from neighbour to neighbour on a {fabric.kind_name}: expected links that join ranks"
             )
         return links
+
+
+@cached
+def _links(fabric: Geometry) -> GridLinks:
+    columns = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
+    destination = columns[1]
+    order = np.argsort(destination, kind="stable")
+    source, destination, route = (column[order] for column in columns)
+    rank = np.arange(fabric.ranks + 1)
+    out = np.argsort(source, kind="stable")
+    return GridLinks(
+        source,
+        destination,
+        route,
+        np.searchsorted(destination, rank),
+        np.searchsorted(source[out], rank),
+        destination[out],
+    )
 
 
 def neighbours_join(fabric: Fabric) -> bool:
@@ -69,7 +75,7 @@ def neighbours_join(fabric: Fabric) -> bool:
     return int(csgraph.connected_components(joined, directed=True, connection="strong")[0]) == 1
 
 
-def _neighbours(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _neighbours(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Source, destination and route of every transfer that takes a single link."""
     rows = max(_BLOCK // fabric.ranks, 1)
     for route in range(fabric.routes):

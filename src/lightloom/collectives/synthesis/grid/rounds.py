@@ -13,8 +13,10 @@ An all-reduce is that backwards and forwards, or runs over trees (:mod:`.trees`)
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,16 +39,39 @@ _PIECES = (1, 2, 4)
 """Of a share, where its whole does not divide evenly among the links of a rank."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rounds:
-    """An all-gather: ``chunk[i]`` passes ``link[i]`` in ``round[i]``."""
+class _Rows(NamedTuple):
+    """What passes which link in which round: arrays [row]."""
 
-    pieces: int
-    budgets: Ints
-    """Chunks on the busiest link of each round."""
     round: NDArray[np.int32]
     link: NDArray[np.int32]
     chunk: NDArray[np.int32]
+
+
+class _Rounds:
+    """An all-gather in rounds; its rows, as many as ranks² · pieces, are made again after they were dropped."""
+
+    def __init__(self, links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> None:
+        """``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round."""
+        self.pieces = pieces
+        self._flooded, self._rows = (links, beyond, pieces, allowed), None
+        rows, number = self.rows, len(links.source)
+        cell = rows.round.astype(np.int64) * number + rows.link
+        rounds = int(rows.round.max()) + 1
+        self.budgets: Ints = np.bincount(cell, minlength=rounds * number).reshape(rounds, -1).max(axis=1)
+        """Chunks on the busiest link of each round."""
+
+    _rows: _Rows | None
+
+    @property
+    def rows(self) -> _Rows:
+        """Which chunk passes which link in which round."""
+        if self._rows is None:
+            self._rows = _flood(*self._flooded)
+        return self._rows
+
+    def drop_rows(self) -> None:
+        """Keep what decides about them only."""
+        self._rows = None
 
     def seconds(self, hop: float, share: float) -> float:
         """Of all rounds, where a share takes ``share`` seconds on a link."""
@@ -94,17 +119,40 @@ def _seconds_on(fabric: Fabric) -> Callable[[Schedule], float]:
 def _gathered(collective: Collective, fabric: Fabric) -> list[Schedule]:
     links = GridLinks.of(fabric)
     share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
+    chosen = _chosen(links, hop, share)
+    return [
+        from_all_gather(collective, fabric, lambda gather, rounds=rounds: _scheduled(gather, fabric, links, rounds))  # type: ignore[misc]
+        for rounds in chosen
+    ]
+
+
+_searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
+"""Rounds on the grids that were searched last, whatever the size and the kind: rows are kept of those chosen last."""
+_GRIDS = 2
+
+
+def _chosen(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
+    """The first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search."""
+    key = tuple(column.tobytes() for column in links)
+    known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
-    for rounds in _candidates(links):
+    for rounds in _candidates(links) if known is None else known:
+        searched.append(rounds)
         rivals = [*chosen, rounds]
         fastest = min(rivals, key=lambda one: one.seconds(hop, share))
         fullest = min(rivals, key=lambda one: (int(one.budgets.sum()) / one.pieces, len(one.budgets)))
         whole = min((one for one in rivals if one.pieces == 1), key=lambda one: one.seconds(hop, share))
         chosen = [one for one in rivals if any(one is kept for kept in (rivals[0], fastest, fullest, whole))]
-    return [
-        from_all_gather(collective, fabric, lambda gather, rounds=rounds: _scheduled(gather, fabric, links, rounds))  # type: ignore[misc]
-        for rounds in chosen
-    ]
+        for rival in rivals if known is None else ():
+            if rival not in chosen:
+                rival.drop_rows()
+    for rounds in searched:
+        if rounds not in chosen:
+            rounds.drop_rows()
+    _searched[key] = searched
+    if len(_searched) > _GRIDS:
+        _searched.popitem(last=False)
+    return chosen
 
 
 def _candidates(links: GridLinks) -> Iterator[_Rounds]:
@@ -116,14 +164,14 @@ def _candidates(links: GridLinks) -> Iterator[_Rounds]:
     kernels.distances(links.leaving, links.head, hops, beyond)
     entering = int(np.diff(links.entering).min())
     # Without budgets everything moves on at once: the fewest rounds, links not used alike.
-    yield _flood(links, beyond, 1, np.full(int(hops.max()), ranks))
+    yield _Rounds(links, beyond, 1, np.full(int(hops.max()), ranks))
     for pieces in _PIECES:
         if pieces > 1 and ranks**2 * pieces > _MOST_ROWS:
             return
         least, more = -(-(ranks - 1) * pieces // entering), 0
         budgets = _budgets(links, hops, pieces, least)
         while True:
-            rounds = _flood(links, beyond, pieces, _stretched(budgets, more))
+            rounds = _Rounds(links, beyond, pieces, _stretched(budgets, more))
             yield rounds
             if rounds.budgets.sum() <= least or more > least:
                 break
@@ -152,20 +200,19 @@ def _stretched(budgets: Ints, more: int) -> Ints:
     return stretched
 
 
-def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, budgets: Ints) -> _Rounds:
+def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> _Rows:
     from lightloom.collectives.synthesis.grid import _round_kernels as kernels
 
     ranks = len(links.entering) - 1
     rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
-    rounds = kernels.flood(links, beyond, pieces, budgets, rows)
-    cell = rows.round.astype(np.int64) * len(links.source) + rows.link
-    carried = np.bincount(cell, minlength=rounds * len(links.source))
-    return _Rounds(pieces, carried.reshape(rounds, -1).max(axis=1), *rows)
+    kernels.flood(links, beyond, pieces, allowed, rows)
+    return _Rows(*rows)
 
 
 def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
-    order = np.lexsort((rounds.link, rounds.round))
-    at, link = rounds.round[order], rounds.link[order]
+    rows = rounds.rows
+    order = np.lexsort((rows.link, rows.round))
+    at, link = rows.round[order], rows.link[order]
     starts = np.ones(len(at), np.bool_)
     starts[1:] = (at[1:] != at[:-1]) | (link[1:] != link[:-1])
     none, count = np.zeros(len(at), np.int16), len(rounds.budgets)
@@ -175,7 +222,7 @@ def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Ro
         "synthesized",
         gather,
         fabric,
-        Rows(at, path, *ends, none, none, rounds.chunk[order], np.zeros(len(at), np.bool_)),
+        Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_)),
         chunks=gather.ranks * rounds.pieces,
         steps=count,
         notes=(f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces",),
