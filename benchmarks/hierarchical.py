@@ -2,7 +2,9 @@
 
 python -m benchmarks.hierarchical
 
-The fabrics are those of the catalog, latency of links included, without what software adds.
+The fabrics are those of the catalog, latency of links included, without what software adds. The last table says what
+1 GiB takes on 64 GPUs when links reach all of their rate, or what the catalog says they reach, with latency and
+without.
 """
 
 from __future__ import annotations
@@ -93,8 +95,31 @@ def _cell(name: str, fabric: Fabric, nbytes: float, algorithm: str, loads: StepL
     )
 
 
+def at_rates(nvlink: float, rail: float, *, latency: bool) -> Cell:
+    """1 GiB on 64 GPUs whose links reach so much of their rate."""
+    fabric = load_fabric("dgx-h100", ranks=64)
+    fields = fabric.model_dump(exclude={"sources"})
+    for tier, efficiency in zip(fields["tiers"], (nvlink, rail), strict=True):
+        tier |= {"wire_efficiency": efficiency} | ({} if latency else {"latency": 0.0})
+    fabric = type(fabric).model_validate(fields)
+    loads = build_with_loads(find("hierarchical"), Collective("all-reduce", 64, 0.0), fabric)[1]
+    return _cell("dgx-h100", fabric, float(1 << 30), "hierarchical", loads)
+
+
+def _print_rates() -> None:
+    print("\n1 GiB on 64 GPUs of dgx-h100\n\n| NVLink | rails | time | without latency | bound | bound set by |")
+    print("| ---: | ---: | ---: | ---: | ---: | --- |")
+    nvlink, rail = (tier.wire_efficiency for tier in load_fabric("dgx-h100", ranks=64).tier_list())  # type: ignore[attr-defined]
+    for rates in ((1.0, 1.0), (1.0, rail), (nvlink, 1.0), (nvlink, rail)):
+        cell, at_once = at_rates(*rates, latency=True), at_rates(*rates, latency=False)
+        print(
+            f"| {rates[0]:.4g} | {rates[1]:.4g} | {format_time(cell.seconds)} | {format_time(at_once.seconds)} | "
+            f"{format_time(cell.bound)} | {cell.bound_by} |"
+        )
+
+
 def main() -> None:
-    """A table for each fabric."""
+    """A table for each fabric, and one of rates."""
     for name, ranks in FABRICS:
         print(f"\n{name}, {ranks} GPUs\n\n| size | algorithm | pieces | time | bound | ratio | what limits |")
         print("| ---: | --- | ---: | ---: | ---: | ---: | --- |")
@@ -104,6 +129,7 @@ def main() -> None:
                 f"| {format_size(cell.nbytes)} | {cell.algorithm} | {cell.pieces} | {format_time(cell.seconds)} | "
                 f"{format_time(cell.bound)} | {cell.ratio:.2f} | {limits} |"
             )
+    _print_rates()
 
 
 if __name__ == "__main__":
