@@ -200,6 +200,11 @@ class LimitingHomodyne(NonlinearUnit):
         return 1.0 if self.swing == np.pi / 2 else linear_height(self.swing)
 
     @property
+    def bend(self) -> float:
+        """Largest deviation from linearity, relative to full scale; for a unit that decides it means nothing."""
+        return float(1 - self.height * np.sin(self.swing))
+
+    @property
     def carrier(self) -> float:
         """Power of the carrier, in watts."""
         return self.full_scale * self.height**2
