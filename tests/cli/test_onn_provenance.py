@@ -90,7 +90,7 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--settings", "9"],
         ],
     ),
-    (RIVALS, [["--bits", "4"], ["--word-errors", "1e-4"], ["--draws", "21"], ["--pair", "digit-sum,packet-switch"]]),
+    (RIVALS, [["--word-errors", "1e-4"]]),
     (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),
     (VERIFY, [["--noise", "0.1"], ["--samples", "9"]]),
     (MAP, [["--form", "svd"], ["--mesh", "triangular"], ["--units"]]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import sqrt
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError
@@ -196,7 +197,7 @@ class TrainingRecipe:
 
 def _scaled_epochs(points: int) -> int:
     """Return the epochs for a grid: larger ones are trained for more steps, but fewer epochs."""
-    return max(6, round(120 * float(28_561 / points) ** 0.5))
+    return max(6, round(120 * sqrt(28_561 / points)))
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
