@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError, UnsupportedError, VerificationError
 from lightloom.photonics.averaging import AveragingFunction, Construction, LayeredNetwork, build, prove, verify
-from lightloom.photonics.averaging.construct import candidates, circuits
+from lightloom.photonics.averaging.construct import candidates, circuits, recognise, sturdy_circuits
 from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
 from lightloom.photonics.averaging.proved.noise import input_bound
 from lightloom.photonics.averaging.proved.proof import check_digits
@@ -206,3 +207,17 @@ def test_a_construction_says_its_name() -> None:
     names = {c.name for c in candidates(AveragingFunction.of(8, 8), "clipped")}
     assert {"msb-first", "lsb-ripple", "long-division", "lsb-ripple, carry-save, 2 copies"} <= names
     assert all(isinstance(c, Construction) for c in candidates(AveragingFunction.of(3, 8)))
+
+
+@pytest.mark.parametrize(("servers", "bits"), [(2, 4), (4, 4), (8, 2), (16, 2)])
+def test_decided_digits_are_exact_and_recognised(servers: int, bits: int) -> None:
+    function = AveragingFunction.of(servers, bits)
+    named = [(name, circuit) for name, circuit in sturdy_circuits(function) if "digits decided" in name]
+    assert len(named) == 2
+    for name, circuit in named:
+        how = Realisation(bounded=True, window=Fraction(1, 16), copies=2)
+        construction = Construction(name, function, realise(circuit, function, how))
+        assert construction.proof.float64
+        assert construction.verify().wrong_outputs == 0
+    known = recognise(construction.network, function)
+    assert known is not None and known.realised.realisation == how

@@ -14,11 +14,11 @@ from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_av
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
-from lightloom.photonics.meshes import disturb, map_blocks, map_components, map_matrix
+from lightloom.photonics.meshes import disturb, map_blocks, map_components, map_matrix, monte_carlo
 from lightloom.photonics.meshes.batched import fabricated_matrices
 from lightloom.photonics.pam4 import encode
 from lightloom.photonics.tolerance.fabricated import Amplifiers, fabricate_averagers
-from lightloom.photonics.tolerance.word_errors import count_wrong_words, lanes, received_levels
+from lightloom.photonics.tolerance.word_errors import count_wrong_words, lanes, received_levels, words_right
 
 ARGUMENTS = FunctionArguments(servers=2, bits=4, inputs=2)
 
@@ -65,8 +65,7 @@ def test_all_codes_arrive_on_ideal_devices() -> None:
     first, second = np.divmod(np.arange(256), 16)
     codes = np.stack([first, second])
     batch = fabricate_averagers(averager(), NonIdealities(), np.random.default_rng(0), 1)
-    none = [None] * len(batch.gains)
-    levels = received_levels(batch, lanes(codes, 4, 1), none, np.random.default_rng(0))
+    levels = received_levels(batch, lanes(codes, 4, 1), [None] * len(batch.gains), np.random.default_rng(0))
     expected = encode(codes.sum(0) // 2, 4)
     for server in range(2):
         assert (expected == levels[0, server].T).all()
@@ -106,3 +105,15 @@ def test_amplifiers_make_up_for_loss_with_more_gain() -> None:
         assert (louder > designed * 1.05).all()
     # The receivers' scale makes up for T.
     np.testing.assert_allclose(lossy.last, ideal.last, atol=0.1 * np.abs(ideal.last).max())
+
+
+def test_one_fabrication_is_judged_as_many_are() -> None:
+    """The evaluation for Monte Carlo runs: nothing wrong on ideal devices, noise of detectors included."""
+    mapped = averager()
+    evaluate = words_right(mapped, words=500)
+    assert monte_carlo(mapped.matrices, NonIdealities(), evaluate, draws=2).row["least"] == 1
+    assert monte_carlo(mapped.matrices, NonIdealities(detector_noise=0.3), evaluate, draws=1).row["mean"] < 0.7
+    lossy = NonIdealities(loss_db=0.05)
+    assert monte_carlo(mapped.matrices, lossy, evaluate, draws=1).row["mean"] == 1
+    uncalibrated = words_right(mapped, words=500, calibration="none")
+    assert monte_carlo(mapped.matrices, NonIdealities(loss_db=0.5), uncalibrated, draws=1).row["mean"] < 0.9

@@ -19,12 +19,14 @@ from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.cascade_files import cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.fabrication import MappedNetwork, averaging_accuracy, map_network
+from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
 from lightloom.photonics.averaging.mapped_cascade import MappedCascade, cascade_accuracy, map_cascade
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import decibels, monte_carlo
 from lightloom.photonics.meshes import sweep as swept
 from lightloom.photonics.meshes.montecarlo import Evaluate
+from lightloom.photonics.tolerance.word_errors import words_right
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.sweep import WORDS, sweep_figure
@@ -40,6 +42,7 @@ _FIELDS = {
     "detector-noise": "detector_noise",
 }
 _POINTS = 9
+_SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
 _MAPPING = ("form", "mesh", "gains", "components")
 _CALIBRATIONS = {
     "rows": "each makes up for what its output loses",
@@ -61,6 +64,7 @@ _Correct = Annotated[bool, option("Couplers and crosstalk are measured and made 
 _Uncalibrated = Annotated[
     bool, option("Amplifiers are not set to make up for what is lost evenly.", name="--uncalibrated")
 ]
+_Units = Annotated[bool, option("Disturb P and T too, and count words that servers receive.", name="--units")]
 _Samples = Annotated[
     int, count_option("--samples", "Grid points behind one accuracy; all where there are no more.", least=1)
 ]
@@ -88,6 +92,9 @@ def disturb(
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
     components: Components = False,
+    units: Annotated[
+        bool, option("Disturb P and T too, and count words that servers receive.", name="--units")
+    ] = False,
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
@@ -109,9 +116,9 @@ def disturb(
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        if (form, mesh, gains, components) != ("economy", "rectangular", "rows", False):
+        if (form, mesh, gains, components, units) != ("economy", "rectangular", "rows", False, False):
             raise ConfigError(
-                "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components"
+                "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
             )
         weights, arguments = load_network(network)
         digest = network_hash(weights, arguments)
@@ -124,8 +131,10 @@ def disturb(
         raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
     calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains}
-    options |= {"components": components, **counts}
-    subject = (_cascade if is_cascade(network) else _network)(network, options)
+    options |= {"components": components, "units": units, **counts}
+    if units and is_cascade(network):
+        raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
+    subject = (_cascade if is_cascade(network) else _averager if units else _network)(network, options)
     origin = provenance([subject.digest, fields, sweep, options, seed], seed)
     document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
@@ -165,7 +174,7 @@ class _Subject(NamedTuple):
 
     digest: str
     """Hash of its file's content."""
-    mapped: MappedNetwork | MappedCascade
+    mapped: MappedNetwork | MappedAverager | MappedCascade
     judge: Evaluate
     facts: Document
     """Servers, bits, inputs behind each accuracy and whether they are all."""
@@ -185,6 +194,15 @@ def _network(path: Path, options: Document) -> _Subject:
     }
     judge = averaging_accuracy(mapped, function, samples=samples, **chosen)
     return _Subject(network_hash(network, arguments), mapped, judge, facts)
+
+
+def _averager(path: Path, options: Document) -> _Subject:
+    network, arguments = load_network(path)
+    mapped = map_averager(network, arguments, *(options[name] for name in _MAPPING))
+    words = options["samples"]
+    judge = words_right(mapped, words=words, calibration=options["calibration"], correct=options["correct"])
+    facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False, "points": words}
+    return _Subject(network_hash(network, arguments), mapped, judge, facts | {"exhaustive": False})
 
 
 def _cascade(path: Path, options: Document) -> _Subject:
@@ -216,7 +234,7 @@ def _monte_carlo(
         "schema": "lightloom.onn-disturb/1",
         **facts,
         "devices": asdict(how),
-        **{name: options[name] for name in ("form", "mesh", "gains", "components", "calibration", "correct", "draws")},
+        **{name: options[name] for name in _SHOWN},
         "mzi_count": mapped.mzis,
         "columns": mapped.depth,
         "largest_gain_db": decibels(mapped.gain),
@@ -238,6 +256,8 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
     how = "every grid point" if document["exhaustive"] else "drawn grid points"
     if document["cascade"]:
         how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"
+    if document["units"]:
+        how = "words, half of them near-equal; right if all servers receive the mean"
     mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
     title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
     rows = [
@@ -245,6 +265,7 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
         ("averaged rightly", _spread(document["accuracy"])),
         ("inputs", f"{document['points']:,}, {how}"),
         ("amplifiers", f"{_CALIBRATIONS[document['calibration']]}; gains up to {document['largest_gain_db']:.1f} dB"),
+        ("P and T", "disturbed too" if document["units"] else "ideal; --units disturbs them too"),
         ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
     ]
     yield facts_table(rows, title=title)

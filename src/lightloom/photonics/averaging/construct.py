@@ -24,6 +24,9 @@ from lightloom.photonics.averaging.realised.light import largest_gain_db
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+WINDOWS = (HALF, QUARTER, Fraction(1, 8), Fraction(1, 16))
+"""Shares of the gap between two levels that a ramp takes; a narrow one needs more gain and bears more error."""
+COPIES = (1, 2, 3)
 _CARRY_SAVE_SERVERS = 16
 """Largest number of servers for which a carry-save layer is of a reasonable width."""
 _DECIDED_STEPS = 128
@@ -118,6 +121,29 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
         yield "long-division, two digits a layer", long_division(function, 16)
 
 
+def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
+    """Iterate over all constructions, and over those whose digits are decided, which bear errors of interferometers."""
+    yield from circuits(function)
+    if function.divisor & (function.divisor - 1) == 0:
+        yield "lsb-ripple, digits decided", lsb_ripple(function, 4, 1, digits_decided=True)
+        yield "lsb-ripple, digits decided twice", lsb_ripple(function, 4, 2, digits_decided=True)
+
+
+def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
+    """Iterate over windows and copies of the units, and over regenerated bits of plain ReLU units.
+
+    Raises:
+        InputError: the nonlinearity is unknown.
+    """
+    if nonlinearity not in _REALISATIONS:
+        raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
+    bounded = nonlinearity == "clipped"
+    for window in WINDOWS:
+        for copies in COPIES:
+            for regenerate in (False,) if bounded else (False, True):
+                yield Realisation(bounded=bounded, window=window, copies=copies, regenerate=regenerate)
+
+
 def candidates(
     function: AveragingFunction, nonlinearity: Nonlinearity = "relu", smallest: bool = False
 ) -> list[Construction]:
@@ -142,6 +168,17 @@ def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construct
     for construction in candidates(function, network.nonlinearity):
         if construction.network.same_weights(network):
             return construction
+    for name, circuit in sturdy_circuits(function):
+        sizes: dict[tuple[int, bool], tuple[int, ...]] = {}
+        for realisation in sturdy_realisations(network.nonlinearity):
+            # The window changes no size.
+            kind = (realisation.copies, realisation.regenerate)
+            if sizes.get(kind, network.layers) != network.layers:
+                continue
+            realised = realise(circuit, function, realisation)
+            sizes[kind] = realised.sizes
+            if realised.sizes == network.layers and realised.network.same_weights(network):
+                return Construction(name, function, realised)
     return None
 
 

@@ -55,6 +55,11 @@ class MappedAverager:
         return {"P": self.preprocessing, **layers, "T": self.splitting}
 
     @property
+    def matrices(self) -> tuple[Part, ...]:
+        """Meshes of P, the layers and T."""
+        return tuple(self.parts.values())
+
+    @property
     def targets(self) -> dict[str, Matrix]:
         """The matrix that each part implements, in units of amplitude."""
         units = unit_matrices(self.arguments)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from lightloom.core.errors import InputError
-from lightloom.photonics.averaging.construct import Construction, circuits
+from lightloom.photonics.averaging.construct import Construction, sturdy_circuits, sturdy_realisations
 from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
-from lightloom.photonics.averaging.realised.compiler import Realisation, realise
+from lightloom.photonics.averaging.realised.compiler import realise
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, unit_matrices
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
@@ -19,9 +18,6 @@ from lightloom.photonics.meshes.blocks import connected_components
 from lightloom.photonics.meshes.counts import compact_count, full_count
 from lightloom.photonics.meshes.mapping import Form
 
-WINDOWS = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8))
-"""Shares of the gap between two levels that a ramp takes; a narrow one needs more gain and bears more error."""
-COPIES = (1, 2, 3)
 MAPPINGS: dict[str, Form] = {"compact": "compact", "balanced": "svd"}
 """Mappings of connected components: with the fewest interferometers, and to square meshes that balance loss."""
 
@@ -65,8 +61,8 @@ def candidates(
     units = list(unit_matrices(arguments).values())
     around = {mapping: sum(component_count(matrix, form) for matrix in units) for mapping, form in MAPPINGS.items()}
     made = []
-    for name, circuit in circuits(function):
-        for how in _realisations(nonlinearity):
+    for name, circuit in sturdy_circuits(function):
+        for how in sturdy_realisations(nonlinearity):
             construction = Construction(name, function, realise(circuit, function, how))
             matrices = light_matrices(construction.network)
             made += [
@@ -82,16 +78,6 @@ def candidates(
             ]
             advance(1)
     return sorted(made, key=lambda candidate: (candidate.mzis, candidate.copies, -candidate.window))
-
-
-def _realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
-    if nonlinearity not in ("relu", "clipped"):
-        raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
-    bounded = nonlinearity == "clipped"
-    for window in WINDOWS:
-        for copies in COPIES:
-            for regenerate in (False,) if bounded else (False, True):
-                yield Realisation(bounded=bounded, window=window, copies=copies, regenerate=regenerate)
 
 
 def component_count(matrix: Matrix, form: Form) -> int:

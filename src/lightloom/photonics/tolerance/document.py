@@ -18,7 +18,7 @@ def assumptions(amplifiers: Amplifiers | None) -> list[str]:
     return [
         f"noise figure {amplifiers.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
         f"bandwidth {amplifiers.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
-        "each amplifier and receiver set for the loss of its row",
+        "lanes, outputs of units, amplifiers and receivers set for the loss of their paths",
         "no noise but that of amplifiers; crossings without loss",
     ]
 

@@ -10,7 +10,7 @@ multiplied as complex matrices. Units and receivers detect real parts. All ampli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     Matrices = NDArray[np.complex128]
 
+Setting = Literal["levels", "rows", "matrix", "none"]
 _LINK = Link()
+_PASSES = 3
+"""Passes of setting levels; further ones change little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +75,35 @@ class FabricatedAveragers:
 def fabricate_averagers(
     mapped: MappedAverager, devices: NonIdealities, rng: np.random.Generator, count: int
 ) -> FabricatedAveragers:
-    """Draw ``count`` fabrications, and set every amplifier, and every receiver's scale, for the least error of its row.
+    """Draw ``count`` fabrications, and set the levels of all lanes, outputs of units, amplifiers and receivers.
 
-    What precedes an amplifier is set first.
+    Each is set for the least error of the real matrix between two detections. Set-up measures this once, with known
+    light; amplifier noise follows the gains that result.
     """
-    drawn = [fabricated_matrices(part, devices, rng, count) for part in mapped.parts.values()]
+    return averagers_of(mapped, [fabricated_matrices(part, devices, rng, count) for part in mapped.matrices])
+
+
+def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting = "levels") -> FabricatedAveragers:
+    """Return averagers for the matrices [count, outputs, inputs] of P, the layers and T that were fabricated.
+
+    Args:
+        mapped: the meshes as designed.
+        drawn: fabricated matrices, in the order of the light.
+        setting: what is set for the least error: ``levels`` of lanes, units, amplifiers and receivers, ``rows``
+            (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
+    """
     targets = list(mapped.targets.values())
     designed = [matrix.gains for matrix in mapped.layers.matrices]
-    light, _ = _calibrated(drawn[0], targets[0])
+    light, _ = _calibrated(drawn[0], targets[0], setting)
     wanted = targets[0]
     hidden, gains = [], []
     for layer, (matrices, target) in enumerate(zip(drawn[1:-1], targets[1:-1], strict=True)):
         # No unit detects the light between P and the first layer.
         light, wanted = (matrices @ light, target @ wanted) if layer == 0 else (matrices, target)
-        light, factors = _calibrated(light, wanted)
+        light, factors = _calibrated(light, wanted, setting)
         gains.append(np.abs(designed[layer] * factors))
         hidden.append(np.ascontiguousarray(light.real))
-    last, scales = _calibrated(drawn[-1] @ light, targets[-1] @ wanted)
+    last, scales = _calibrated(drawn[-1] @ light, targets[-1] @ wanted, setting)
     return FabricatedAveragers(
         mapped=mapped,
         hidden=tuple(hidden[:-1]),
@@ -99,9 +114,28 @@ def fabricate_averagers(
     )
 
 
-def _calibrated(matrices: Matrices, target: Floats) -> tuple[Matrices, Floats]:
-    """Return matrices [count, outputs, inputs] times factors [count, outputs] that bring rows to ``target``."""
-    products = np.einsum("fij,ij->fi", matrices.real, target)
-    powers = np.einsum("fij,fij->fi", matrices.real, matrices.real)
-    factors = np.divide(products, powers, out=np.ones_like(products), where=powers > 0)
-    return matrices * factors[..., None], factors
+def _calibrated(matrices: Matrices, target: Floats, setting: Setting) -> tuple[Matrices, Floats]:
+    """Return matrices [count, outputs, inputs] with rows and columns set for ``target``, and the rows' factors.
+
+    A pass sets what is behind the matrix (amplifiers, receivers: rows), then what is before it (lanes, units: columns).
+    """
+    total = np.ones(matrices.shape[:2])
+    if setting == "none":
+        return matrices, total
+    if setting == "matrix":
+        common = _factors(matrices.real, target, axis=(1, 2))
+        return matrices * common, total * common[..., 0]
+    norms = np.linalg.norm(target, axis=1, keepdims=True)
+    weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    for _ in range(_PASSES if setting == "levels" else 1):
+        rows = _factors(matrices.real, target, axis=2)
+        matrices, total = matrices * rows, total * rows[..., 0]
+        if setting == "levels":
+            matrices = matrices * _factors(matrices.real * weights, target * weights, axis=1)
+    return matrices, total
+
+
+def _factors(matrices: Floats, target: Floats, axis: int | tuple[int, int]) -> Floats:
+    products = (matrices * target).sum(axis=axis, keepdims=True)
+    powers = (matrices**2).sum(axis=axis, keepdims=True)
+    return np.divide(products, powers, out=np.ones_like(products), where=powers > 0)

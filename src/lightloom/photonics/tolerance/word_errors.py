@@ -8,15 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.photonics.averaging.fabrication import Calibration
 from lightloom.photonics.averaging.mapped_averager import MappedAverager
 from lightloom.photonics.averaging.realised.light import light_units
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.link.intervals import interval
 from lightloom.photonics.link.words import draw_words
+from lightloom.photonics.meshes.correction import corrected
+from lightloom.photonics.meshes.disturb import Disturbed
+from lightloom.photonics.meshes.montecarlo import Evaluate
 from lightloom.photonics.pam4 import LEVELS, encode
-from lightloom.photonics.tolerance.fabricated import Amplifiers, FabricatedAveragers, fabricate_averagers
+from lightloom.photonics.tolerance.fabricated import Amplifiers, FabricatedAveragers, averagers_of, fabricate_averagers
 
 _FABRICATIONS_AT_ONCE = 20
+_WORDS_AT_ONCE = 1 << 13
 _SIGNALS_AT_ONCE = 1 << 18
 """Signals of a layer that are held at once: they stay in the cache."""
 
@@ -65,18 +70,57 @@ def count_wrong_words(
         step = max(1, _SIGNALS_AT_ONCE // (count * largest))
         total = np.zeros(count, np.int64)
         for at in range(0, words, step):
-            total += _wrong(batch, noise, min(step, words - at), rng)
+            total += wrong_words(batch, noise, min(step, words - at), rng)
         wrong.append(total)
         advance(count)
     return WrongWords(wrong=np.concatenate(wrong), words=words)
 
 
-def _wrong(batch: FabricatedAveragers, noise: Sequence[Floats | None], words: int, rng: np.random.Generator) -> Ints:
-    """Return the number of wrong ones of ``words`` words on every fabrication."""
+def words_right(
+    mapped: MappedAverager, *, words: int, calibration: Calibration = "rows", correct: bool = False
+) -> Evaluate:
+    """Return the evaluation of the share of words that all servers receive right, for `meshes.monte_carlo`.
+
+    It takes one fabrication of P, every layer and T. Units and receivers detect with the detector noise of the devices.
+    """
+
+    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        devices = [corrected(device, real=True) if correct else device for device in disturbed]
+        batch = averagers_of(mapped, [device.matrix()[None] for device in devices], calibration)
+        detected = disturbed[0].non_idealities.detector_noise
+        scales, units = mapped.network.full_scale[1:-1], light_units(mapped.network)[1:]
+        noise: list[Floats | None] = [None] * len(batch.gains)
+        if detected:
+            noise[:-1] = [detected * (scale / unit)[:, None] for scale, unit in zip(scales, units, strict=False)]
+        wrong = sum(
+            int(wrong_words(batch, noise, min(_WORDS_AT_ONCE, words - at), rng, detected).sum())
+            for at in range(0, words, _WORDS_AT_ONCE)
+        )
+        return 1 - wrong / words
+
+    return evaluate
+
+
+def wrong_words(
+    batch: FabricatedAveragers,
+    noise: Sequence[Floats | None],
+    words: int,
+    rng: np.random.Generator,
+    receivers: float = 0.0,
+) -> Ints:
+    """Return the number of wrong ones of ``words`` words on every fabrication.
+
+    Args:
+        batch: the fabrications.
+        noise: standard deviations of the noise behind every layer, relative to full scale; None has none.
+        words: words on each of them.
+        rng: generator of words and noise.
+        receivers: noise of the receivers, relative to full scale.
+    """
     arguments, function = batch.mapped.arguments, batch.mapped.function
     codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
     expected = (codes.sum(axis=0) + function.offset) // function.divisor
-    received = received_levels(batch, lanes(codes, arguments.bits, batch.count), noise, rng)
+    received = received_levels(batch, lanes(codes, arguments.bits, batch.count), noise, rng, receivers)
     digits = encode(expected, arguments.bits).reshape(batch.count, words, -1).swapaxes(1, 2)
     return np.asarray((received != digits[:, None]).any(axis=(1, 2)).sum(axis=1))
 
@@ -91,7 +135,11 @@ def lanes(codes: Ints, bits: int, count: int) -> Floats:
 
 
 def received_levels(
-    batch: FabricatedAveragers, fields: Floats, noise: Sequence[Floats | None], rng: np.random.Generator
+    batch: FabricatedAveragers,
+    fields: Floats,
+    noise: Sequence[Floats | None],
+    rng: np.random.Generator,
+    receivers: float = 0.0,
 ) -> Ints:
     """Return the levels that servers decide, [count, servers, signals, words], for fields of their lanes."""
     network, units = batch.mapped.network, light_units(batch.mapped.network)
@@ -106,11 +154,12 @@ def received_levels(
     _add_noise(added, noise[-1], rng)
     servers = batch.mapped.arguments.servers
     outputs = (batch.last @ fields + batch.splitting @ added) * (np.sqrt(servers) * units[-1])
+    _add_noise(outputs, (LEVELS - 1) * receivers if receivers else None, rng)
     np.rint(outputs, out=outputs)
     levels = np.clip(outputs, 0, LEVELS - 1, out=outputs).astype(np.int64)
     return np.asarray(levels.reshape(batch.count, servers, -1, fields.shape[2]))
 
 
-def _add_noise(fields: Floats, sigma: Floats | None, rng: np.random.Generator) -> None:
+def _add_noise(fields: Floats, sigma: Floats | float | None, rng: np.random.Generator) -> None:
     if sigma is not None:
         fields += sigma * rng.standard_normal(fields.shape, dtype=np.float32)

@@ -40,11 +40,20 @@ def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
     return sum((circuit.input(k) * i.weight for k, i in enumerate(function.inputs)), Form({})) + function.offset
 
 
-def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None) -> list[Block]:
+def carry_save(
+    circuit: Circuit,
+    blocks: list[Block],
+    radix: int,
+    decided_from: int | None = None,
+    digits_decided: bool = False,
+) -> list[Block]:
     """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
 
     With ``decided_from``, blocks with digits above that position consist of decided bits (the floor of a form to its
     own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
+
+    With ``digits_decided``, what a block keeps becomes decided bits of few steps before the carry from below joins it.
+    A mesh then never adds a large analogue value to the bits of several blocks at once, which only it could spoil.
     """
     excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
     result = []
@@ -54,6 +63,9 @@ def carry_save(circuit: Circuit, blocks: list[Block], radix: int, decided_from: 
             grid = form.grid
             form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
         form = form - excess[index] * 4**block.digits
+        if digits_decided and excess[index].terms:
+            grid = form.grid
+            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
         result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
     return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
 

@@ -17,8 +17,17 @@ from lightloom.photonics.averaging.constructed.circuit import Circuit, Form
 from lightloom.photonics.averaging.function import AveragingFunction
 
 
-def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False) -> Circuit:
+def lsb_ripple(
+    function: AveragingFunction,
+    radix: int = 4,
+    saved: int = 0,
+    decided: bool = False,
+    digits_decided: bool = False,
+) -> Circuit:
     """Return the circuit; floors compute ``radix`` - 1 bits per layer.
+
+    With ``digits_decided`` each round of carry-saving also decides the digits that stay (`blocks.carry_save`): the
+    sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
 
     Raises:
         UnsupportedError: N is not a power of two (see `long_division`).
@@ -32,7 +41,7 @@ def lsb_ripple(function: AveragingFunction, radix: int = 4, saved: int = 0, deci
     if decided:
         blocks = carry_save(circuit, blocks, radix, decided_from=shift)
     for _ in range(saved):
-        blocks = carry_save(circuit, blocks, radix)
+        blocks = carry_save(circuit, blocks, radix, digits_decided=digits_decided)
     done, top = ripple(circuit, blocks, radix)
     digits: list[Form] = split(circuit, top, shift, max(0, shift - function.outputs))
     for block in reversed(done):
