@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import cache
+from hashlib import blake2b
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
@@ -98,20 +100,50 @@ def build_with_loads(
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
-    schedule = _verified(algorithm, collective, fabric)
-    if schedule.queued:
-        return schedule, None
-    loads = step_loads(schedule, fabric, model).at_size(collective.nbytes, fabric)
+    schedule = _built(algorithm, collective, fabric)
+    content = _content(schedule, fabric, model)
+    loads = None if content is None else _latest.get(content)
+    if loads is None:
+        verify(schedule, fabric)
+        if schedule.queued:
+            return schedule, None
+        loads = step_loads(schedule, fabric, model)
+        if content is not None:
+            _latest[content] = loads
+            if len(_latest) > _KEPT:
+                _latest.popitem(last=False)
+    loads = loads.at_size(collective.nbytes, fabric)
     return at_size(schedule, collective.nbytes, loads, fabric), loads
 
 
+_KEPT = 16
+_latest: OrderedDict[bytes, StepLoads] = OrderedDict()
+"""Loads of the schedules of circuits that were verified last: bundling wavelengths often changes nothing."""
+
+
+def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | None:
+    """A hash of all that is verified and loaded; None where that costs no more than the hash."""
+    if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
+        return None
+    collective = schedule.collective
+    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), model, collective.kind)
+    digest = blake2b(repr((fields, collective.ranks, schedule.chunks, schedule.steps)).encode())
+    for column in schedule.columns().values():
+        digest.update(column.data)
+    return digest.digest()
+
+
 def _verified(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
+    schedule = _built(algorithm, collective, fabric)
+    verify(schedule, fabric)
+    return schedule
+
+
+def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
     refusal = algorithm.refusal(collective.kind, fabric)
     if refusal:
         raise UnsupportedError(refusal)
-    schedule = algorithm.build(collective, fabric, striped=algorithm.striped)
-    verify(schedule, fabric)
-    return schedule
+    return algorithm.build(collective, fabric, striped=algorithm.striped)
 
 
 __all__ = [
