@@ -55,6 +55,25 @@ def test_what_is_trained_is_stored_whole(tmp_path: Path) -> None:
         _ = trainings[1].function_arguments
 
 
+def test_a_cascade_that_is_interrupted_in_level_2_keeps_level_1(tmp_path: Path) -> None:
+    whole, _ = train_cascade(recipes())
+    epochs: list[int] = []
+
+    def interrupt(done: int) -> None:
+        epochs.append(done)
+        if sum(epochs) == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_cascade(recipes(), tmp_path, interrupt)
+    resumed: list[int] = []
+    cascade, _ = train_cascade(recipes(), tmp_path, resumed.append)
+    assert resumed[0] == 4 and sum(resumed) == 8  # all of level 1 was there
+    assert cascade.first.network.same_weights(whole.first.network)
+    assert cascade.second.network.same_weights(whole.second.network)
+    assert not list(tmp_path.rglob("*.pt"))
+
+
 def test_recipes_of_no_cascade_are_refused() -> None:
     first, second = recipes()
     for pair in ((second, first), (first, first), (first.but(servers=3), second)):

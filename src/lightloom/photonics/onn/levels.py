@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.cascade import Cascade, PlainLevel
+from lightloom.photonics.onn.checkpoint import Checkpoint
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import Trained, train
 
@@ -41,6 +42,12 @@ def train_cascade(
     ):
         raise ConfigError("recipes: expected level 1, which carries decimals, and level 2 of the same cascade")
     folders = [None if folder is None else folder / f"level-{level}" for level in (1, 2)]
-    trained = tuple(train(recipe, place, advance) for recipe, place in zip(recipes, folders, strict=True))
+    # Level 1 stays in its folder until level 2 has ended, so that an interruption loses neither.
+    trained = tuple(
+        train(recipe, place, advance, keeps_checkpoint=True) for recipe, place in zip(recipes, folders, strict=True)
+    )
+    for recipe, place in zip(recipes, folders, strict=True):
+        if place is not None:
+            Checkpoint(place, recipe).remove()
     one, two = (PlainLevel("trained", each.recipe.function, each.network) for each in trained)
     return Cascade(first.bits, second.groups, first.servers, one, two), (trained[0], trained[1])

@@ -86,7 +86,11 @@ class Trained:
 
 
 def train(
-    recipe: TrainingRecipe, folder: Path | None = None, advance: Callable[[int], None] = lambda _: None
+    recipe: TrainingRecipe,
+    folder: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+    *,
+    keeps_checkpoint: bool = False,
 ) -> Trained:
     """Train a network by a recipe; the result is bitwise repeatable on one machine and version of torch.
 
@@ -95,6 +99,8 @@ def train(
         folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
             result.
         advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
+        keeps_checkpoint: whether the checkpoint stays when the training has ended, with its last state; the same call
+            then returns the same result at once.
 
     Raises:
         ConfigError: the device does not exist, or the checkpoint belongs to another recipe.
@@ -113,7 +119,9 @@ def train(
                 checkpoint.save_if_due(run.state_dict)
         network = run.network.export()
     verification = verify(network, recipe.function)
-    if checkpoint is not None:
+    if checkpoint is not None and keeps_checkpoint:
+        checkpoint.save(run.state_dict())
+    elif checkpoint is not None:
         checkpoint.remove()
     return Trained(
         network=network,
