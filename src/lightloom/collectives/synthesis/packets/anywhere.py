@@ -41,14 +41,19 @@ from lightloom.fabrics.base import Fabric
 _PLAIN = (ONE_STAGE, HALVING_DOUBLING, RECURSIVE_DOUBLING, BINOMIAL_TREE, RING_TWO_WAY.bundled(), DOUBLE_TREE)
 _PIECES = (1, 2, 4, 8, 16, 32)
 _TREES = (1, 2, 4, 8)
-"""For every share; of a root's data sixteen times as many."""
+"""For every share."""
+_ROOTED_TREES = tuple(16 << doubling for doubling in range(9))
+"""For all data of a root: the last bytes pass as many links as a tree is deep, which takes less the smaller pieces
+are."""
+_GAIN = 0.97
+"""Share of the time with fewer trees below which more are tried."""
 _HURRIES = (1.0, 0.1)
 _MANY = 128
 """Ranks above which plain algorithms have too many rows to be tried beside compositions."""
 _MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 12
 """Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
-_MOST_PACKED = 1 << 19
-"""Transfers that all trees together choose among."""
+_MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
+"""Transfers that all trees together choose among; those of one root share their bytes, and are worth more."""
 _NEAR = 1.001
 """Times the lower bound at which nothing further is tried."""
 
@@ -103,7 +108,9 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
             yield listed(without_barriers(straight, fabric), fabric)
     elif collective.kind in FROM_ALL_GATHER and joined:
         yield flowing(collective, fabric)
-    elif collective.kind in ROOTED or not _by_axis(fabric):
+    elif collective.kind in ROOTED:
+        yield from _packed_from_root(collective, fabric)
+    elif not _by_axis(fabric):
         yield from _packed(collective, fabric)
 
 
@@ -150,11 +157,29 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     if len(fabric.siblings()[1]) > 1:
         return
-    rooted = collective.kind in ROOTED
-    roots, degree = 1 if rooted else fabric.ranks, 8 if neighbours_join(fabric) else fabric.ranks
     for trees in _TREES:
-        pieces = 16 * trees if rooted else trees
-        if roots * pieces * fabric.ranks * degree > _MOST_PACKED:
+        if fabric.ranks * trees * _choices(fabric) > _MOST_PACKED:
             return
         for hurry in _HURRIES:
-            yield packed(collective, fabric, pieces, hurry)
+            yield packed(collective, fabric, trees, hurry)
+
+
+def _packed_from_root(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Ever more trees from one root, as long as more of them are faster."""
+    if len(fabric.siblings()[1]) > 1:
+        return
+    before = float("inf")
+    for trees in _ROOTED_TREES:
+        if trees * _choices(fabric) > _MOST_PACKED_ROOTED:
+            return
+        schedules = [packed(collective, fabric, trees, hurry) for hurry in _HURRIES]
+        yield from schedules
+        least = min(cost(schedule, fabric).time for schedule in schedules)
+        if least > _GAIN * before:
+            return
+        before = least
+
+
+def _choices(fabric: Fabric) -> int:
+    """Transfers that one tree chooses among."""
+    return fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)
