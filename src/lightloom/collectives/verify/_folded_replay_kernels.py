@@ -38,7 +38,10 @@ def replay_copies(rows: FoldedRows, held: Mask, ends: Ints) -> tuple[int, int]:
         held: whether a cell holds its chunk at the start: [cell].
         ends: cells that must hold their chunk in the end.
     """
-    since = np.where(held, -1, -2)
+    since = np.full(len(held), -2, np.int64)
+    for cell in range(len(held)):
+        if held[cell]:
+            since[cell] = -1
     for row in range(len(rows.step)):
         now = rows.step[row]
         if since[rows.origin[row]] == -2 or since[rows.origin[row]] >= now:

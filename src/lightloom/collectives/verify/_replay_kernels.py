@@ -202,7 +202,9 @@ def replay_reduce(
     """
     first = sends.first
     ranks, words = held.shape
-    longest = (first[1:] - first[:-1]).max()
+    longest = 0
+    for chunk in range(len(first) - 1):
+        longest = max(longest, first[chunk + 1] - first[chunk])
     copies = _Copies(
         np.empty((ranks, words), np.uint64),
         np.empty(ranks, np.int32),
@@ -212,7 +214,9 @@ def replay_reduce(
         np.empty(longest, np.int64),
     )
     for chunk in range(len(first) - 1):
-        copies.state[:] = held
+        for rank in range(ranks):
+            for w in range(words):
+                copies.state[rank, w] = held[rank, w]
         copies.last_write[:] = -1
         copies.last_copy[:] = -1
         copies.head[:] = -1

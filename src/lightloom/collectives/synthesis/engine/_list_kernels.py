@@ -11,6 +11,7 @@ import heapq
 import numpy as np
 from numba import njit
 
+from lightloom.collectives.synthesis.engine._sort_kernels import sort_stably
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
 
@@ -124,10 +125,15 @@ def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32
             which = path[i]
             ranked[following[which]] = i
             following[which] += 1
+    urgency, sent = np.empty(len(ranked)), ranked.copy()
+    order, scratch = np.empty(len(ranked), np.int64), np.empty(len(ranked), np.int64)
     for which in range(len(start) - 1):
-        urgency = -sends.left[ranked[start[which] : start[which + 1]]]
-        order = np.argsort(urgency, kind="mergesort")
-        ranked[start[which] : start[which + 1]] = ranked[start[which] + order]
+        first, count = start[which], start[which + 1] - start[which]
+        for k in range(count):
+            urgency[k] = -sends.left[sent[first + k]]
+        sort_stably(urgency, order[:count], scratch)
+        for k in range(count):
+            ranked[first + k] = sent[first + order[k]]
     for k in range(len(ranked)):
         place[ranked[k]] = k
     return ranked

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from lightloom.collectives.synthesis.engine._sort_kernels import sort_stably
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Transmissions, Trees
 from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 
@@ -42,6 +43,8 @@ class _Balance(NamedTuple):
     """Place in the order of arrivals: [rank]."""
     served: Ints
     """Ranks that a lightpath serves: [lightpath]."""
+    scratch: Ints
+    """Of sorting: [rank]."""
 
 
 @njit(cache=True)
@@ -165,7 +168,8 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
     earlier than its child, and all below still arrives by the deadline. Ends early when nothing moves.
     """
     pieces, period, ranks = trees.tap.shape
-    balance = _Balance(np.empty(ranks), np.empty(ranks, np.int64), np.zeros(_count(paths), np.int64))
+    served = np.zeros(_count(paths), np.int64)
+    balance = _Balance(np.empty(ranks), np.empty(ranks, np.int64), served, np.empty(ranks, np.int64))
     for _ in range(sweeps):
         moves = 0
         for piece in range(pieces):
@@ -205,7 +209,9 @@ def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Bala
         tap = tree.tap[at]
         served[paths.path[tap]] = 0
         tree.arrival[at] = tree.arrival[paths.origin[tap]] + paths.delay[tap]
-    tree.order[:] = np.argsort(tree.arrival, kind="mergesort")
+    sort_stably(tree.arrival, balance.place, balance.scratch)
+    for i in range(ranks):
+        tree.order[i] = balance.place[i]
     return moves
 
 

@@ -33,6 +33,23 @@ def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
 
 
 @njit(cache=True)
+def _by_count(counts: Any, order: Any) -> None:
+    """The places of counts of 0 and more, the least first and equal ones in their order: a counting sort, which compiles
+    in a tenth of the time of NumPy's. Both are [place]."""
+    most = 0
+    for count in counts:
+        most = max(most, count)
+    following = np.zeros(most + 2, np.int64)
+    for count in counts:
+        following[count + 1] += 1
+    for count in range(most + 1):
+        following[count + 1] += following[count]
+    for place in range(len(counts)):
+        order[following[counts[place]]] = place
+        following[counts[place]] += 1
+
+
+@njit(cache=True)
 def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
     """Shortest trees of all sources that use circuits alike, into ``choice`` [piece, source, rank].
 
@@ -46,7 +63,7 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
         load: out, pieces that pass each circuit.
     """
     pieces, sources, ranks = choice.shape
-    options = np.zeros((sources, ranks), np.int64)
+    options = np.zeros((sources, ranks), np.int16)
     for source in range(sources):
         for rank in range(ranks):
             for k in range(origin.shape[1]):
@@ -54,7 +71,9 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
                     options[source, rank] += 1
     load[:] = 0
     choice[:] = -1
-    for at in np.argsort(options.ravel(), kind="mergesort"):
+    order = np.empty(sources * ranks, np.int64)
+    _by_count(options.ravel(), order)
+    for at in order:
         source, rank = at // ranks, at % ranks
         for piece in range(pieces):
             best = -1
@@ -118,9 +137,9 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
     """
     pieces, sources, ranks = choice.shape
     chosen_before = load.max() > 0
-    behind = np.empty(ranks, np.int64)
+    behind, order = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
     for source in range(sources):
-        order = np.argsort(hops[source], kind="mergesort")
+        _by_count(hops[source], order)
         for piece in range(pieces):
             if chosen_before:
                 _passing(origin, circuit, order, choice[piece, source], load, behind)
