@@ -59,10 +59,10 @@ def little_effort() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than eight."""
+    """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than three."""
     for law in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
         stated: settings = law._hypothesis_internal_use_settings
-        count = max(round(EXAMPLES * stated.max_examples), min(8, stated.max_examples))
+        count = max(round(EXAMPLES * stated.max_examples), min(3, stated.max_examples))
         law._hypothesis_internal_use_settings = settings(stated, max_examples=count)
 
 
@@ -82,25 +82,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 _LONGEST = (
     "tests/collectives/test_every_algorithm.py",
     "tests/workloads/test_zoo.py",
-    "tests/planner/test_exact_search.py",
-    "tests/workloads/test_library_models.py",
-    "tests/parallelism/test_placement.py",
+    "tests/training/gpu/test_codec.py",
     "tests/calibration/test_fit.py",
-    "tests/simulation/test_placed_step.py",
+    "tests/workloads/test_library_models.py",
+    "tests/planner/test_exact_search.py",
     "launch",
+    "tests/parallelism/test_placement.py",
+    "tests/simulation/test_placed_step.py",
     "tests/examples/test_plugins.py",
     "tests/reports/test_pictures.py",
     "tests/sweeps/test_kills.py",
     "tests/sweeps/test_dask.py",
-    "tests/training/runs/test_digits.py",
 )
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks.
 
-    The longest files come first, so that no process is left with one of them at the end; files that compile kernels and
-    files that do not take turns, and processes that are launched find the kernels compiled.
+    The longest files come first, so that no process is left with one of them at the end. One process compiles the
+    kernels of schedules while the other has files that use none, so that searches and launches find them compiled.
     """
 
     def _assign_work_unit(self, node: object) -> None:

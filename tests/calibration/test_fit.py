@@ -13,6 +13,7 @@ from lightloom.calibration.accuracy import CrossValidation, accuracy, cross_vali
 from lightloom.calibration.calibrate import calibrate
 from lightloom.calibration.document import read_calibration, write_calibration
 from lightloom.calibration.fit import fit, log_seconds, prior_fit, sensitivity
+from lightloom.calibration.held_out import model_folds
 from lightloom.calibration.intervals import scatter_of
 from lightloom.calibration.jobs import jobs_of
 from lightloom.calibration.priors import priors_of
@@ -96,12 +97,21 @@ def test_an_open_row_is_predicted_as_with_what_is_assumed(calibration: Calibrati
     assert sizes[0] != sizes[1]
 
 
-@pytest.mark.parametrize("left_out", [pytest.param("rows", marks=pytest.mark.slow), "models"])
+@pytest.mark.slow
+@pytest.mark.parametrize("left_out", ["rows", "models"])
 def test_rows_and_models_are_held_out(left_out: CrossValidation) -> None:
     """A calibration, made above, leaves rows out too."""
     held = cross_validated(timed(0.02), left_out)
     assert held.scores.mean < 0.06
     assert 0.8 <= held.scores.coverage <= 1
+
+
+def test_a_fold_is_all_rows_of_one_model() -> None:
+    """A calibration, made above, predicts its rows by folds likewise."""
+    steps = timed(0.0).steps
+    fold = model_folds(jobs_of(steps, MACHINE))
+    assert len(fold) == len(steps) and len(set(fold.tolist())) == 2
+    assert len(set(zip(fold.tolist(), (each.hidden for each in steps), strict=True))) == 2
 
 
 def test_other_accelerators_and_few_rows_are_refused(calibration: Calibration) -> None:

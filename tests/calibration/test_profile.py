@@ -12,6 +12,7 @@ import pytest
 
 import lightloom as ll
 from lightloom.accelerators.load import load_accelerator
+from lightloom.api.profiles import ProfileCalibration
 from lightloom.calibration.profiled_kernels import _CAUSAL, kernel_of
 from lightloom.calibration.profiled_operators import operators_of, predicted_seconds
 from lightloom.interchange.kineto import TimedCall, read_profile
@@ -93,8 +94,17 @@ def test_kernels_belong_to_the_operators_that_launched_them(tmp_path: Path) -> N
     assert all(list(entry.kernels) == [f"kernel_of_{entry.key.name}"] for entry in operators)
 
 
-def test_true_parameters_are_found_and_others_stay(tmp_path: Path) -> None:
-    fitted = ll.calibrate(accelerator="a100", profile=write(tmp_path / "gpu.json", gpu_profile(TRUE)))
+@pytest.fixture(scope="module")
+def gpu_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("profiles") / "gpu.json", gpu_profile(TRUE))
+
+
+@pytest.fixture(scope="module")
+def fitted(gpu_path: Path) -> ProfileCalibration:
+    return ll.calibrate(accelerator="a100", profile=gpu_path)
+
+
+def test_true_parameters_are_found_and_others_stay(fitted: ProfileCalibration, tmp_path: Path) -> None:
     parameters = fitted.calibration.parameters
     for name, value in TRUE.items():
         # Depth and fraction of products trade against each other, and the prior of the fraction holds it back.
@@ -121,11 +131,9 @@ def test_a_model_that_made_the_profile_predicts_it(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_api_s_document(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gpu_path: Path, fitted: ProfileCalibration
 ) -> None:
-    path = write(tmp_path / "gpu.json", gpu_profile(TRUE))
-    fitted = ll.calibrate(accelerator="a100", profile=path)
-    told = run(monkeypatch, capsys, "calibrate", "--profile", str(path), "--accelerator", "a100", "--json")
+    told = run(monkeypatch, capsys, "calibrate", "--profile", str(gpu_path), "--accelerator", "a100", "--json")
     assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
     assert "\n" not in repr(fitted) and "<table>" in fitted._repr_html_()
     assert len(fitted.to_dataframe()) == 11

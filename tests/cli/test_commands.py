@@ -79,7 +79,9 @@ def test_every_fabric_name_answers(fabric: str) -> None:
 
 def test_plan_of_a_users_model_on_a_users_cluster() -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
-    found = document("plan", "examples/my_transformer.py:build", "--cluster", "examples/cluster.yaml")
+    found = document(
+        "plan", "examples/my_transformer.py:build", "--cluster", "examples/cluster.yaml", "--strategy", "ddp"
+    )
     assert found["schema"] == "lightloom.plan/2"
     order = [(not row["fits"], row["sample_time_s"]) for row in found["ranking"]]
     assert order == sorted(order) and order[0][1] > 0

@@ -48,8 +48,6 @@ def test_the_document_ranks_every_kind_together(plan: Command) -> None:
         "--global-batch",
         "64",
         "--quantum",
-        "1us",
-        "--quantum",
         "10us",
         "--json",
     )
@@ -100,6 +98,8 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("report.html", "trace.json", "figure.svg", "job.toml", "arguments.sh")}
     done = plan(
         *_SMALL,
+        "--quantum",
+        "10us",
         "--report",
         str(files["report.html"]),
         "--trace",

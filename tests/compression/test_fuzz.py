@@ -76,8 +76,8 @@ def fuzz(streams: int, seed: int) -> tuple[int, int]:
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_broken_streams(name: str) -> None:
     with kernel(name):
-        decoded, refused = fuzz(7_000, seed=3)
-    assert decoded > 500 and refused > 3_000
+        decoded, refused = fuzz(2_000, seed=3)
+    assert decoded > 140 and refused > 850
 
 
 @pytest.mark.slow

@@ -58,7 +58,8 @@ def test_no_step_is_shorter_than_its_bound(
 
 
 @pytest.mark.parametrize(
-    ("model", "bandwidth"), [(mixture, 1e8), (transformer, 1e10), pytest.param(mixture, 1e12, marks=pytest.mark.slow)]
+    ("model", "bandwidth"),
+    [(mixture, 1e8), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((transformer, 1e10), (mixture, 1e12)))],
 )
 def test_bounds_leave_the_fastest_row_whatever_it_is(model: Model, bandwidth: float) -> None:
     of = job(8, 4, linear(bandwidth, 1e-6, setup=25e-6), 1024, model)
@@ -98,6 +99,7 @@ def test_the_recurrence_holds_for_uneven_chunks(stages: int, turns: int, virtual
 def test_bounds_are_reached_where_one_kind_of_time_decides() -> None:
     of = job(4)
     rows = space(of, (64,))
+    rows = rows.rows(np.arange(0, len(rows), 3))
     ratio = [simulate(of, rows[row]).step_time / bound for row, bound in enumerate(bounds(of, rows))]
     assert min(ratio) == pytest.approx(1, rel=1e-6) and np.median(ratio) < 1.05
 
@@ -136,7 +138,7 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
     assert set(rows.algorithm[away]) == (set(range(len(ALGORITHMS))) if model is mixture else set())
     straight, others = (verified.pricing.price(name, 4, 1.0) for name in (ALGORITHMS[-1], ALGORITHMS[1]))
     assert others("all-to-all", 1e6) == straight("all-to-all", 1e6)
-    rows = rows.rows(np.arange(0, len(rows), 67 if model is transformer else 113))
+    rows = rows.rows(np.arange(0, len(rows), 211 if model is transformer else 499))
     compressed = rows.rows(rows.dp > 1)
     compressed.ratio[:] = 3.0
     for each in (rows, compressed):
@@ -150,7 +152,7 @@ def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> Non
     of = verified_job(model(8, 256), on)
     rows = space(of, (64,), ("ring-two-way",))
     assert admitted(of, rows).all()
-    for index in range(0, len(rows), 17 if model is transformer else 41):
+    for index in range(0, len(rows), 53 if model is transformer else 127):
         row = rows.rows(np.array([index]))
         assert bounds(of, row)[0] <= simulate(of, row[0]).step_time
 

@@ -41,7 +41,7 @@ def found(on: Cluster, **pins: Any) -> PlanSearch:
 
 @pytest.fixture(scope="module")
 def ranked() -> PlanSearch:
-    return found(cluster(), pp=2, tp=2, virtual_stages=1)
+    return found(cluster(), pp=2, tp=2, virtual_stages=1, sequence_parallel=False)
 
 
 def test_every_plan_that_is_shown_has_an_interval_around_its_time(ranked: PlanSearch) -> None:

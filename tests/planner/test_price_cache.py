@@ -14,8 +14,14 @@ from lightloom.collectives.registry import build_with_loads, find
 from lightloom.planner.pricing import price_cache
 from lightloom.planner.pricing.price_cache import prices_path
 from lightloom.planner.search.plans import PlanSearch
+from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.search import search
 from tests.planner.jobs import transformer
+
+
+def searched() -> PlanSearch:
+    request = SearchRequest(global_batches=(16,), strategies=("ddp", "tensor-pipeline"))
+    return search(transformer(1), cluster(), request)
 
 
 @pytest.fixture
@@ -25,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cluster(**settings: Any) -> Cluster:
-    return load_cluster("terarack-64", {"ranks": 8, "fabric.wavelengths": 8, **settings})
+    return load_cluster("terarack-64", {"ranks": 4, "fabric.wavelengths": 8, **settings})
 
 
 def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
@@ -39,7 +45,7 @@ def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
 def test_a_plan_made_again_is_the_same_and_builds_only_what_is_sized(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = rows(search(transformer(2), cluster()))
+    first = rows(searched())
     assert list(folder.iterdir())
 
     def only_by_size(algorithm: Any, *rest: Any) -> Any:
@@ -48,14 +54,14 @@ def test_a_plan_made_again_is_the_same_and_builds_only_what_is_sized(
         return build_with_loads(algorithm, *rest)
 
     monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", only_by_size)
-    assert rows(search(transformer(2), cluster())) == first
+    assert rows(searched()) == first
 
 
 def test_damaged_files_are_priced_again(folder: Path) -> None:
-    first = rows(search(transformer(2), cluster()))
+    first = rows(searched())
     for place, path in enumerate(sorted(folder.iterdir())):
         path.write_text(["", "[{}]", "null", '[{"kind": 3}]', "[[[[", "{"][place % 6])
-    assert rows(search(transformer(2), cluster())) == first
+    assert rows(searched()) == first
 
 
 def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def _broken(collective: Collective, fabric: Fabric, *, striped: bool = False) ->
     raise IndexError(f"rank {fabric.ranks} of {collective.ranks}")
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "tensor-pipeline"])
+@pytest.mark.parametrize("strategy", ["fsdp", pytest.param("tensor-pipeline", marks=pytest.mark.slow)])
 def test_an_algorithm_that_fails_at_a_size_is_left_out(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     faulty = Algorithm(name="faulty", build=_broken, summary="fails", by_size=True)
     every = algorithms() | {"faulty": faulty}

@@ -42,7 +42,7 @@ def _dom(folder: Path, page: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_a_page_fits_its_window(width: int, tmp_path: Path) -> None:
     page = write(sample_report(), tmp_path / "report.html")
     frame = tmp_path / "frame.html"

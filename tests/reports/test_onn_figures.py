@@ -37,7 +37,7 @@ def test_steps_hold_the_limit_and_the_bound(limit: float, bound: float) -> None:
         assert not (0 < inside < np.inf) or sigmas[0] < inside < sigmas[-1]
 
 
-@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_sweeps_have_a_panel_each(count: int) -> None:
     rows = [{"value": v, "mean": 1 - v, "least": 1 - v, "largest": 1.0} for v in (1e-4, 1e-2, 0.5)]
     sweeps = [{"parameter": name, "rows": rows} for name in list(WORDS)[:count]]
@@ -59,7 +59,7 @@ def test_a_chain_adds_up_its_parts() -> None:
     assert f"{sum(part.mzis for part in parts.values())} MZIs in" in text and "8 nonlinear units" in text
 
 
-@pytest.mark.parametrize("size", [3, 30])
+@pytest.mark.parametrize("size", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_meshes_of_a_part_say_their_counts(size: int) -> None:
     square, tall = RNG.normal(size=(size, size)), RNG.normal(size=(2 * size, size))
     mapped, blocks = map_matrix(square), map_blocks(tall)

@@ -27,6 +27,9 @@ from lightloom.simulation.timeline import Interval, Timeline
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
 
+LIKE_OTHERS = ("graph", "mesh", "ring", "switch", "two-tier-switch")
+"""Fabrics that are drawn as others are: as tiers, a torus or a WDM ring."""
+
 
 def small(kind: str, ranks: int = 8) -> Fabric:
     fields: dict[str, dict[str, object]] = {
@@ -37,7 +40,9 @@ def small(kind: str, ranks: int = 8) -> Fabric:
     return kinds()[kind].model_validate({"ranks": ranks, **fields.get(kind, {})})
 
 
-@pytest.mark.parametrize("kind", sorted(kinds()))
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in LIKE_OTHERS else ()) for kind in sorted(kinds())]
+)
 def test_every_admitted_schedule_is_drawn(kind: str) -> None:
     """Each algorithm's for one collective, and some algorithm's for each collective."""
     fabric, drawn = small(kind, 4), set[str]()
@@ -50,7 +55,10 @@ def test_every_admitted_schedule_is_drawn(kind: str) -> None:
             drawn |= {algorithm.name, what}
 
 
-@pytest.mark.parametrize("kind", ["circuit-switch", "switch", "torus", "wdm-ring"])
+@pytest.mark.parametrize(
+    "kind",
+    ["circuit-switch", "wdm-ring", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("switch", "torus"))],
+)
 def test_equal_schedules_give_equal_bytes(kind: str) -> None:
     fabric = small(kind, 4)
     algorithm = admitted("all-reduce", fabric)[0]

@@ -18,8 +18,8 @@ from lightloom.workloads.load import TRACE_BATCH, load_workload
 from lightloom.workloads.resolve import resolve
 from lightloom.workloads.torch.build import trace_factory
 
-LARGER = ("vgg19", "resnet101", "resnet152", "gpt3-175b", "llama2-70b")
-"""Networks of the same modules as smaller ones."""
+LARGER = ("inception-v3", "vgg19", "resnet101", "resnet152", "gpt3-175b", "llama2-70b")
+"""Networks of the same modules as others."""
 TRACED_AGAIN = ("alexnet", "googlenet-plain", "resnet50", "hdc", "optinc-llama", "gpt2-355m")
 """One network of each family."""
 

@@ -219,7 +219,7 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
 
     Returns the number of bytes read, or ``-(8 frame + reason)``. Reads nothing outside ``data``.
     """
-    p = 0
+    p = np.int64(0)  # a literal would have all that is called with it compiled once more
     count = len(values.bits)
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
@@ -234,13 +234,13 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
                 return -(8 * index + BAD_PAYLOAD)
         if p != end:
             return -(8 * index + BAD_PAYLOAD)
-    return p
+    return int(p)
 
 
 @njit(cache=True, nogil=True)
 def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
     """Add the number of values of each tag to ``counts``; returns as ``decode_frames`` does."""
-    p = 0
+    p = np.int64(0)  # a literal would have all that is called with it compiled once more
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         index = start // chunk
@@ -262,4 +262,4 @@ def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
                 p += tag + (1 if tag == 3 else 0)
         if p != end:
             return -(8 * index + BAD_PAYLOAD)
-    return p
+    return int(p)

@@ -114,9 +114,9 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
     stack[0] = node
     while height > 0:
         height -= 1
-        x = stack[height]
+        x = np.int64(stack[height])
         state.ready[x] = now
-        at = nodes.resource[x]
+        at = np.int64(nodes.resource[x])
         if at == _NO_RESOURCE:
             state.start[x] = state.piece[x] = state.end[x] = now
             state.counts[0] += 1
@@ -143,7 +143,7 @@ def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, unt
     """Make ready what waited only for a node that has ended and arrived."""
     state.counts[0] += 1
     for i in range(nodes.first[node], nodes.first[node + 1]):
-        y = nodes.follower[i]
+        y = np.int64(nodes.follower[i])
         state.waits[y] -= 1
         if state.waits[y] == 0:
             _make_ready(nodes, state, devices, y, now, until, rate)
@@ -169,7 +169,7 @@ def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rat
         x = _pop(state, at)
         _push(state, events, now + nodes.amount[x], x)
     else:
-        x = state.item[state.first_row[at] + state.head[at]]
+        x = np.int64(state.item[state.first_row[at] + state.head[at]])
         speed = rate[nodes.pipe[x]]
         if speed == 0.0:
             return
@@ -208,7 +208,7 @@ def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, 
     while True:
         for i in range(state.counts[1]):
             state.listed[state.idle[i]] = False
-            _dispatch(nodes, state, devices, state.idle[i], now, rate)
+            _dispatch(nodes, state, devices, np.int64(state.idle[i]), now, rate)
         state.counts[1] = 0
         soon = np.inf
         if state.size[events] > 0:
@@ -267,7 +267,7 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
     events = len(state.current)
     while state.size[events] > 0 and state.key[state.first_row[events]] == now:
         x = _pop(state, events)
-        at = nodes.resource[x]
+        at = np.int64(nodes.resource[x])
         if at < devices:
             state.end[x] = now
             state.current[at] = -1
@@ -282,7 +282,7 @@ def _end_hops(nodes: Nodes, state: State, devices: int, now: float, until: float
     events, hops = len(state.current), len(state.current) + 1
     while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
         at = _pop(state, hops)
-        x = state.current[at]
+        x = np.int64(state.current[at])
         state.end[x] = now
         state.current[at] = -1
         state.counts[3] -= 1

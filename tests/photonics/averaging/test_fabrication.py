@@ -104,7 +104,7 @@ def test_detectors_noise_reaches_units_and_receivers() -> None:
     evaluate = averaging_accuracy(mapped, function, samples=4)
     non_idealities = NonIdealities(detector_noise=0.1)
     rng = np.random.default_rng(0)
-    right = np.mean([evaluate([disturb(mapped.matrices[0], non_idealities, rng)], rng) for _ in range(2000)])
+    right = np.mean([evaluate([disturb(mapped.matrices[0], non_idealities, rng)], rng) for _ in range(800)])
     from scipy.stats import norm
 
     # Levels 0 and 3 err to one side only.

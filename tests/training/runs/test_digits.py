@@ -14,6 +14,7 @@ from lightloom.training.transport.launch import launch
 RANKS = 2
 
 
+@pytest.mark.slow
 def test_a_run_in_two_halves_records_what_one_run_records(tmp_path: Path) -> None:
     outcomes = launch("tests.training.runs.digits_workers:resumed", RANKS, 900.0, {"folder": str(tmp_path)})
     whole, halves = outcomes[0].value["whole"], outcomes[0].value["halves"]

@@ -12,6 +12,10 @@ njit_without_arrays = njit(cache=True, _nrt=False)
 """For functions that make no arrays: it leaves out the counting of references to the arrays of a tuple."""
 
 
+BEFORE, AFTER = np.int64(1), np.int64(-1)
+"""Signs of what comes before and after; numba would compile all that is called with a literal once more."""
+
+
 @njit_without_arrays
 def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask) -> bool:
     """Whether ``x`` cannot reach a placed neighbour; ``sign`` is 1 for those before it, −1 for those after it."""
@@ -90,8 +94,8 @@ def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: 
         for step in range(last + 1):
             x = problem.order[step]
             if state.pending[x]:
-                if out_of_reach(x, problem.before, 1, state.device, problem.allowed) or out_of_reach(
-                    x, problem.after, -1, state.device, problem.allowed
+                if out_of_reach(x, problem.before, BEFORE, state.device, problem.allowed) or out_of_reach(
+                    x, problem.after, AFTER, state.device, problem.allowed
                 ):
                     settled = False
                 else:
@@ -105,7 +109,7 @@ def settle(problem: PlacementProblem, state: PlacementState, last: int, rounds: 
 @njit_without_arrays
 def _sweep(problem: PlacementProblem, state: PlacementState, last: int, backward: bool) -> None:
     """Move each pending sub-operator towards its neighbours ahead of the sweep's direction, and mark its neighbours."""
-    neighbours, sign = (problem.after, -1) if backward else (problem.before, 1)
+    neighbours, sign = (problem.after, AFTER) if backward else (problem.before, BEFORE)
     for step in range(last + 1):
         x = problem.order[last - step] if backward else problem.order[step]
         if not state.pending[x] or not out_of_reach(x, neighbours, sign, state.device, problem.allowed):
@@ -146,7 +150,7 @@ def forward_pass(
         total = 0
         if len(problem.offsets) < devices:
             state.votes[:] = 0
-            total = _vote(x, problem.before, 1, problem, state) + _vote(x, problem.after, -1, problem, state)
+            total = _vote(x, problem.before, BEFORE, problem, state) + _vote(x, problem.after, AFTER, problem, state)
         arrivals = _arrivals(problem.before, state, x)
         to = _earliest(problem, state, x, width, total, arrivals, earliest_finish)
         stuck = to < 0

@@ -6,7 +6,13 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Int32s, Mask
-from lightloom.parallelism.placement._pass_kernels import njit_without_arrays, out_of_reach, unreachable_pairs
+from lightloom.parallelism.placement._pass_kernels import (
+    AFTER,
+    BEFORE,
+    njit_without_arrays,
+    out_of_reach,
+    unreachable_pairs,
+)
 from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
 
@@ -85,8 +91,8 @@ def _shift(device: Int32s, used: Floats, memory: Floats, x: int, to: int) -> Non
 @njit_without_arrays
 def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
     return not (
-        out_of_reach(x, problem.before, 1, device, problem.allowed)
-        or out_of_reach(x, problem.after, -1, device, problem.allowed)
+        out_of_reach(x, problem.before, BEFORE, device, problem.allowed)
+        or out_of_reach(x, problem.after, AFTER, device, problem.allowed)
     )
 
 
@@ -108,12 +114,12 @@ def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) 
         if step % size == 0 and used.max() <= capacity and unreachable_pairs(problem, device) == 0:
             return True
         x, to = np.random.randint(size), np.random.randint(devices)  # noqa: NPY002
-        at = device[x]
+        at = np.int64(device[x])
         change = float(
-            _conflicts(before, 1, device, allowed, x, to)
-            + _conflicts(after, -1, device, allowed, x, to)
-            - _conflicts(before, 1, device, allowed, x, at)
-            - _conflicts(after, -1, device, allowed, x, at)
+            _conflicts(before, BEFORE, device, allowed, x, to)
+            + _conflicts(after, AFTER, device, allowed, x, to)
+            - _conflicts(before, BEFORE, device, allowed, x, at)
+            - _conflicts(after, AFTER, device, allowed, x, at)
         )
         if to != at:
             change += max(0.0, used[to] + memory[x] - capacity) / unit - max(0.0, used[to] - capacity) / unit

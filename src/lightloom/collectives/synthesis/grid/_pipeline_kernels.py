@@ -45,7 +45,7 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
         for rank in range(ranks):
             awaited[chunk, rank] = first[t, rank + 1] - first[t, rank]
             if not awaited[chunk, rank]:
-                heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], chunk)
+                heapq.heappush(queues[_queue(ends, rank, np.int64(parent[t, rank]))], chunk)
     count, now = 0, 0
     while count < len(rows.round):
         begin = count
@@ -65,10 +65,10 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
                 if awaited[summed, rank]:
                     continue
                 if parent[t, rank] >= 0:
-                    heapq.heappush(queues[_queue(ends, rank, parent[t, rank])], summed)
+                    heapq.heappush(queues[_queue(ends, np.int64(rank), np.int64(parent[t, rank]))], summed)
                     continue
             for i in range(first[t, rank], first[t, rank + 1]):
-                heapq.heappush(queues[_queue(ends, rank, child[t, i])], summed)
+                heapq.heappush(queues[_queue(ends, np.int64(rank), np.int64(child[t, i]))], summed)
         now += 1
     return now
 

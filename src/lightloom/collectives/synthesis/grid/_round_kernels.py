@@ -158,7 +158,7 @@ def _receive(links: GridLinks, state: _Flood, rows: GatherRows, begin: int, end:
                 still += 1
         state.waits[rank] = still
     for row in range(begin, end):
-        _offer(links, state, _receiver(links, rows.link[row]), rows.chunk[row])
+        _offer(links, state, _receiver(links, rows.link[row]), np.int64(rows.chunk[row]))
 
 
 @njit(cache=True)
@@ -198,11 +198,11 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, now: int, b
     first = links.entering[rank]
     turn = _Turn(first, links.entering[rank + 1] - first, now, budget)
     match.load[:] = 0
-    taken = 0
+    taken = 0 * budget
     for i in range(state.waits[rank]):
         if taken == budget * turn.entering:
             break
-        chunk, best = match.order[i], -1
+        chunk, best = np.int64(match.order[i]), -1
         for k in range(turn.entering):
             has_room = match.load[k] < budget and (best < 0 or match.load[k] < match.load[best])
             if has_room and _has(links, state, first + k, chunk, now):

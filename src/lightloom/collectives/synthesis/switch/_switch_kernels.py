@@ -34,8 +34,10 @@ def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
 
 @njit(cache=True)
 def _by_count(counts: Any, order: Any) -> None:
-    """The places of counts of 0 and more, the least first and equal ones in their order: a counting sort, which compiles
-    in a tenth of the time of NumPy's. Both are [place]."""
+    """The places of counts, the least first and equal ones in their order; both are [place], and no count is below 0.
+
+    A counting sort compiles in a tenth of the time of NumPy's.
+    """
     most = 0
     for count in counts:
         most = max(most, count)
