@@ -134,14 +134,14 @@ def test_there_are_twenty_cases_of_each_kind() -> None:
 
 
 def test_experts_are_searched_too() -> None:
-    on = cluster(4, SWITCH)
+    on = cluster(4, PACKETS)
     pruned, whole = (
         searching.search(
             mixture(1),
             on,
             SearchRequest(
                 global_batches=(8,),
-                algorithms=("one-stage-striped", "ring-two-way-striped"),
+                algorithms=("one-stage", "ring-two-way"),
                 strategies=("tensor-pipeline", "placed"),
                 compare=False,
                 prune=prune,
