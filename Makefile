@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 MODEL ?= resnet50
 CLUSTER ?= terarack-64
 
-.PHONY: run test test-slow check format mutants census bench pictures clean
+.PHONY: run test test-slow test-gds check format mutants census bench pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
@@ -15,6 +15,9 @@ test: $(VENV)/installed-for-development  ## everything but the slow tests, warni
 
 test-slow: $(VENV)/installed-for-development  ## all tests, the slow ones too, with all random examples of each law
 	LIGHTLOOM_EXAMPLES=1 $(BIN)/python -m pytest -m 'slow or not slow' --numprocesses auto
+
+test-gds: $(VENV)-gds/installed  ## layouts, in an environment of their own: gdsfactory takes an older typer and pydantic
+	$(VENV)-gds/bin/python -m pytest tests/photonics/chip -k 'gds or floorplan or layout' -W ignore
 
 check: $(VENV)/installed-for-development  ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -46,6 +49,8 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--chain docs/pictures/onn-chain.png
 	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-5..1e-2 --sweep coupler-error=1e-3..1e-1 \
 		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
+	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/calibration.png
+	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/chip.png
 	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])
@@ -61,5 +66,10 @@ $(VENV)/installed-for-development: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	@touch $@
 
+$(VENV)-gds/installed: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)-gds
+	$(VENV)-gds/bin/pip install --quiet --disable-pip-version-check -e '.[gds]' gdstk hypothesis psutil pytest pytest-xdist
+	@touch $@
+
 clean:
-	rm -rf $(VENV) out build src/*.egg-info
+	rm -rf $(VENV) $(VENV)-gds out build src/*.egg-info

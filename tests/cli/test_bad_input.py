@@ -49,7 +49,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["plan", "resnet50", "--set", "fabric.wavelengths"], "expected field=value"),
     (["plan", "resnet50", "--set", "fabric.colour=red"], "unknown field"),
     (["plan", "resnet50", "--report", "/proc/report.html"], "cannot write '/proc/report.html'"),
-    (["plan", "resnet50", "--rank", "8"], "No such option: --rank"),
+    (["plan", "resnet50", "--rank", "8"], "No such option"),
     ([*_GOOD_RING[:4], "--ranks", "0", "--nbytes", "1MiB"], "'ranks': 0: Input should be greater than or equal to 1"),
     ([*_GOOD_RING[:4], "--ranks", "1000000000", "--nbytes", "1MiB"], "'ranks': 1000000000: Input should be less than"),
     ([*_GOOD_RING[:4], "--ranks", "many", "--nbytes", "1MiB"], "'many'"),

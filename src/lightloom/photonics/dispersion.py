@@ -112,11 +112,15 @@ def _matrix(ideal: MappedMatrix, wavelength: float, dispersion: Dispersion, seed
     )
 
 
+def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> NDArray[np.float64]:
+    """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count]."""
+    return np.asarray(dispersion.mismatch * np.random.default_rng([seed, 7]).normal(size=(2, count)))
+
+
 def _devices(
     theta: NDArray[np.float64], phi: NDArray[np.float64], wavelength: float, dispersion: Dispersion, seed: int
 ) -> Fabrication:
-    rng = np.random.default_rng([seed, 7])
-    arms = dispersion.guide_phase(dispersion.mismatch * rng.normal(size=(2, theta.size)), wavelength)
+    arms = dispersion.guide_phase(arm_lengths(theta.size, dispersion, seed), wavelength)
     error = np.full(theta.size, dispersion.coupler_error(wavelength))
     return Fabrication(
         theta_error=dispersion.heater_phases(theta, wavelength) - theta + arms[0],

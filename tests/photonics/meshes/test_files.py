@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
+from lightloom.photonics.chip import models
 from lightloom.photonics.meshes import (
     Mesh,
     decompose,
@@ -19,7 +20,6 @@ from lightloom.photonics.meshes import (
     map_blocks,
     map_components,
     map_matrix,
-    models,
     netlist,
     save_phases,
 )

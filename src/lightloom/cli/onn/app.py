@@ -25,6 +25,10 @@ COMMANDS = {
         "lightloom.cli.onn.disturb",
         "Fabricate a network's meshes many times, and count how often the average still comes out right.",
     ),
+    "chip": Entry(
+        "lightloom.cli.onn.chip",
+        "Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.",
+    ),
     "calibrate": Entry(
         "lightloom.cli.onn.calibrate",
         "Calibrate simulated chips with unknown errors from their output powers, and count the measurements.",

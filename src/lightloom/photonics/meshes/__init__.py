@@ -35,7 +35,7 @@ from lightloom.photonics.meshes.mapping import (
 )
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.photonics.meshes.montecarlo import expected_error, matrix_error, monte_carlo, sweep
-from lightloom.photonics.meshes.netlist import models, netlist
+from lightloom.photonics.meshes.netlist import netlist
 from lightloom.photonics.meshes.phase_files import load_phases, save_phases
 from lightloom.photonics.meshes.switch import switch
 
@@ -78,7 +78,6 @@ __all__ = [
     "map_components",
     "map_matrix",
     "matrix_error",
-    "models",
     "monte_carlo",
     "netlist",
     "network_count",

@@ -1,17 +1,14 @@
-"""Export a mesh as a netlist for SAX, the S-parameter simulator, with the two device models that it needs.
+"""Export a mesh as a netlist for SAX, the S-parameter simulator; `photonics.chip` has the models, and whole chips.
 
-    circuit, info = sax.circuit(netlist=netlist(mesh), models=models())
-    circuit()["in0", "out3"]
+    circuit, info = sax.circuit(netlist=netlist(mesh), models=photonics.chip.models())
+    circuit(wl=1.55)["in0", "out3"]
 
 Light enters at ``in0``, ``in1``, ... and leaves at ``out0``, ...; dark modes are not connected.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 if TYPE_CHECKING:
     from lightloom.photonics.meshes.mesh import Mesh
@@ -43,33 +40,3 @@ def netlist(mesh: Mesh) -> dict[str, Any]:
         join(mode, f"{name},in0")
         ports[f"out{mode}"] = f"{name},out0"
     return {"instances": instances, "connections": connections, "ports": ports}
-
-
-def models() -> dict[str, Any]:
-    """Return reciprocal, reflection-free models of both devices; they need JAX, which SAX installs.
-
-    Raises:
-        ImportError: JAX is not installed.
-    """
-    jnp: Any = import_module("jax.numpy")
-
-    def reciprocal(paths: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-        return paths | {(end, start): value for (start, end), value in paths.items()}
-
-    def mzi(theta: float = np.pi, phi: float = 0.0) -> dict[tuple[str, str], Any]:
-        common = 1j * jnp.exp(0.5j * theta)
-        entry = common * jnp.exp(1j * phi)
-        sine, cosine = jnp.sin(theta / 2), jnp.cos(theta / 2)
-        return reciprocal(
-            {
-                ("in0", "out0"): entry * sine,
-                ("in1", "out0"): common * cosine,
-                ("in0", "out1"): entry * cosine,
-                ("in1", "out1"): -common * sine,
-            }
-        )
-
-    def phase(phase: float = 0.0) -> dict[tuple[str, str], Any]:
-        return reciprocal({("in0", "out0"): jnp.exp(1j * phase)})
-
-    return {"mzi": mzi, "phase": phase}

@@ -1,0 +1,226 @@
+"""Netlists of whole averagers for SAX: P, every layer with its gains and units, and T.
+
+    circuit, _ = sax.circuit(netlist=chip_netlist(map_averager(network, arguments, "compact")), models=models())
+    circuit(wl=1.551)["in0", "out3"]
+
+An instance's name says where it is: ``layer1_b2_mzi_3_1`` is block 2 of layer 1, column 3, waveguide 1. Dark inputs of
+interferometers and dumps of attenuators are not connected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.errors import UnsupportedError
+from lightloom.photonics.averaging.mapped_averager import MappedAverager, Part
+from lightloom.photonics.chip.models import dispersion_settings
+from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, SEEDS
+from lightloom.photonics.dispersion import Dispersion, arm_lengths
+from lightloom.photonics.meshes.blocks import MappedBlocks
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+
+_MICRO = 1e6
+Netlist = dict[str, Any]
+"""Instances, connections and ports, as `sax.circuit` takes them."""
+
+
+@dataclass
+class _Builder:
+    """Instances and connections so far."""
+
+    dispersion: Dispersion
+    column_length: float
+    instances: dict[str, Any] = field(default_factory=dict)
+    connections: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, component: str, **settings: float) -> None:
+        self.instances[name] = {"component": component, "settings": settings}
+
+    def join(self, start: str | None, end: str) -> None:
+        if start is not None:
+            self.connections[start] = end
+
+    def one(self, name: str, component: str, start: str | None, **settings: float) -> str:
+        """Add a device of one input and one output behind ``start``, and return its output."""
+        self.add(name, component, **settings)
+        self.join(start, f"{name},in0")
+        return f"{name},out0"
+
+    def guide(self, name: str, start: str | None, columns: int) -> str:
+        """Add a waveguide as long as so many columns."""
+        constants = dispersion_settings(self.dispersion)
+        constants.pop("slope")
+        return self.one(name, "guide", start, length=self.column_length * columns * _MICRO, **constants)
+
+
+def chip_netlist(
+    averager: MappedAverager,
+    dispersion: Dispersion | None = None,
+    *,
+    slope: float = 1.0,
+    seed: int = 0,
+    column_length: float = COLUMN_LENGTH,
+) -> Netlist:
+    """Return the netlist of a whole averager: ports ``in0``, ... are the senders' lanes, ``out0``, ... the receivers'.
+
+    Units are ``unit`` instances of one ``slope``, for small signals: S-parameters have no sources, so the biases in
+    front of units are not in the netlist. Blocks shorter than their part end in waveguides.
+
+    Raises:
+        UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
+    """
+    builder = _Builder(dispersion or Dispersion(), column_length)
+    lanes = averager.preprocessing.shape[1]
+    entries: dict[int, str] = {}
+    ends: dict[int, str | None] = dict.fromkeys(range(lanes))
+    for place, (name, part) in enumerate(averager.parts.items()):
+        ends = _part(builder, name.replace(" ", ""), part, ends, entries if place == 0 else {}, seed + SEEDS * place)
+        if name.startswith("layer"):
+            ends = {
+                mode: builder.one(f"{name.replace(' ', '')}_unit_{mode}", "unit", end, slope=slope)
+                for mode, end in ends.items()
+            }
+    return _netlist(builder, entries, ends)
+
+
+def part_netlist(
+    part: Part, dispersion: Dispersion | None = None, *, seed: int = 0, column_length: float = COLUMN_LENGTH
+) -> Netlist:
+    """Return the netlist of one mapped matrix with its amplifiers.
+
+    Raises:
+        UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
+    """
+    builder = _Builder(dispersion or Dispersion(), column_length)
+    entries: dict[int, str] = {}
+    ends = _part(builder, "part", part, dict.fromkeys(range(part.shape[1])), entries, seed)
+    return _netlist(builder, entries, ends)
+
+
+def _netlist(builder: _Builder, entries: dict[int, str], ends: dict[int, str | None]) -> Netlist:
+    ports = {f"in{mode}": port for mode, port in sorted(entries.items())}
+    ports |= {f"out{mode}": end for mode, end in sorted(ends.items()) if end is not None}
+    return {"instances": builder.instances, "connections": builder.connections, "ports": ports}
+
+
+def _part(
+    builder: _Builder,
+    name: str,
+    part: Part,
+    starts: dict[int, str | None],
+    entries: dict[int, str],
+    seed: int,
+) -> dict[int, str | None]:
+    """Add a part behind ``starts``, the ports of its inputs (None: outside), and return the ports of its outputs."""
+    blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
+    outputs = part.outputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[0]),)
+    inputs = part.inputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[1]),)
+    for side in (outputs, inputs):
+        modes = np.concatenate([*side, np.empty(0, np.int64)])
+        if np.unique(modes).size < modes.size:
+            raise UnsupportedError(
+                f"{name}: blocks share waveguides (sigma-u): the form economy, compact or svd has none"
+            )
+    ends: dict[int, str | None] = {}
+    for number, (block, rows, columns) in enumerate(zip(blocks, outputs, inputs, strict=True)):
+        prefix = f"{name}_b{number + 1}"
+        live = {place: starts[int(mode)] for place, mode in enumerate(columns) if int(mode) in starts}
+        heads: dict[int, str] = {}
+        behind = _block(
+            builder, prefix, block, live, heads, seed + (3 * number if isinstance(part, MappedBlocks) else 0)
+        )
+        entries |= {int(columns[place]): port for place, port in heads.items()}
+        for place, mode in enumerate(rows):
+            end = behind.get(place)
+            if end is not None and part.depth > block.depth:
+                end = builder.guide(f"{prefix}_end_{place}", end, part.depth - block.depth)
+            if end is not None:
+                ends[int(mode)] = builder.one(
+                    f"{prefix}_gain_{place}", "amplifier", end, gain=float(block.gains[place])
+                )
+    return ends
+
+
+def _block(
+    builder: _Builder,
+    prefix: str,
+    block: MappedMatrix,
+    starts: dict[int, str | None],
+    heads: dict[int, str],
+    seed: int,
+) -> dict[int, str]:
+    """Add V†, Σ and U of one block; ``heads`` receives the ports of inputs that come from outside."""
+    ends = _mesh(builder, f"{prefix}_v", block.input_mesh, starts, heads, seed)
+    theta, phi = block.attenuator_phases
+    arms = arm_lengths(theta.size, builder.dispersion, seed + 1) * _MICRO
+    passed: dict[int, str | None] = {}
+    for mode in range(min(theta.size, block.input_mesh.outputs)):
+        if mode in ends:
+            name = f"{prefix}_s_mzi_0_{mode}"
+            _mzi(builder, name, (theta[mode], phi[mode]), arms[:, mode])
+            builder.join(ends[mode], f"{name},in0")
+            passed[mode] = f"{name},out0"
+    if block.output_mesh is None:
+        return {mode: end for mode, end in passed.items() if end is not None}
+    return _mesh(builder, f"{prefix}_u", block.output_mesh, passed, {}, seed + 2)
+
+
+def _mzi(builder: _Builder, name: str, phases: tuple[float, float], arms: Floats) -> None:
+    builder.add(
+        name,
+        "mzi",
+        theta=float(phases[0]),
+        phi=float(phases[1]),
+        theta_length=float(arms[0]),
+        phi_length=float(arms[1]),
+        length=builder.column_length * _MICRO,
+        **dispersion_settings(builder.dispersion),
+    )
+
+
+def _mesh(
+    builder: _Builder, prefix: str, mesh: Mesh, starts: dict[int, str | None], heads: dict[int, str], seed: int
+) -> dict[int, str]:
+    """Add one mesh column by column; waveguides fill the columns in which a mode has no interferometer."""
+    place, arms = mesh.layout, arm_lengths(mesh.mzis, builder.dispersion, seed) * _MICRO
+    ends: dict[int, str | None] = dict(starts)
+    passed = dict.fromkeys(range(place.size), 0)
+
+    def enter(mode: int, port: str) -> None:
+        if mode in ends and ends[mode] is None:
+            heads[mode] = port
+        elif mode in ends:
+            builder.join(ends[mode], port)
+
+    def fill(mode: int, column: int) -> None:
+        missing = column - passed[mode]
+        if missing and mode in ends:
+            name = f"{prefix}_guide_{passed[mode]}_{mode}"
+            enter(mode, f"{name},in0")
+            ends[mode] = builder.guide(name, None, missing)
+        passed[mode] = column
+
+    for k, (mode, column) in enumerate(zip(place.modes.tolist(), place.columns.tolist(), strict=True)):
+        name = f"{prefix}_mzi_{column}_{mode}"
+        _mzi(builder, name, (mesh.theta[k], mesh.phi[k]), arms[:, k])
+        for port in (0, 1):
+            fill(mode + port, column)
+            enter(mode + port, f"{name},in{port}")
+            ends[mode + port] = f"{name},out{port}"
+            passed[mode + port] = column + 1
+    results: dict[int, str] = {}
+    for mode in range(mesh.outputs):
+        fill(mode, place.depth)
+        if mode in ends:
+            name = f"{prefix}_phase_{mode}"
+            builder.add(
+                name, "phase", phase=float(mesh.output_phases[mode]), wl0=builder.dispersion.wavelength * _MICRO
+            )
+            enter(mode, f"{name},in0")
+            results[mode] = f"{name},out0"
+    return results
