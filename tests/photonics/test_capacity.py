@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
@@ -20,6 +20,7 @@ def test_one_instance_carries_a_sixteenth_of_what_is_claimed() -> None:
     assert instances_for(CLAIMED, 8, 50e9) == 16
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.floats(1e6, 1e13), st.integers(1, 32), st.floats(1e9, 1e12))
 def test_instances_carry_the_bandwidth_and_one_fewer_does_not(bandwidth: float, bits: int, rate: float) -> None:
     count, each = instances_for(bandwidth, bits, rate), instance_bandwidth(bits, rate)

@@ -153,6 +153,7 @@ def test_a_break_even_is_one() -> None:
 
 def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
+    monkeypatch.setattr(compare, "_SIZES", (2, 3))
     made = compare_reducers(17, draws=20)
     assert set(made.refused) == {"paper-network", "row-gain-network"}
     assert "more than 16 servers" in made.refused["paper-network"]

@@ -135,12 +135,10 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
     def ratio(changed: Values) -> float:
         return RIVALS[name](setting, changed).energy_per_bit / reducer_asic(setting, changed).energy_per_bit
 
-    best = {
-        constant.name: min(
-            (constant.draw(0.0), constant.draw(1.0)), key=lambda end, key=constant.name: ratio({**values, key: end})
-        )
-        for constant in chosen.values()
-    }
+    best = {}
+    for key, constant in chosen.items():
+        ends = sorted((ratio({**values, key: end}), end) for end in (constant.draw(0.0), constant.draw(1.0)))
+        best[key] = ends[0][1]
     return ratio(best)
 
 
