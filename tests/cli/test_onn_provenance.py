@@ -17,6 +17,7 @@ from tests.cli.commands import lightloom
 DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9"]
 LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "20", "--rate-only"]
 CALIBRATE = ["onn", "calibrate", "--modes", "2"]
+CHIP = ["onn", "chip", "net.npz"]
 RIVALS = ["onn", "compare-reducers", "--servers", "2", "--draws", "20"]
 LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "9", "--rate-only"]
 BUILD = ["onn", "build", "--servers", "2", "--bits", "2", "--evaluations", "100"]
@@ -37,6 +38,7 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--detector-noise", "0.01"],
             ["--gains", "common"],
             ["--components"],
+            ["--units"],
             ["--uncalibrated"],
             ["--form", "svd"],
             ["--mesh", "triangular"],
@@ -90,6 +92,7 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--settings", "9"],
         ],
     ),
+    (CHIP, [["--form", "svd"], ["--mesh", "triangular"], ["--gains", "common"], ["--components"], ["--pitch", "200"]]),
     (RIVALS, [["--word-errors", "1e-4"]]),
     (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),
     (VERIFY, [["--noise", "0.1"], ["--samples", "9"]]),

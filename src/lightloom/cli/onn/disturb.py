@@ -92,9 +92,7 @@ def disturb(
     mesh: MeshKind = "rectangular",
     gains: Gains = "rows",
     components: Components = False,
-    units: Annotated[
-        bool, option("Disturb P and T too, and count words that servers receive.", name="--units")
-    ] = False,
+    units: _Units = False,
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
