@@ -51,6 +51,8 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
 	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/calibration.png
 	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/chip.png
+	$(BIN)/lightloom onn link out/averager.npz --draws 10 --sweep full-scale=0.1mW..10mW:6 \
+		--sweep phase-lock=0.05..0.3rad:5 --figure docs/pictures/onn-link.png
 	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])

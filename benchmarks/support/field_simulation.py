@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class Rectangle:
 
 def fabricate(thetas: list[float], phis: list[float], settings: Settings, rng: Any) -> list[tuple[float, ...]]:
     """Draw θ, φ, the angles of both couplers and the amplitude transmission of interferometers."""
-    made = []
+    made: list[tuple[float, ...]] = []
     for theta, phi in zip(thetas, phis, strict=True):
         loss = settings["loss_db"] + settings["loss_spread_db"] * rng.normal()
         made.append(
@@ -96,8 +97,7 @@ class Part:
 
     def __init__(self, document: dict[str, Any], settings: Settings, rng: Any) -> None:
         self.outputs, inputs = document["shape"]
-        whole = [{"outputs": list(range(self.outputs)), "inputs": list(range(inputs))}]
-        self.guides = document.get("waveguides", whole)
+        self.guides = document.get("waveguides", [{"outputs": range(self.outputs), "inputs": range(inputs)}])
         self.blocks = [Block(block, settings, rng) for block in document["blocks"]]
         self.gains = np.ones(self.outputs)
         for block, guide in zip(document["blocks"], self.guides, strict=True):
@@ -129,12 +129,10 @@ class Network:
 
     def arguments(self, averages: Array) -> list[Array]:
         """Ideal arguments of every layer for P's ideal outputs [inputs, words]."""
-        found, x = [], averages
+        found = [averages]
         for w, b in zip(self.weights, self.biases, strict=True):
-            z = w @ x + b[:, None]
-            found.append(z)
-            x = np.clip(z, 0, 1)
-        return found
+            found.append(w @ (np.clip(found[-1], 0, 1) if len(found) > 1 else averages) + b[:, None])
+        return found[1:]
 
 
 def read_network(path: Path) -> Network:
@@ -181,7 +179,7 @@ class Chip:
         inputs = [lanes.reshape(-1, KNOWN_WORDS), *(np.clip(z, 0, 1) for z in ideal[:-1])]
         self.gains, self.biases = [], []
         for index in range(len(self.layers)):
-            gains, shift = self._fitted(lambda x, index=index: self._through(index, x), inputs[index], wanted[index])
+            gains, shift = self._fitted(partial(self._through, index), inputs[index], wanted[index])
             self.gains.append(gains * (1 + s["gain_error"] * rng.normal(size=len(gains))))
             self.biases.append((network.biases[index] + shift) * (1 + s["bias_error"] * rng.normal(size=len(gains))))
         copies = np.tile(np.eye(network.bits // 2), (network.servers, 1))
@@ -215,24 +213,19 @@ class Chip:
             z = (z * (laser if index else 1) + self.biases[index][:, None] * laser) * laser
             quadratures = rng.normal(size=(2, *z.shape))
             z = z + self._noise(index, last)[:, None] * (quadratures[0] + 1j * quadratures[1])
-            if last and self.optical:
-                fields = z
-            elif last:
-                fields = self._kept(np.clip(z.real, -1, 1)).astype(complex)
-            else:
+            if not last:
                 fields = self._unit(z.real, network.decides[index]).astype(complex)
+        fields = z if self.optical else self._kept(np.clip(z.real, -1, 1)).astype(complex)
         seen = self.exit_gains[:, None] * self.exit(fields).real + self.exit_shift[:, None]
         detected = detector_noise(s, s["path_loss_db"]) * self.exit_noise
         levels = network.output_level * (seen + detected[:, None] * rng.normal(size=seen.shape))
         decided = (levels[:, None, :] > self.thresholds[:, :, None]).sum(axis=1)
-        places = np.array([4 ** ((network.bits // 2) - 1 - k) for k in range(network.bits // 2)])
-        return np.einsum("d,sdw->sw", places, decided.reshape(network.servers, (network.bits // 2), -1))
+        places = np.array([4**k for k in range(network.bits // 2)][::-1])
+        return np.einsum("d,sdw->sw", places, decided.reshape(network.servers, len(places), -1))
 
     def _lanes(self, codes: Array) -> Array:
         s, rng = self.settings, self.rng
-        amplitudes = self.network.lanes(codes)
-        if s["modulation"] == "intensity":
-            amplitudes = np.sqrt(amplitudes)
+        amplitudes = self.network.lanes(codes) ** (0.5 if s["modulation"] == "intensity" else 1)
         lanes = amplitudes.astype(complex)
         for server in range(self.network.servers):
             own, share = amplitudes[server], np.sin(np.pi / 2 * np.clip(self.skew[server], -1, 1)) ** 2
@@ -262,9 +255,8 @@ class Chip:
         return np.where(decides[:, None], decided, self._kept(limited))
 
     def _kept(self, limited: Array) -> Array:
-        if self.settings["unit"] == "clip":
-            return limited
-        return best_height(self.settings["swing"]) * np.sin(self.settings["swing"] * limited)
+        swing = self.settings["swing"]
+        return limited if self.settings["unit"] == "clip" else best_height(swing) * np.sin(swing * limited)
 
 
 def detector_noise(s: Settings, loss_db: float = 0.0) -> float:

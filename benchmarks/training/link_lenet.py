@@ -24,7 +24,7 @@ from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging import FunctionArguments, LayeredNetwork, build
 from lightloom.photonics.link.averager import LinkAverager
-from lightloom.photonics.link.intervals import clopper_pearson
+from lightloom.photonics.link.intervals import interval
 from lightloom.photonics.link.settings import Link
 from lightloom.training.datasets.folder import data_folder
 
@@ -121,13 +121,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     differences = [100 * (row["link"][-1]["accuracy"] - row["float32"][-1]["accuracy"]) for row in rows]
     mean = float(np.mean(differences))
     half = _T_4 * float(np.std(differences, ddof=1)) / np.sqrt(len(rows)) if len(rows) == SEEDS else float("nan")
-    wrong, words = sum(row["wrong_words"] for row in rows), sum(row["words"] for row in rows)
+    wrong = np.array([row["wrong_words"] for row in rows])
+    words = rows[0]["words"]
     return {
         "points": differences,
         "mean_points": mean,
         "interval_95_points": [mean - half, mean + half],
-        "word_error_rate": wrong / words,
-        "word_error_interval_95": clopper_pearson(wrong, words),
+        "word_error_rate": float(wrong.mean() / words),
+        "word_error_interval_95": interval(wrong, words),
         "within_limit": abs(mean) <= LIMIT,
     }
 

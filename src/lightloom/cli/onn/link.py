@@ -114,7 +114,9 @@ def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
     values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items()}
     if not others_ideal:
         return Link(**values)
-    noisy = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
+    noisy: Document = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
+    if "swing" in values:
+        noisy["unit"] = "limiting"
     return Link(**{**asdict(ideal(Link())), **noisy, **values})
 
 

@@ -39,12 +39,9 @@ def link_figure(document: Mapping[str, Any]) -> Figure:
         _draw_sweep(next(axes), sweep)
     for unused in axes:
         unused.axis("off")
-    power = 1e3 * document["link"]["full_scale"]
-    headline(
-        figure,
-        f"{document['servers']} servers, {document['bits']} bits, {power:g} mW full scale: "
-        f"{document['word_error_rate']:.2g} of the words wrong",
-    )
+    power, rate = 1e3 * document["link"]["full_scale"], document["word_error_rate"]
+    wrong = f"{rate:.2g} of the words wrong" if rate else f"none of {document['words']:,} words wrong"
+    headline(figure, f"{document['servers']} servers, {document['bits']} bits, {power:g} mW full scale: {wrong}")
     return figure
 
 
@@ -67,11 +64,11 @@ def _draw_parts(axes: Axes, compared: Mapping[str, Any]) -> None:
             "all parts",
             (together, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(-3, 2),
+            xytext=(4, 2),
             textcoords="offset points",
             fontsize=7,
             color=INK,
-            ha="right",
+            ha="left",
         )
     axes.set(xscale="log", yticks=places, yticklabels=[row["part"] for row in rows])
     shown = [value for values in rates.values() for value in values] + [together or 1e-6]
@@ -80,7 +77,7 @@ def _draw_parts(axes: Axes, compared: Mapping[str, Any]) -> None:
     factor = compared["errors_enlarged_by"]
     enlarged = "" if factor == 1 else f", all errors {factor:g} times as large"
     axes.set_xlabel(f"share of words wrong{enlarged}")
-    axes.legend(loc="lower left", fontsize=7)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, fontsize=7, borderaxespad=0.2)
     hide_spines(axes)
 
 

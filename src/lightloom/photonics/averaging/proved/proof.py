@@ -68,7 +68,7 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     bounded = realised.realisation.bounded
     bend = _largest(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
-    steps = (
+    steps: tuple[str, ...] = (
         f"integers: {floors} floors of {bits} bits, each source an integer within its steps",
         f"digits: {function.outputs} outputs within 0..3, remainder within 0..{function.divisor - 1}: the floor",
         f"float64: outputs off by at most {errors[FLOAT64]:.2e} levels, receivers allow {margin:.2e}",
