@@ -75,6 +75,8 @@ _CLOSING = """
 * Crosstalk to nearest heaters is one number, and fitted; ignored, it hurts from 1e-3 on.
 * The DAC rounds what is programmed: σ = 2π/(2ᵇ√12) a phase, √N of that a matrix. It does not disturb the fit, which
   knows what was set.
+* From offsets of about 0.8 rad on, a fit may end in a twin that does not explain the powers: the command says so, and
+  `--unknown-offsets` starts from sweeps instead.
 * Drift while measuring acts as noise that the twin cannot explain. Afterwards, 4 settings at the old twin give new
   offsets.
 * Loss takes light from long paths more than from short ones: what remains with everything known is in *devices

@@ -34,6 +34,11 @@ def test_a_network_averages_again(onn: Command) -> None:
     assert [row["name"] for row in found["chips"]] == ["layer 1", "layer 2", "layer 3"]
 
 
+def test_a_fit_that_failed_is_said(onn: Command) -> None:
+    assert "does not explain the powers" in onn.text("calibrate", "--modes", "4", "--drift", "0.05")
+    assert "does not explain the powers" not in onn.text("calibrate", "--modes", "4")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -49,7 +54,7 @@ def test_a_network_averages_again(onn: Command) -> None:
         (["--mesh", "hexagonal"], "unknown mesh 'hexagonal'"),
         (["missing.npz"], "missing.npz"),
         (["missing.npz", "--output-orders", "2"], "--output-orders: for random matrices"),
-        (["missing.npz", "--unknown-offsets"], "--unknown-offsets: found for random matrices"),
+        (["missing.npz", "--unknown-offsets"], "--unknown-offsets: for random matrices"),
         (["--form", "sigma-u"], "unknown form 'sigma-u'"),
         (["--figure", "picture.txt"], "picture.txt"),
     ],

@@ -35,6 +35,15 @@ def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
     }
 
 
+def _reciprocal(paths: Paths) -> Paths:
+    return paths | {(end, start): value for (start, end), value in paths.items()}
+
+
+def _guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
+    index = effective_index - (group_index - effective_index) * (wl - wl0) / wl0
+    return 2 * np.pi * (index / wl - effective_index / wl0) * length
+
+
 def models() -> dict[str, Any]:
     """Return reciprocal, reflection-free models of all devices; they need JAX, which SAX installs.
 
@@ -44,13 +53,6 @@ def models() -> dict[str, Any]:
         ImportError: JAX is not installed.
     """
     jnp: Any = import_module("jax.numpy")
-
-    def reciprocal(paths: Paths) -> Paths:
-        return paths | {(end, start): value for (start, end), value in paths.items()}
-
-    def guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
-        index = effective_index - (group_index - effective_index) * (wl - wl0) / wl0
-        return 2 * np.pi * (index / wl - effective_index / wl0) * length
 
     def mzi(
         wl: Any = _WAVELENGTH,
@@ -66,13 +68,13 @@ def models() -> dict[str, Any]:
     ) -> Paths:
         """Lengths in µm: what the arms of θ and φ have too much, and that of the whole column."""
         indices = (wl0, effective_index, group_index)
-        upper_theta = jnp.exp(1j * (theta * wl0 / wl + guide_phase(wl, theta_length, *indices)))
-        upper_phi = jnp.exp(1j * (phi * wl0 / wl + guide_phase(wl, phi_length, *indices)))
-        common = jnp.exp(1j * guide_phase(wl, length, *indices))
+        upper_theta = jnp.exp(1j * (theta * wl0 / wl + _guide_phase(wl, theta_length, *indices)))
+        upper_phi = jnp.exp(1j * (phi * wl0 / wl + _guide_phase(wl, phi_length, *indices)))
+        common = jnp.exp(1j * _guide_phase(wl, length, *indices))
         angle = np.pi / 4 + slope * (wl - wl0)
         straight, across = jnp.cos(angle), 1j * jnp.sin(angle)
         cross = straight * across * (upper_theta + 1)
-        return reciprocal(
+        return _reciprocal(
             {
                 ("in0", "out0"): common * upper_phi * (straight**2 * upper_theta + across**2),
                 ("in1", "out0"): common * cross,
@@ -82,7 +84,7 @@ def models() -> dict[str, Any]:
         )
 
     def phase(wl: Any = _WAVELENGTH, phase: float = 0.0, wl0: float = _WAVELENGTH) -> Paths:
-        return reciprocal({("in0", "out0"): jnp.exp(1j * phase * wl0 / wl)})
+        return _reciprocal({("in0", "out0"): jnp.exp(1j * phase * wl0 / wl)})
 
     def guide(
         wl: Any = _WAVELENGTH,
@@ -91,7 +93,7 @@ def models() -> dict[str, Any]:
         effective_index: float = _INDEX,
         group_index: float = _GROUP,
     ) -> Paths:
-        return reciprocal({("in0", "out0"): jnp.exp(1j * guide_phase(wl, length, wl0, effective_index, group_index))})
+        return _reciprocal({("in0", "out0"): jnp.exp(1j * _guide_phase(wl, length, wl0, effective_index, group_index))})
 
     def amplifier(wl: Any = _WAVELENGTH, gain: float = 1.0) -> Paths:
         """Amplitude gain, the same at all wavelengths (an assumption); light back is absorbed."""

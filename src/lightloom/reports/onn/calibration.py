@@ -63,11 +63,12 @@ def _errors(panel: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         values = np.array([max(row[name], _EXACT) for row in rows])
         panel.plot(places, values, marker, color=colour, markersize=4 if marker == "o" else 7, label=label)
     panel.set(yscale="log", ylabel="error of the matrix, relative", xlim=(-0.6, len(rows) - 0.4))
-    panel.set_ylim(0.5 * _EXACT, 3.0)
+    least = min(max(row[name], _EXACT) for row in rows for name, _, _ in series.values())
+    panel.set_ylim(0.5 * least, 3.0)
     if len(rows) <= 16 and any(not row["name"].isdigit() for row in rows):
         panel.set_xticks(places, [row["name"] for row in rows], rotation=30, ha="right", fontsize=7)
     else:
         integer_ticks(panel.xaxis, 10)
         panel.set_xlabel("chip")
     hide_spines(panel)
-    panel.legend(loc="center right", fontsize=7.5)
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=7.5)

@@ -57,10 +57,9 @@ def calibrate(
 ) -> Calibration:
     """Measure output powers of ``chip``, fit a twin to them, and return the phases for which it implements ``ideal``.
 
-    At each of ``settings`` random settings of all phases, every single input and every vector of the discrete Fourier
-    transform is sent in: 2 · inputs · outputs powers a setting. Output phases are not seen by powers and are not
-    calibrated: the local oscillators of homodyne receivers, or the next mesh, set them. Phases at the inputs are seen
-    by the coherent vectors alone, relative to the phases with which these were sent.
+    At each of ``settings`` settings of all phases, every single input and every vector of the discrete Fourier
+    transform is sent in: 2 · inputs · outputs powers a setting. Powers do not show output phases (local oscillators or
+    the next mesh set them), and show those at the inputs relative to the coherent vectors alone.
 
     Args:
         chip: what is measured.
