@@ -49,8 +49,8 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--chain docs/pictures/onn-chain.png
 	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-5..1e-2 --sweep coupler-error=1e-3..1e-1 \
 		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
-	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/calibration.png
-	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/chip.png
+	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/photonics/calibration.png
+	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/photonics/chip.png
 	$(BIN)/lightloom onn link out/averager.npz --draws 10 --sweep full-scale=0.1mW..10mW:6 \
 		--sweep phase-lock=0.05..0.3rad:5 --figure docs/pictures/onn-link.png
 	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png

@@ -26,7 +26,7 @@ chip = SimulatedChip(disturb(mesh, NonIdealities(phase_error=0.1, coupler_error=
 calibration = calibrate(chip, mesh)  # .settings to command, .twin, .measurements
 ```
 
-![Difference of powers after each step, error of each layer before and after](../pictures/calibration.png)
+![Difference of powers after each step, error of each layer before and after](../pictures/photonics/calibration.png)
 
 The picture is `lightloom onn calibrate` of the network of [onn.md](onn.md), which averages 1.2 % of its inputs
 rightly with the phases of ideal devices and 100 % once calibrated, with 8,200 measured powers.
