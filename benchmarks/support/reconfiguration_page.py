@@ -178,7 +178,7 @@ _PLACED = 10
 @styled
 def reconfiguration_figure(every: Sequence[Swept]) -> Figure:
     """Draw what following saves against the reconfiguration time."""
-    figure, axes = single_panel(8.6, 4.2)
+    figure, axes = single_panel(8.6, 4.6)
     for split in every:
         times, saved = zip(*split.curve, strict=True)
         name = f"{split.model}, {label(split.strategy)}"
@@ -189,5 +189,5 @@ def reconfiguration_figure(every: Sequence[Swept]) -> Figure:
     axes.set_xlabel("seconds to set a plane anew")
     axes.set_ylabel("% of the step saved")
     axes.set_ylim(bottom=0)
-    figure.legend(loc="outside upper left", ncols=2, fontsize=8, frameon=False)
+    figure.legend(loc="outside upper left", fontsize=8, frameon=False)
     return figure

@@ -17,7 +17,6 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.link_turns import Pass
 from lightloom.planner.pricing.replica_exchanges import (
     ReplicaExchanges,
     UnitExchanges,
@@ -26,6 +25,7 @@ from lightloom.planner.pricing.replica_exchanges import (
 )
 from lightloom.planner.pricing.step_energy import strategy_energy
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
+from lightloom.simulation.link_turns import Pass
 from tests.planner.jobs import job, transformer, verified_job, with_model
 from tests.simulation.prices import linear
 

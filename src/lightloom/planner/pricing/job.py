@@ -21,10 +21,10 @@ from lightloom.parallelism.strategy_space import (
 )
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
-from lightloom.planner.pricing.link_turns import LinkTurns
 from lightloom.planner.pricing.operator_times import OperatorTimes
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.simulation.engine import Task
+from lightloom.simulation.link_turns import LinkTurns
 from lightloom.simulation.lower import compute_tasks
 from lightloom.workloads.graph import ComputeGraph
 

@@ -14,7 +14,7 @@ A unit is a block of the model; the first one of a chunk, with which the embeddi
 The network serves a unit while the one before it computes. The first gather of a pass and the last reduce-scatter are
 exposed, and between them what takes longer than a unit computes, at least the share of the arithmetic that exchanges
 take (:mod:`lightloom.simulation.contention`), or than the links that a unit's own exchanges need are free
-(:mod:`lightloom.planner.pricing.link_turns`).
+(:mod:`lightloom.simulation.link_turns`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.sharding import HYBRID, NONE, ZERO_1, ZERO_2, gathers_in_passes, node_replicas
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.divided_model import Held
-from lightloom.planner.pricing.link_turns import Groups, Pass
 from lightloom.planner.pricing.stage_exchanges import Axis, ExchangeTime, distance, interleaved, on_axis
+from lightloom.simulation.link_turns import Groups, Pass
 
 
 class UnitExchanges(NamedTuple):

@@ -16,7 +16,6 @@ from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.context_ring import ring_waits
 from lightloom.planner.pricing.divided_model import Held
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.link_turns import Pass
 from lightloom.planner.pricing.replica_exchanges import (
     ReplicaExchanges,
     ReplicaPrices,
@@ -35,6 +34,7 @@ from lightloom.planner.pricing.stage_exchanges import (
 )
 from lightloom.planner.pricing.stage_sends import Sends, stage_sends
 from lightloom.planner.pricing.tied_exchange import TiedSum, tied_seconds, tied_sums
+from lightloom.simulation.link_turns import Pass
 from lightloom.simulation.pipelined import StageTimes
 
 

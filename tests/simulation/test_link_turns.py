@@ -15,9 +15,9 @@ from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.link_turns import Groups, LinkTurns, Pass, link_shares
 from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import exchange_seconds, simulate
+from lightloom.simulation.link_turns import Groups, LinkTurns, Pass, link_shares
 from tests.planner.jobs import MadeUp, transformer
 from tests.simulation.prices import linear
 
