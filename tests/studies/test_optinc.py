@@ -30,6 +30,7 @@ from lightloom.studies.optinc import (
     slips,
     tables,
     traffic,
+    trained,
 )
 from lightloom.studies.optinc.paper import ACCURACY, ROWS, SAVED
 from lightloom.studies.optinc.study import study as regenerate
@@ -144,6 +145,14 @@ def test_counts_print_as_the_papers_accuracy(row: str) -> None:
     for outside in (possible[0] - 1, possible[-1] + 1):
         assert round(100 * (1 - outside / total), 5) != ACCURACY[row]
     assert tables.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
+
+
+def test_trained_levels_are_right_apart_and_not_together() -> None:
+    rows = by_name(tuple(cascading.trained_levels(trained.kept("cascade"))))
+    names = [f"example.cascade_trained_{what}_wrong_outputs" for what in ("level1", "level2", "end_to_end")]
+    assert [(rows[name].status, rows[name].ours) for name in names] == [("match", 0), ("match", 0), ("deviates", 209)]
+    assert all(ID.fullmatch(row.id) and row.why for row in rows.values())
+    assert {row.status for row in cascading.trained_levels(None)} == {"not reproducible"}
 
 
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:

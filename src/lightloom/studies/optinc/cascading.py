@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 from lightloom.core.claims import Claim
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
@@ -11,6 +13,7 @@ from lightloom.photonics.meshes.counts import approximated_count
 from lightloom.studies.optinc import PAPER
 from lightloom.studies.optinc.paper import CASCADE_OVERHEAD
 
+_NOT_TRAINED = "not among the measurements: lightloom onn train --cascade 4 trains it"
 TUPLES = 1_000_000
 """Number of tuples that are drawn; the slow tests draw ten times as many."""
 
@@ -39,6 +42,24 @@ def claims() -> tuple[Claim, ...]:
 def built() -> Cascade:
     """Return the cascade of five averagers of 8 bits for 16 servers."""
     return build_cascade(4, 4, 8)
+
+
+def trained_levels(record: Any) -> Iterator[Claim]:
+    """Yield the rows on the cascade that was trained as the paper's, from its record or None."""
+    for number in (1, 2):
+        template = "example.cascade_trained_level{number}_wrong_outputs"
+        if record is None:
+            yield PAPER.claim(template, None, number=number, why=_NOT_TRAINED)
+            continue
+        level, training = record["levels"][number - 1], record["trainings"][number - 1]
+        values = {"inputs": level["checked_inputs"], "cpu_seconds": training["cpu_seconds"]}
+        yield PAPER.claim(template, level["wrong_outputs"], number=number, **values)
+    template = "example.cascade_trained_end_to_end_wrong_outputs"
+    if record is None:
+        yield PAPER.claim(template, None, why=_NOT_TRAINED)
+    else:
+        ends = record["end_to_end"]
+        yield PAPER.claim(template, ends["wrong_with_decimals"], tuples=ends["tuples"])
 
 
 def _overhead() -> Claim:

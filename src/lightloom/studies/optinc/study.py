@@ -50,6 +50,7 @@ def study(work: Path | None = None) -> Study:
             *learning.claims(language, digits, images),
             *latency.claims(),
             *cascading.claims(),
+            *cascading.trained_levels(trained.kept("cascade")),
             *slips.claims(),
         ),
         figures=tuple(figures),
