@@ -47,8 +47,8 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--figure docs/pictures/onn-noise.png
 	$(BIN)/lightloom onn map out/averager.npz --units --layer 2 --figure docs/pictures/onn-mesh.png \
 		--chain docs/pictures/onn-chain.png
-	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-5..1e-2 --sweep coupler-error=1e-3..1e-1 \
-		--sweep loss=0..0.1 --sweep detector-noise=1e-3..1e-1 --figure docs/pictures/onn-disturb.png
+	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-3..3e-2:7 --sweep coupler-error=1e-3..1e-1:7 \
+		--sweep loss=1e-3..0.25:7 --sweep detector-noise=1e-3..3e-2:7 --draws 10 --figure docs/pictures/onn-disturb.png
 	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/photonics/calibration.png
 	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/photonics/chip.png
 	$(BIN)/lightloom onn link out/averager.npz --draws 10 --sweep full-scale=0.1mW..10mW:6 \

@@ -138,4 +138,4 @@ def _calibrated(matrices: Matrices, target: Floats, setting: Setting) -> tuple[M
 def _factors(matrices: Floats, target: Floats, axis: int | tuple[int, int]) -> Floats:
     products = (matrices * target).sum(axis=axis, keepdims=True)
     powers = (matrices**2).sum(axis=axis, keepdims=True)
-    return np.divide(products, powers, out=np.ones_like(products), where=powers > 0)
+    return np.asarray(np.divide(products, powers, out=np.ones_like(products), where=powers > 0))

@@ -91,7 +91,8 @@ def words_right(
         scales, units = mapped.network.full_scale[1:-1], light_units(mapped.network)[1:]
         noise: list[Floats | None] = [None] * len(batch.gains)
         if detected:
-            noise[:-1] = [detected * (scale / unit)[:, None] for scale, unit in zip(scales, units, strict=False)]
+            pairs = zip(scales, units, strict=False)
+            noise[:-1] = [np.asarray(detected * (scale / unit)[:, None], np.float64) for scale, unit in pairs]
         wrong = sum(
             int(wrong_words(batch, noise, min(_WORDS_AT_ONCE, words - at), rng, detected).sum())
             for at in range(0, words, _WORDS_AT_ONCE)
