@@ -19,7 +19,6 @@ import numpy as np
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proved.noise import noisy_accuracy
 from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, light_units
-from lightloom.photonics.averaging.realised.light import unit_matrices as unit_matrices
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks, map_components
