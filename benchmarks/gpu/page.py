@@ -89,7 +89,7 @@ _CODEC = """
 
 The Triton kernels of the codec ([compression](compression.md)) ran on the H100: their bytes and values are the
 processor's (`pytest tests/training/gpu`, and again before each timing). GB/s of float32 input, {megabytes} MB of
-Laplace noise, header, checksums and waits included; `python -m benchmarks.codec_gpu` measured it.
+Laplace noise, header, checksums and waits included; `python -m benchmarks.gpu.codec` measured it.
 
 | codec | encodes, GB/s | decodes, GB/s | ratio |
 | --- | ---: | ---: | ---: |

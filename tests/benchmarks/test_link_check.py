@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.link_check import compared, settings
+from benchmarks.photonics.link_check import compared, settings
 from benchmarks.support import field_simulation
 from benchmarks.support.field_simulation import Part, read_network, wrong_words
 

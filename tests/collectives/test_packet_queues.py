@@ -26,7 +26,7 @@ from lightloom.fabrics.tiers.lowering import to_graph
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import Ring
-from tests.collectives.cost_reference import Row, rows_of
+from tests.collectives.cost.reference import Row, rows_of
 from tests.collectives.strategies import jobs, packet_fabrics, tier_fabrics, wdm_ring
 
 QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-broadcast", "worker-aggregator")

@@ -17,7 +17,7 @@ from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
-from tests.collectives.cost_reference import links, shuffled
+from tests.collectives.cost.reference import links, shuffled
 from tests.collectives.queued_reference import exchanged
 from tests.collectives.strategies import wdm_ring
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -85,4 +85,4 @@ def test_what_is_searched_for_each_size_is_kept_for_the_effort_of_the_search(mon
 
 
 def test_what_lies_elsewhere_is_not_kept_here() -> None:
-    assert prices_path(replace(find("ring"), build=rows), cluster().fabric, "physical") is None
+    assert prices_path(replace(find("ring"), build=cast(Any, rows)), cluster().fabric, "physical") is None

@@ -1,4 +1,4 @@
-"""The Triton kernels on a GPU beside a copy in device memory: ``python -m benchmarks.codec_gpu [--gradients FILES]``.
+"""The Triton kernels on a GPU beside a copy in device memory: ``python -m benchmarks.gpu.codec [--gradients FILES]``.
 
 GB/s of float32 input, the best of several rounds by CUDA events, header, checksums and waits included. Every stream is
 compared with the CPU codec's bytes before anything is timed. Without a GPU it says so and ends with status 2.
@@ -115,7 +115,7 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print one JSON object a line, write JSON if asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.codec_gpu", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.codec", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--gradients", type=Path, nargs="+", default=[], help="flat float32 .npy files")
     parser.add_argument("--megabytes", type=int, default=MEGABYTES, help="a file is repeated up to this size")
     parser.add_argument("--json", type=Path, help="write the measurement here")

@@ -8,13 +8,14 @@ import pytest
 from lightloom.collectives.cost.busiest import busiest_links
 from lightloom.collectives.registry import Collective, admitted
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import links_of
 from lightloom.fabrics.mesh import Mesh, Torus
 
-TORUS = Torus(ranks=36, dims=(2, 3, 6), bandwidth="1GB/s", hop_latency="1us")
-MESH = Mesh(ranks=15, dims=(3, 5), bandwidth="1GB/s", hop_latency="1us")
+TORUS = Torus(ranks=36, dims=(2, 3, 6), bandwidth=1e9, hop_latency=1e-6)
+MESH = Mesh(ranks=15, dims=(3, 5), bandwidth=1e9, hop_latency=1e-6)
 FABRICS = (TORUS, TORUS.group(6, 3), TORUS.group(4, 1), TORUS.group(2, 18), MESH, MESH.group(5, 3))
 
 
@@ -31,7 +32,7 @@ def counted(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Floats]:
 
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: f"{fabric.kind_name}-{fabric.ranks}")
 @pytest.mark.parametrize("kind", ["all-gather", "all-reduce", "all-to-all"])
-def test_busiest_links_are_those_that_plain_counting_finds(fabric: Fabric, kind: str) -> None:
+def test_busiest_links_are_those_that_plain_counting_finds(fabric: Fabric, kind: Kind) -> None:
     alike = np.zeros(fabric.links, np.int64)
     for algorithm in admitted(kind, fabric):
         if algorithm.by_size or algorithm.pipelined:

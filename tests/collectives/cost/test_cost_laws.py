@@ -21,7 +21,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
-from tests.collectives.cost_reference import coded_chunks, queued_times, shuffled, stepped_price
+from tests.collectives.cost.reference import coded_chunks, queued_times, shuffled, stepped_price
 from tests.collectives.queued_reference import chained, exchanged, tapped
 from tests.collectives.strategies import fabrics, jobs, wdm_ring
 

@@ -1,4 +1,4 @@
-"""`onn link` beside a second field simulation: ``python -m benchmarks.link_check [--json FILE]``.
+"""`onn link` beside a second field simulation: ``python -m benchmarks.photonics.link_check [--json FILE]``.
 
 The second one (`benchmarks.support.field_simulation`) reads only the files that ``onn build`` and ``onn map`` export,
 and sends fields through every interferometer. Both draw fabrications, words and noise of their own. A setting agrees
@@ -89,7 +89,7 @@ def compared(ours: Ints, theirs: Ints) -> dict[str, Any]:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.link_check")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.photonics.link_check")
     parser.add_argument("--json", type=Path, help="also write every rate and interval to this file")
     parser.add_argument("--fabrications", type=int, default=FABRICATIONS, help="of the second one")
     parser.add_argument("--seed", type=int, default=0)

@@ -17,7 +17,7 @@ from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
 from lightloom.training.transport.ring_all_reduce import ring_all_reduce
-from tests.collectives.cost_reference import coded_chunks
+from tests.collectives.cost.reference import coded_chunks
 from tests.training.transport.rings import on_ring
 
 FABRICS = ("switch", "ring", "wdm-ring", "torus", "optical-averager")

@@ -9,6 +9,7 @@ import pytest
 from lightloom.collectives import registry
 from lightloom.collectives.cost.stepped import cost, loads_cost
 from lightloom.collectives.registry import Collective, build_with_loads, find
+from lightloom.collectives.verify.stepped import verify as verify_schedule
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 
@@ -19,7 +20,7 @@ RING = load_fabric("terarack", ranks=12)
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the schedules that are verified from now on."""
     names: list[str] = []
-    whole = registry.verify
+    whole = verify_schedule
 
     def verify(schedule: Any, fabric: Fabric) -> None:
         names.append(schedule.algorithm)
