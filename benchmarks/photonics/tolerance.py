@@ -1,6 +1,6 @@
 """Which averagers bear errors of their interferometers: constructed ones for 2 to 16 servers, and trained ones.
 
-    python -m benchmarks.tolerance --json tolerance.json
+    python -m benchmarks.photonics.tolerance --json tolerance.json
 
 A row is what ``lightloom onn build --tolerate`` finds, or the sturdiest averager and its share of the request. Trained
 networks (4 servers, 8 bits) are measured under the same errors, on fewer fabrications because they are large.
