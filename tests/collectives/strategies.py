@@ -61,7 +61,8 @@ def _tier(draw: st.DrawFn, size: int, child: int, beneath: Tier | None) -> Tier:
     }
     if shape in ("torus", "mesh", "circuit-switch") and size % 2 == 0 and size > 2:
         fields |= {"size": None, "dims": (2, size // 2)}
-    if shape == "circuit-switch" and beneath is not None and beneath.shape in ("torus", "mesh"):
+    if shape == "circuit-switch" and beneath is not None and beneath.shape in ("torus", "mesh", "circuit-switch"):
+        # Circuits that continue a torus make a larger one, which the next ones continue.
         fields |= {"bandwidth": beneath.bandwidth, "ports": beneath.ports, "latency": None}
     if shape == "switch":
         fields["separate_rails"] = draw(st.booleans())
