@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.linalg import expm
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.devices import mzi
@@ -140,3 +141,11 @@ def test_wrong_phases_are_refused() -> None:
         decompose(np.eye(2), "square")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected 2 along the first axis"):
         decompose(np.eye(2)).propagate(np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["rectangular", "triangular"])
+@pytest.mark.parametrize("exponent", range(-18, -4))
+def test_small_rotations_are_carried_out(kind: Kind, exponent: int) -> None:
+    draws = np.random.default_rng(-exponent).normal(size=(7, 7))
+    unitary = expm(10.0**exponent * (draws - draws.T))
+    assert np.abs(decompose(unitary, kind).matrix() - unitary).max() < 1e-14

@@ -114,7 +114,7 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
     s, c, er, ei = _null_against(
         planes[row, 0, column], planes[row, 1, column], planes[row, 0, column + 1], planes[row, 1, column + 1]
     )
-    if s != 1.0 and s != 0.0:
+    if c != 0.0 and s != 0.0:  # s alone rounds to 1 for an element below 1e-8
         er, ei = -er, ei  # e = −conj(phase)
     out[0], out[1], out[2], out[3] = s, c, er, ei
     _rotate_columns(planes, column, top, row + 1, _Rotation(s, c, er, ei))
