@@ -14,6 +14,7 @@ from rich.table import Table
 from lightloom.cli.onn.files import read_matrix
 from lightloom.cli.options import Components, Gains, Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
+from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
@@ -42,8 +43,6 @@ from lightloom.reports.onn.chain import chain_figure, chain_parts, part_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lightloom.photonics.averaging.realised.files import FunctionArguments
     from lightloom.photonics.meshes.phase_files import Part
 
@@ -132,7 +131,7 @@ def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, 
     check_outputs([figure, chain], [out, netlist])
 
 
-def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, NDArray[Any]], int]:
+def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
     """What is mapped, by name and in the order of the light, and how many chips of level 1 there are."""
     if path.suffix == ".npy":
         if units:
@@ -149,7 +148,7 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
     return arguments, {"P": around["P"], **layers, "T": around["T"]}, 1
 
 
-def _permutation(text: str) -> tuple[None, dict[str, NDArray[Any]], int]:
+def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
     """The matrix of a circuit switch (OptINC, section II-A), and the one chip that it is on."""
     try:
         outputs = [int(part) for part in text.split(",")]
@@ -162,7 +161,7 @@ def _permutation(text: str) -> tuple[None, dict[str, NDArray[Any]], int]:
     return None, {"matrix": np.abs(circuit_switch(outputs).matrix()).round()}, 1
 
 
-def _drawn_name(layer: str | None, matrices: dict[str, NDArray[Any]]) -> str:
+def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
     """Return the name of the matrix that is drawn; a layer that does not exist is refused even if nothing is drawn."""
     if layer is None:
         return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
@@ -179,7 +178,7 @@ def _crossings(parts: dict[str, Part]) -> int:
     return part_crossings(matrices) if matrices else 0
 
 
-def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str, components: bool) -> dict[str, Part]:
+def _mapped(matrices: dict[str, Column], form: str, mesh: str, gains: str, components: bool) -> dict[str, Part]:
     if form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if mesh not in KINDS:
@@ -203,7 +202,7 @@ def _mapped(matrices: dict[str, NDArray[Any]], form: str, mesh: str, gains: str,
     return parts
 
 
-def _row(name: str, part: Part, matrix: NDArray[Any]) -> Document:
+def _row(name: str, part: Part, matrix: Column) -> Document:
     outputs, inputs = matrix.shape
     off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {

@@ -10,11 +10,14 @@ those at the wavelength at which the chip was set; `photonics.dispersion` says h
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightloom.photonics.dispersion import Dispersion
+
+if TYPE_CHECKING:
+    from lightloom.core.arrays import Floats
 
 _MICRO = 1e6
 _ASSUMED = Dispersion()
@@ -39,7 +42,7 @@ def _reciprocal(paths: Paths) -> Paths:
     return paths | {(end, start): value for (start, end), value in paths.items()}
 
 
-def _guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
+def _guide_phase(wl: Any, length: float, wl0: float, effective_index: float, group_index: float) -> Any:
     index = effective_index - (group_index - effective_index) * (wl - wl0) / wl0
     return 2 * np.pi * (index / wl - effective_index / wl0) * length
 
@@ -55,7 +58,8 @@ def models() -> dict[str, Any]:
     jnp: Any = import_module("jax.numpy")
 
     def mzi(
-        wl: Any = _WAVELENGTH,
+        wl: float | Floats = _WAVELENGTH,
+        *,
         theta: float = np.pi,
         phi: float = 0.0,
         theta_length: float = 0.0,
@@ -83,11 +87,11 @@ def models() -> dict[str, Any]:
             }
         )
 
-    def phase(wl: Any = _WAVELENGTH, phase: float = 0.0, wl0: float = _WAVELENGTH) -> Paths:
+    def phase(wl: float | Floats = _WAVELENGTH, phase: float = 0.0, wl0: float = _WAVELENGTH) -> Paths:
         return _reciprocal({("in0", "out0"): jnp.exp(1j * phase * wl0 / wl)})
 
     def guide(
-        wl: Any = _WAVELENGTH,
+        wl: float | Floats = _WAVELENGTH,
         length: float = 0.0,
         wl0: float = _WAVELENGTH,
         effective_index: float = _INDEX,
@@ -95,11 +99,11 @@ def models() -> dict[str, Any]:
     ) -> Paths:
         return _reciprocal({("in0", "out0"): jnp.exp(1j * _guide_phase(wl, length, wl0, effective_index, group_index))})
 
-    def amplifier(wl: Any = _WAVELENGTH, gain: float = 1.0) -> Paths:
+    def amplifier(wl: float | Floats = _WAVELENGTH, gain: float = 1.0) -> Paths:
         """Amplitude gain, the same at all wavelengths (an assumption); light back is absorbed."""
         return {("in0", "out0"): gain + 0j * jnp.asarray(wl), ("out0", "in0"): 0j * jnp.asarray(wl)}
 
-    def unit(wl: Any = _WAVELENGTH, slope: float = 1.0) -> Paths:
+    def unit(wl: float | Floats = _WAVELENGTH, slope: float = 1.0) -> Paths:
         """A nonlinear unit for small signals around its operating point; light back is absorbed."""
         return {("in0", "out0"): slope + 0j * jnp.asarray(wl), ("out0", "in0"): 0j * jnp.asarray(wl)}
 

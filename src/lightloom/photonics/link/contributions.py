@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lightloom.core.results import Document
 from lightloom.photonics.link.chip import Chip
 from lightloom.photonics.link.settings import Link, erring, only, without
 from lightloom.photonics.link.word_errors import WordErrors, word_errors
@@ -59,7 +60,7 @@ class Contributions:
         """The part whose removal leaves the fewest wrong words; None if too few are wrong to tell."""
         return self.parts[0].part if self.parts and self.together.wrong.sum() >= ENOUGH else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return all rates with their intervals."""
         rows = [
             {"part": row.part, "without": row.without.to_json(), "alone": row.alone.to_json()} for row in self.parts

@@ -22,6 +22,7 @@ from typing import Any
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -87,8 +88,8 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
 
 
 def compare(
-    known: list[dict[str, Any]], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
-) -> Iterator[dict[str, Any]]:
+    known: list[Document], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
+) -> Iterator[Document]:
     """Train both arms with every seed; yield a document after each; trainings of ``known`` are not repeated."""
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
     done = {(row["arm"], row["seed"]) for row in trainings}
@@ -118,7 +119,7 @@ def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: float(f"{value:.6g}") for name, value in entry.items()} for entry in history[::-step][::-1]]
 
 
-def _document(trainings: list[dict[str, Any]], constructed: list[dict[str, Any]], budget: float) -> dict[str, Any]:
+def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
     fewer = [seed for seed in pairs if wrong["aware", seed] < wrong["unaware", seed]]
@@ -141,7 +142,7 @@ def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = l
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.
     """
-    known: list[dict[str, Any]] = []
+    known: list[Document] = []
     if path.exists():
         try:
             document = json.loads(path.read_text())

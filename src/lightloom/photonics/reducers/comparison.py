@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
@@ -132,7 +131,7 @@ def saving_of(first: Rival, second: Rival) -> float:
     return 1 - first.energy_per_bit / second.energy_per_bit
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def _turn(turn: Turn) -> Document:
     return {
         "constant": turn.constant.name,
         "unit": turn.constant.unit,
@@ -145,7 +144,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _constant(constant: Constant) -> dict[str, Any]:
+def _constant(constant: Constant) -> Document:
     return {
         "name": constant.name,
         "value": constant.value,

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.construct import Construction, build
 from lightloom.photonics.averaging.fabrication import MappedNetwork, effective_network
 from lightloom.photonics.averaging.hardware import averager_for
@@ -204,11 +204,11 @@ def _name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
 
 
 @cache
-def _stored() -> dict[str, Any]:
+def _stored() -> Document:
     return read_yaml(_FILE) if _FILE.exists() else {}
 
 
-def _read(entry: dict[str, Any]) -> Design:
+def _read(entry: Document) -> Design:
     full_scale = float("inf") if entry["full_scale"] is None else float(entry["full_scale"])
     return Design(
         **{**entry, "gains": tuple((gain, count) for gain, count in entry["gains"]), "full_scale": full_scale}

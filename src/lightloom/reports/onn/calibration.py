@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.results import Document
 from lightloom.reports.figures.base import headline, hide_spines, integer_ticks, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
@@ -20,7 +21,7 @@ _EXACT = 1e-5
 
 
 @styled
-def calibration_figure(rows: Sequence[Mapping[str, Any]], power_noise: float, title: str) -> Figure:
+def calibration_figure(rows: Sequence[Document], power_noise: float, title: str) -> Figure:
     """``rows`` are those of `meshes.calibration.Trial`, each with the ``name`` of its chip."""
     from matplotlib.figure import Figure
 
@@ -32,7 +33,7 @@ def calibration_figure(rows: Sequence[Mapping[str, Any]], power_noise: float, ti
     return figure
 
 
-def _steps(panel: Axes, rows: Sequence[Mapping[str, Any]], power_noise: float) -> None:
+def _steps(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
     for row in rows:
         panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_AFTER, lw=1.0, alpha=0.6)
     if power_noise > 0:
@@ -52,7 +53,7 @@ def _steps(panel: Axes, rows: Sequence[Mapping[str, Any]], power_noise: float) -
     hide_spines(panel)
 
 
-def _errors(panel: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+def _errors(panel: Axes, rows: Sequence[Document]) -> None:
     places = np.arange(len(rows))
     series = {
         "phases of ideal devices": ("error_before", _BEFORE, "o"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.results import Document
 from lightloom.reports.figures.base import headline, hide_spines, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
@@ -19,7 +19,7 @@ _MOST_PARTS = 14
 
 
 @styled
-def link_figure(document: Mapping[str, Any]) -> Figure:
+def link_figure(document: Document) -> Figure:
     """Draw a panel of the parts, if they were compared, and one for each sweep, up to three in a row.
 
     ``document`` is that of ``onn link --json``. Lines and dots are rates, bands and bars their 95 % intervals; rates of
@@ -45,7 +45,7 @@ def link_figure(document: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_parts(axes: Axes, compared: Mapping[str, Any]) -> None:
+def _draw_parts(axes: Axes, compared: Document) -> None:
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
     rates: dict[str, list[float]] = {"without": [], "alone": []}
@@ -81,7 +81,7 @@ def _draw_parts(axes: Axes, compared: Mapping[str, Any]) -> None:
     hide_spines(axes)
 
 
-def _draw_sweep(axes: Axes, sweep: Mapping[str, Any]) -> None:
+def _draw_sweep(axes: Axes, sweep: Document) -> None:
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
     low, high = np.array([row["interval_95"] for row in sweep["rows"]]).T
