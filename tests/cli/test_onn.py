@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.meshes import load_phases
 from lightloom.photonics.meshes.documents import mesh_of
 from lightloom.photonics.reducers import networks
+from lightloom.photonics.tolerance import search
 from tests.cli.test_onn_bad_input import run
-from tests.photonics.test_reducers import DESIGN
+from tests.photonics.test_reducers import DESIGN, few_phases  # noqa: F401
 
 SMALL = ["--servers", "2", "--bits", "4"]
 QUICK = ["--evaluations", "5000"]
@@ -185,7 +187,7 @@ def test_corrected_couplers_are_never_worse(onn: Command) -> None:
 
 def test_training_ends_in_a_network_that_verifies(onn: Command) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
-    common = ["train", *SMALL, "--layers", "2-16-16-2", "--epochs", "8"]
+    common = ["train", *SMALL, "--layers", "2-16-16-2", "--epochs", "2"]
     found = onn.json(*common, "--form", "free", "--folder", "work", "--out", "net.npz")
     verified = onn.json("verify", "net.npz")
     assert verified["wrong_outputs"] == found["wrong_outputs"]
@@ -204,6 +206,7 @@ def test_a_search_prints_its_front(onn: Command) -> None:
     assert "front" in text
 
 
+@pytest.mark.usefixtures("few_phases")
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]
@@ -216,7 +219,9 @@ def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.Monke
     assert "No network of interferometers wins on energy" in text
 
 
-def test_an_averager_that_tolerates_errors(onn: Command) -> None:
+def test_an_averager_that_tolerates_errors(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "FABRICATIONS", 20)
+    monkeypatch.setattr(search, "candidates", cache(search.candidates))
     options = ("--servers", "2", "--bits", "2", "--tolerate", "phase-error=3e-3,power=3mW", "--word-errors", "1e-2")
     found = onn.json("build", *options, "--evaluations", "1000", "--out", "sturdy.npz")
     tolerance = found["tolerance"]

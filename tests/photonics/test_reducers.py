@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.reducers import compare, designs, networks
+from lightloom.photonics import detection
+from lightloom.photonics.reducers import compare, designs, networks, sums
 from lightloom.photonics.reducers.compare import RIVALS, compare_reducers
 from lightloom.photonics.reducers.comparison import ReducerComparison, saving_of
 from lightloom.photonics.reducers.constants import Constant, constants, drawn, nominal, published
@@ -36,7 +38,14 @@ DESIGN = Design(
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few draws of phase errors behind the limit of sums of fields, and none that other tests meet again."""
+    monkeypatch.setattr(detection, "_PHASE_DRAWS", 2000)
+    monkeypatch.setattr(sums, "_wrong_by_phase", lru_cache(sums._wrong_by_phase.__wrapped__))
+
+
+@pytest.fixture
+def stand_in(few_phases: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of known size, so that nothing is simulated."""
     made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
     monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: made[rows])
@@ -151,7 +160,7 @@ def test_a_break_even_is_one() -> None:
     assert turns["laser"].at_low == pytest.approx(0.3 / 5.6 - 0.25)
 
 
-def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_without_a_network_have_the_other_rivals(few_phases: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
     monkeypatch.setattr(compare, "_SIZES", (2, 3))
     made = compare_reducers(17, draws=20)

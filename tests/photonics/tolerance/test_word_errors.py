@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging import build
@@ -24,10 +24,15 @@ ARGUMENTS = FunctionArguments(servers=2, bits=4, inputs=2)
 
 
 @cache
+def network() -> LayeredNetwork:
+    """A small network that bears noise."""
+    return build(2, 4, noise=1e-2, nonlinearity="clipped", inputs=2).network
+
+
+@cache
 def averager(form: str = "compact", components: bool = True) -> MappedAverager:
-    """A small averager that bears noise."""
-    network = build(2, 4, noise=1e-2, nonlinearity="clipped", inputs=2).network
-    return map_averager(network, ARGUMENTS, form, components=components)  # type: ignore[arg-type]
+    """That network on meshes."""
+    return map_averager(network(), ARGUMENTS, form, components=components)  # type: ignore[arg-type]
 
 
 HOW = NonIdealities(phase_error=0.02, coupler_error=0.03, loss_db=0.2, loss_spread_db=0.05, dac_bits=9)
@@ -37,12 +42,12 @@ HOW = NonIdealities(phase_error=0.02, coupler_error=0.03, loss_db=0.2, loss_spre
 def test_batches_have_the_statistics_of_single_fabrications(make: object) -> None:
     weights = np.array([[1.0, 2, 0], [0, 3, 0], [0, 0, 0.5], [0, 0, -2]])
     part = make(weights)  # type: ignore[operator]
-    batch = fabricated_matrices(part, HOW, np.random.default_rng(0), 1000)
+    batch = fabricated_matrices(part, HOW, np.random.default_rng(0), 400)
     rng = np.random.default_rng(1)
-    single = np.stack([disturb(part, HOW, rng).matrix() for _ in range(1000)])
+    single = np.stack([disturb(part, HOW, rng).matrix() for _ in range(400)])
     for of in (np.real, np.imag):
-        np.testing.assert_allclose(of(batch).mean(0), of(single).mean(0), atol=0.02)
-        np.testing.assert_allclose(of(batch).std(0), of(single).std(0), atol=0.02, rtol=0.15)
+        np.testing.assert_allclose(of(batch).mean(0), of(single).mean(0), atol=0.03)
+        np.testing.assert_allclose(of(batch).std(0), of(single).std(0), atol=0.03, rtol=0.15)
     ideal = fabricated_matrices(part, NonIdealities(), rng, 2)
     np.testing.assert_allclose(ideal, np.broadcast_to(part.matrix(), ideal.shape), atol=1e-12)
     crossed = NonIdealities(thermal_crosstalk=0.01, dac_bits=7, loss_db=0.3)
@@ -73,8 +78,8 @@ def test_all_codes_arrive_on_ideal_devices() -> None:
 
 def test_the_noise_of_an_amplifier_is_the_closed_form() -> None:
     """One layer that doubles a field: errors are those of a Gaussian at half a level."""
-    network = LayeredNetwork((np.array([[2.0]]),), (np.array([-1.5]),), "relu", (np.array([3.0]), np.array([3.0])))
-    mapped = map_averager(network, FunctionArguments(servers=1, bits=2, inputs=1))
+    doubling = LayeredNetwork((np.array([[2.0]]),), (np.array([-1.5]),), "relu", (np.array([3.0]), np.array([3.0])))
+    mapped = map_averager(doubling, FunctionArguments(servers=1, bits=2, inputs=1))
     amplifiers = Amplifiers(full_scale=2e-7)
     [gain] = [float(matrix.gains[0]) for matrix in mapped.layers.matrices]
     assert gain == pytest.approx(2.0)
@@ -83,7 +88,7 @@ def test_the_noise_of_an_amplifier_is_the_closed_form() -> None:
     # Levels 0..3 become 0 (and lower), 0.5, 2.5 and 3 (and higher) of those received: count against the Gaussian.
     outputs = 2 * np.arange(4.0) - 1.5
     right = [
-        norm.cdf((upper - output) / (3 * sigma)) - norm.cdf((lower - output) / (3 * sigma))
+        ndtr((upper - output) / (3 * sigma)) - ndtr((lower - output) / (3 * sigma))
         for output, lower, upper in zip(outputs, (-np.inf, 0.5, 1.5, 2.5), (0.5, 1.5, 2.5, np.inf), strict=True)
     ]
     rate = count_wrong_words(mapped, NonIdealities(), amplifiers, fabrications=1, words=40_000).rate

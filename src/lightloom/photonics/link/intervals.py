@@ -11,11 +11,11 @@ RESAMPLES = 2000
 
 def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact two-sided interval of a share, for ``wrong`` of ``words`` independent words."""
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     tail = (1 - confidence) / 2
-    low = float(beta.ppf(tail, wrong, words - wrong + 1)) if wrong else 0.0
-    high = float(beta.ppf(1 - tail, wrong + 1, words - wrong)) if wrong < words else 1.0
+    low = float(betaincinv(wrong, words - wrong + 1, tail)) if wrong else 0.0
+    high = float(betaincinv(wrong + 1, words - wrong, 1 - tail)) if wrong < words else 1.0
     return low, high
 
 
