@@ -59,3 +59,9 @@ def test_the_path_through_tiers_is_that_of_their_graph(tiers: list[Tier]) -> Non
             links, edges = mine[mine >= 0], same[same >= 0]
             assert fabric.link_latency()[links].tolist() == pytest.approx(graph.link_latency()[edges].tolist())
             assert fabric.link_bandwidth()[links].tolist() == pytest.approx(graph.link_bandwidth()[edges].tolist())
+
+
+@pytest.mark.parametrize("fabric", GRIDS, ids=lambda fabric: f"{fabric.kind_name}-{fabric.ranks}")
+def test_no_transfers_cross_no_links(fabric: Fabric) -> None:
+    none = np.zeros(0, np.int64)
+    assert fabric.path(none, none, none).size == 0

@@ -127,6 +127,26 @@ def test_halos_cover_the_receptive_field(kernel: int, stride: int, padding: int,
             assert all(low[part] <= r < high[part] for r in rows)
 
 
+@given(
+    kernel=st.integers(1, 7),
+    stride=st.integers(2, 4),
+    padding=st.integers(0, 3),
+    size=st.integers(2, 40),
+    data=st.data(),
+)
+def test_halos_cover_what_a_transposed_convolution_reads(
+    kernel: int, stride: int, padding: int, size: int, data: st.DataObject
+) -> None:
+    padding = min(padding, kernel // 2)
+    output = (size - 1) * stride + kernel - 2 * padding
+    parts = data.draw(st.integers(1, min(output, 9)))
+    low, high = region(Need("halo", "height", parts, output, 1, kernel), size)
+    for part, (begin, end) in enumerate(pairwise(bounds(output, parts).tolist())):
+        # Row i of the input adds to rows i · stride − padding + 0..kernel − 1 of the output.
+        rows = [i for i in range(size) if begin - kernel < i * stride - padding < end]
+        assert all(low[part] <= row < high[part] for row in rows)
+
+
 def test_a_halo_of_a_plain_convolution_is_one_row_on_each_side() -> None:
     low, high = region(Need("halo", "height", 4, 56, 1, 3), 56)
     assert (low.tolist(), high.tolist()) == ([0, 13, 27, 41], [15, 29, 43, 56])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from lightloom.clusters.load import load_cluster
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memory
 from lightloom.parallelism.recomputation import in_blocks
 from lightloom.planner.bounds.placed import coarse_bound
-from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, smaller
+from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, shared_state_bytes, smaller
 from lightloom.planner.search.document import plan_row
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.request import Pins, SearchRequest
@@ -136,3 +137,10 @@ def test_pinned_micro_batches_and_recomputation_are_those_of_placed_plans_too() 
     assert placed and all((row.micro_batches, row.recomputation) == (2, "full") for row in placed)
     assert "placed" not in replace(request, pins=Pins(tp=1)).kinds
     assert "placed" not in replace(request, pins=Pins(recomputation="selective")).kinds
+
+
+@pytest.mark.parametrize("groups", [1, 2, 64])
+def test_sharded_state_is_that_of_zero_stage_1(groups: int) -> None:
+    """Weights and gradients of two bytes stay, three times four are divided (Rajbhandari et al., table 1)."""
+    mixed = TrainingSettings(sharded_parameter_bytes=2, gradient_bytes=2, optimizer_state_bytes=8)
+    assert shared_state_bytes(mixed, groups) == (4, 12 / groups)
