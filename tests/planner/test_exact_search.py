@@ -101,7 +101,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     ],
 )
 def test_the_winner_is_that_of_a_search_without_pruning_where_ranks_lie_on_axes(fabric: dict[str, Any]) -> None:
-    everything: dict[str, Any] = {"global_batches": (8,), "algorithms": (), "compare": True}
+    everything: dict[str, Any] = {"global_batches": (4,), "algorithms": (), "compare": True}
     pruned, whole = (
         search(cluster(4, fabric), blocks=1, hidden=64, prune=prune, **everything) for prune in (True, False)
     )

@@ -134,6 +134,7 @@ def test_plans_that_fit_come_first_then_the_fastest() -> None:
     assert all(plan.fits for plan in found.front)
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_never_wins_on_four_titans() -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     on = load_cluster("inceptionn-4", {"accelerator.memory": "7GB"})

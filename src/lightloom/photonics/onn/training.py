@@ -135,14 +135,15 @@ def train(
 
 @contextmanager
 def _fixed_arithmetic(threads: int) -> Iterator[None]:
-    before, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    before, deterministic = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # As `use_deterministic_algorithms(True, warn_only=True)`, which imports PyTorch's compiler: two seconds.
+    torch.set_deterministic_debug_mode("warn")
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode(deterministic)
 
 
 class _Run:
