@@ -72,7 +72,7 @@ print(json.dumps({
 }))
 """
 _CLUSTER = """
-ranks: 16
+ranks: 8
 accelerator: {base: throttled-chip}
 fabric: {kind: rail}
 training: {precision: bf16}
@@ -83,7 +83,7 @@ _COMMANDS = (
     "catalog",
     "compress profile small-mlp --codec float16:0 --steps 1",
     "plan small-mlp --cluster rails.yaml --compression float16:0 --strategy ddp",
-    "collective all-reduce --fabric rail --ranks 16 --nbytes 256MB",
+    "collective all-reduce --fabric rail --ranks 8 --nbytes 256MB",
 )
 
 

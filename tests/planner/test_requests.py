@@ -53,7 +53,7 @@ def searched(on: Cluster, blocks: int = 4, **options: Any) -> PlanSearch:
 @pytest.fixture(scope="module")
 def everything() -> PlanSearch:
     """Every row of four ranks."""
-    return searched(cluster(4), blocks=2, global_batches=(12,), prune=False)
+    return searched(cluster(4), blocks=2, global_batches=(6,), prune=False)
 
 
 def pins_of(choice: Strategy) -> Pins:
@@ -66,7 +66,7 @@ def test_a_pinned_strategy_equals_its_row_to_the_last_digit(everything: PlanSear
     assert len(everything.ranking) > 30
     for plan in everything.ranking[:: len(everything.ranking) // 8]:
         assert isinstance(plan.choice, Strategy)
-        pinned = searched(cluster(4), blocks=2, global_batches=(12,), pins=pins_of(plan.choice)).ranking
+        pinned = searched(cluster(4), blocks=2, global_batches=(6,), pins=pins_of(plan.choice)).ranking
         # The fastest is refined with synthesized schedules, and its row stays beside it.
         assert {each.choice for each in pinned} == {plan.choice}
         assert all("synthesized" in each.algorithms for each in pinned[:-1])
@@ -84,7 +84,7 @@ def test_every_pin_keeps_what_it_says_and_all_of_it(everything: PlanSearch) -> N
         "recomputation": "full",
         "sequence_parallel": True,
     }.items():
-        found = searched(cluster(4), 2, global_batches=(12,), prune=False, pins=Pins(**{name: value}))  # type: ignore[arg-type]
+        found = searched(cluster(4), 2, global_batches=(6,), prune=False, pins=Pins(**{name: value}))  # type: ignore[arg-type]
         assert {plan.choice for plan in found.ranking} == {each for each in choices if getattr(each, name) == value}
 
 
