@@ -15,6 +15,7 @@ from lightloom.photonics.meshes import load_phases
 from lightloom.photonics.meshes.documents import mesh_of
 from lightloom.photonics.reducers import networks
 from lightloom.photonics.tolerance import search
+from lightloom.photonics.tolerance.document import assumptions
 from tests.cli.test_onn_bad_input import run
 from tests.photonics.test_reducers import DESIGN, few_phases  # noqa: F401
 
@@ -233,6 +234,12 @@ def test_an_averager_that_tolerates_errors(onn: Command, monkeypatch: pytest.Mon
     other = onn.json("build", *options, "--evaluations", "1000", "--seed", "1")
     assert other["provenance"]["configuration"] == found["provenance"]["configuration"]
     assert any("assumption" in sentence for sentence in tolerance["assumptions"])
+    assert any("53 mW" in sentence for sentence in tolerance["assumptions"])
+
+
+def test_what_tolerance_leaves_out_is_said_without_amplifiers_too() -> None:
+    levels, left_out = assumptions(None)
+    assert "assumption: lanes, outputs of units" in levels and "onn link" in left_out
 
 
 def test_the_meshes_are_a_circuit_switch(onn: Command) -> None:

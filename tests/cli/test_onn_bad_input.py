@@ -177,6 +177,10 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "link", "net.npz", "--phase-lock", "3deg"], "phase-lock '3deg': expected a number, e.g. 0.05 rad"),
     (["onn", "link", "net.npz", "--skew", "nan"], "skew 'nan'"),
     (["onn", "link", "net.npz", "--rin", "-10"], "rin_db = -10.0: expected -250 to -80"),
+    (
+        ["onn", "link", "net.npz", "--gain", "optical", "--noise-figure", "5000"],
+        "noise_figure_db = 5000.0: expected at most",
+    ),
     (["onn", "link", "net.npz", "--gain", "magic"], "unknown gain 'magic'"),
     (["onn", "link", "net.npz", "--unit", "relu"], "unknown unit 'relu'"),
     (["onn", "link", "net.npz", "--modulation", "phase"], "unknown modulation 'phase'"),

@@ -21,6 +21,7 @@ from lightloom.photonics.link.contributions import contributions
 from lightloom.photonics.link.light import light
 from lightloom.photonics.link.options import OPTIONS, read_value, show_value, sources
 from lightloom.photonics.link.settings import Link, erring, ideal
+from lightloom.photonics.link.sources import AMPLIFIER_LIMIT
 from lightloom.photonics.link.word_errors import word_errors
 from lightloom.photonics.nonlinear import NO_AVERAGER
 from lightloom.reports.console import facts_table, plain_table
@@ -182,7 +183,8 @@ def _facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "peak", f"{power['peak_watts']}, {lit['peak_place']}"
     yield "largest gain", f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}"
     for place in lit["beyond_optical_amplifiers"]:
-        yield "not to be had", f"{place}: {format_quantity(lit['peaks_watts'][place], 'power')}, amplifiers give 53 mW"
+        peak = format_quantity(lit["peaks_watts"][place], "power")
+        yield "not to be had", f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW"
     if document["contributions"] is not None:
         weakest = document["contributions"]["weakest_part"]
         yield "weakest part", weakest or "none: too few words are wrong, even with all errors ten times as large"

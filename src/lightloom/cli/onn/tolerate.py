@@ -67,5 +67,5 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
         rows.append(
             ("light", f"{described(POWER, full_scale)} at full scale, {lane * 1e3:.3g} mW a lane in front of P")
         )
-        rows.append(("assumed", "; ".join(document["assumptions"])))
+    rows.append(("assumed", "; ".join(document["assumptions"])))
     return rows

@@ -31,6 +31,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 LARGEST_SWING = 1.5
 """Largest swing of a modulator that keeps values, in radians."""
+LARGEST_NOISE_FIGURE_DB = 100.0
+"""Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
 _MESH = (
     "phase_error",
@@ -120,6 +122,10 @@ class Link:
             raise ConfigError(f"rin_db = {self.rin_db}: expected -250 to -80 dB/Hz")
         if self.path_loss_db > 100 or self.loss_db > 100:
             raise ConfigError(f"losses of {self.path_loss_db} and {self.loss_db} dB: expected at most 100")
+        if self.noise_figure_db > LARGEST_NOISE_FIGURE_DB:
+            raise ConfigError(
+                f"noise_figure_db = {self.noise_figure_db}: expected at most {LARGEST_NOISE_FIGURE_DB:g} dB"
+            )
         if not 0 < self.swing <= LARGEST_SWING:
             raise ConfigError(f"swing = {self.swing}: expected more than 0 and at most {LARGEST_SWING} rad")
         self.non_idealities.__post_init__()

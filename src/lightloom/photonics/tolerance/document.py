@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lightloom.photonics.link.sources import SOURCES
+from lightloom.photonics.link.sources import AMPLIFIER_LIMIT, SOURCES
 from lightloom.photonics.meshes.mapping import decibels
 from lightloom.photonics.tolerance.fabricated import Amplifiers
 from lightloom.photonics.tolerance.search import TolerantAverager, largest_alone, largest_share
 
 
 def assumptions(amplifiers: Amplifiers | None) -> list[str]:
-    """Return what the noise of amplifiers rests on, as sentences."""
+    """Return what the word error rate rests on, and what it leaves out, as sentences."""
+    levels = "assumption: lanes, outputs of units, amplifiers and receivers set for the loss of their paths"
+    left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
     if amplifiers is None:
-        return []
+        return [levels, f"no noise; {left_out}"]
     return [
         f"noise figure {amplifiers.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
         f"bandwidth {amplifiers.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
-        "lanes, outputs of units, amplifiers and receivers set for the loss of their paths",
-        "no noise but that of amplifiers; crossings without loss",
+        levels,
+        f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW (onn link --gain optical has the peaks)",
+        f"no noise but that of amplifiers; {left_out}",
     ]
 
 
