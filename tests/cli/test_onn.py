@@ -15,6 +15,7 @@ from lightloom.photonics.meshes import load_phases
 from lightloom.photonics.meshes.documents import mesh_of
 from lightloom.photonics.reducers import networks
 from lightloom.photonics.tolerance import search
+from lightloom.photonics.tolerance.candidates import candidates
 from lightloom.photonics.tolerance.document import assumptions
 from tests.cli.test_onn_bad_input import run
 from tests.photonics.test_reducers import DESIGN, few_phases  # noqa: F401
@@ -222,7 +223,7 @@ def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.Monke
 
 def test_an_averager_that_tolerates_errors(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "FABRICATIONS", 20)
-    monkeypatch.setattr(search, "candidates", cache(search.candidates))
+    monkeypatch.setattr(search, "candidates", cache(candidates))
     options = ("--servers", "2", "--bits", "2", "--tolerate", "phase-error=3e-3,power=3mW", "--word-errors", "1e-2")
     found = onn.json("build", *options, "--evaluations", "1000", "--out", "sturdy.npz")
     tolerance = found["tolerance"]
