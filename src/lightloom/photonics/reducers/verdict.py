@@ -11,6 +11,7 @@ SUMS = ("digit-sum", "digit-sum-nrz", "homodyne-sum")
 """Rivals that add digits in the light."""
 _THIRD = (0.25, 0.42)
 """Savings that count as "about a third"."""
+_NO_LIGHT = "cannot be had with any power of light"
 
 
 def verdict(made: ReducerComparison) -> tuple[str, ...]:
@@ -41,16 +42,14 @@ def _networks(made: ReducerComparison) -> str | None:
         less = made.ranges[rival.name].sooner["reducer-asic"]
         share = "in no draw" if less == 0 else f"in {100 * less:.0f} % of draws"
         ratio = rival.energy_per_bit / asic.energy_per_bit
-        takes = (
-            f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else "needs more light than there is"
-        )
+        takes = f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else _NO_LIGHT
         best = made.best_cases[rival.name]
         least = (
-            f"{best:.3g} times at best, every constant at the end that favours it"
+            f"{best:.3g} times with every constant at the end of its range that favours it"
             if best < inf
-            else "never enough light"
+            else "no light suffices at either end of any range"
         )
-        parts.append(f"{rival.name} {takes} and less than it {share} ({least})")
+        parts.append(f"{rival.name} {takes}, less than the chip {share} ({least})")
     wins = any(made.ranges[rival.name].sooner["reducer-asic"] > 0.5 for rival in present)
     lead = "A network of interferometers wins on energy" if wins else "No network of interferometers wins on energy"
     return f"{lead}: {'; '.join(parts)}."
@@ -63,13 +62,16 @@ def _sums(made: ReducerComparison) -> list[str]:
             continue
         rival, less = made.rivals[name], made.ranges[name].sooner
         against = [
-            f"{_saves(made.saving(name, other))} against {other} (less in {100 * less[other]:.0f} % of draws)"
+            f"{_saves(made.saving(name, other))} against {other} "
+            f"(it takes less energy in {100 * less[other]:.0f} % of draws)"
             for other in ("reducer-asic", "broadcasting-asic")
         ]
         limits = f" It breaks a limit: {'; '.join(rival.limits)}." if rival.limits else ""
         most = made.most_servers[name]
-        reach = f"up to {most} servers" if most else "for no number of servers"
-        sentences.append(f"{name}: {', '.join(against)}. Within its limits {reach}.{limits}")
+        reach = (
+            f"It stays within its limits up to {most} servers" if most else "No number of servers is within its limits"
+        )
+        sentences.append(f"{name}: {', '.join(against)}. {reach}.{limits}")
     return sentences
 
 
@@ -107,7 +109,7 @@ def _earlier(made: ReducerComparison) -> str:
 
 def _saves(saving: float) -> str:
     if saving == float("-inf"):
-        return "needs more light than there is"
+        return _NO_LIGHT
     return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"
 
 
