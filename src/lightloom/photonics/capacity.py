@@ -83,7 +83,7 @@ class Capacity:
 
     @property
     def total(self) -> float:
-        """Watts in all."""
+        """Watts that all parts draw together."""
         return sum(self.watts.values())
 
     @property

@@ -16,7 +16,7 @@ shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -132,10 +132,18 @@ def receiver_noise(
     return float(np.sqrt(variance) / current)
 
 
+@overload
 def amplifier_noise(
     gain: float, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
-) -> float:
-    """Return the field noise per quadrature of an optical amplifier, relative to the amplitude of its output ``power``.
+) -> float: ...
+@overload
+def amplifier_noise(
+    gain: Floats, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
+) -> Floats: ...
+def amplifier_noise(
+    gain: float | Floats, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
+) -> float | Floats:
+    """Return the field noise per quadrature of optical amplifiers, relative to the amplitude of their output ``power``.
 
     Spontaneous emission n_sp h ν (G − 1) B with n_sp = F/2, half of it in each quadrature (Agrawal, *Fiber-Optic
     Communication Systems*, ch. 6). ``gain`` is in power; without gain there is no noise.
@@ -143,9 +151,10 @@ def amplifier_noise(
     Raises:
         ConfigError: the gain is below 1, or another quantity is not positive.
     """
-    if not gain >= 1:
+    if not np.all(gain >= np.float64(1)):
         raise ConfigError(f"gain={gain}: expected a power gain of at least 1")
     if not (bandwidth > 0 and power > 0 and wavelength > 0):
         raise ConfigError(f"bandwidth={bandwidth}, power={power}, wavelength={wavelength}: expected more than 0")
     emitted = 10 ** (noise_figure_db / 10) / 2 * _PLANCK * _LIGHT / wavelength * (gain - 1) * bandwidth
-    return float(np.sqrt(emitted / 2 / power))
+    noise = np.sqrt(emitted / 2 / power)
+    return noise if isinstance(gain, np.ndarray) else float(noise)

@@ -33,7 +33,4 @@ def emitted_noise(link: Link, gains: Floats) -> Floats:
     """
     if link.gain == "electrical" or not link.amplifier_noise:
         return np.zeros_like(gains)
-    power_gains = np.maximum(np.square(gains), 1.0)
-    return np.array(
-        [amplifier_noise(float(g), link.noise_figure_db, link.bandwidth, link.full_scale) for g in power_gains]
-    )
+    return amplifier_noise(np.maximum(np.square(gains), 1.0), link.noise_figure_db, link.bandwidth, link.full_scale)

@@ -44,7 +44,7 @@ class Light:
         return [place for place, power in self.peaks.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT]
 
     def to_json(self) -> dict[str, object]:
-        """Return all powers."""
+        """Return the powers of lasers, lanes and oscillators and the largest one of a signal, in watts."""
         place, power = self.peak
         return {
             "full_scale_at_lane_watts": self.lane,

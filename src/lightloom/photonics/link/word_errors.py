@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.core.arrays import Ints
+from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.link.chip import Chip
 from lightloom.photonics.link.intervals import interval
 from lightloom.photonics.link.settings import Link
@@ -19,17 +20,13 @@ _AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WordErrors:
-    """Wrong words of several fabrications."""
+class WrongWords:
+    """Words that at least one server receives wrong, on several fabrications."""
 
     wrong: Ints
-    """Words that at least one server receives wrong, [fabrications]."""
-    split: Ints
-    """Words that not all servers receive equal, [fabrications]."""
+    """Number of wrong words of every fabrication, [fabrications]."""
     words: int
     """Words tried on each fabrication."""
-    peaks: dict[str, float]
-    """Largest power by place, relative to full scale."""
 
     @property
     def rate(self) -> float:
@@ -40,6 +37,16 @@ class WordErrors:
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the rate, see `intervals.interval`."""
         return interval(self.wrong, self.words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WordErrors(WrongWords):
+    """Wrong words of several fabrications of a link, and its powers."""
+
+    split: Ints
+    """Words that not all servers receive equal, [fabrications]."""
+    peaks: dict[str, float]
+    """Largest power by place, relative to full scale."""
 
     def to_json(self) -> dict[str, object]:
         """Return rate, interval and counts."""
@@ -69,7 +76,8 @@ def word_errors(
 
     Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
     """
-    function, arguments = chip.function, chip.arguments
+    arguments = chip.arguments
+    mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
     wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
     peaks: dict[str, float] = {}
     for number in range(fabrications):
@@ -77,9 +85,8 @@ def word_errors(
         rng, noise = np.random.default_rng((seed, number, 1)), np.random.default_rng((seed, number, 2))
         for start in range(0, words, _AT_ONCE):
             codes = draw_words(arguments.servers, arguments.bits, min(_AT_ONCE, words - start), rng)
-            mean = (codes.sum(axis=0) + function.offset) // function.divisor
             received = made.receive(codes, noise)
-            wrong[number] += int((received != mean).any(axis=0).sum())
+            wrong[number] += int((received != mean_of(codes)).any(axis=0).sum())
             split[number] += int((received != received[0]).any(axis=0).sum())
         for place, power in made.peaks.values.items():
             peaks[place] = max(peaks.get(place, 0.0), power)

@@ -34,12 +34,12 @@ class Wiring:
 
     @property
     def devices(self) -> int:
-        """Number of interferometers."""
+        """Number of interferometers of all columns."""
         return int(self.upper.size)
 
     @property
     def outputs(self) -> int:
-        """Number of outputs."""
+        """Number of modes that are detected."""
         return int(self.output_modes.size)
 
     @cached_property

@@ -216,7 +216,7 @@ def _read(entry: Document) -> Design:
 
 
 def main() -> None:
-    """Write `designs.yaml` again."""
+    """Design every network anew and write what the comparison reads of it to `designs.yaml`."""
     import yaml
 
     document = {}

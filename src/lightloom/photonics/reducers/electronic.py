@@ -16,23 +16,13 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
     """Return a dedicated chip with an optical end for every server."""
-    lanes = Lanes(setting=setting, values=values)
-    return Rival(
-        name="reducer-asic",
-        title="reducer chip, an optical end for each server",
-        energy={
-            **corrected_ends(lanes),
-            "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
-            "reducer transmitters": RATE * lanes.per_bit(lanes.sender),
-            "lasers": 2 * RATE * lanes.per_bit(2 * values["laser"]),
-            "error correction": 2 * values["error_correction"],
-            "logic": values["reducer_logic"],
-        },
-        latency={"error correction": 2 * values["correction_latency"], "logic": values["reducer_latency"]},
-        lanes=lanes.digits,
-        launched=lanes.digits * lanes.launched(2 * RATE * values["laser"]),
-        detected=lanes.reference_power,
-        needs=NEEDS,
+    return _with_ends(
+        Lanes(setting=setting, values=values),
+        "reducer-asic",
+        "reducer chip, an optical end for each server",
+        corrections=2,
+        logic=values["reducer_logic"],
+        latency=values["reducer_latency"],
     )
 
 
@@ -61,19 +51,35 @@ def broadcasting_asic(setting: Setting, values: Values) -> Rival:
 
 def packet_switch(setting: Setting, values: Values) -> Rival:
     """Return a packet switch with co-packaged optics that reduces in the network."""
-    lanes = Lanes(setting=setting, values=values)
+    return _with_ends(
+        Lanes(setting=setting, values=values),
+        "packet-switch",
+        "packet switch that reduces",
+        corrections=1,
+        logic=values["switch_silicon"],
+        latency=values["switch_latency"],
+    )
+
+
+def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: float, latency: float) -> Rival:
+    """Return a reducer with an optical end for every server.
+
+    ``corrections`` is the number of error corrections that the reducer's energy and latency do not hold yet, ``logic``
+    its joules a bit, ``latency`` its seconds.
+    """
+    values = lanes.values
     return Rival(
-        name="packet-switch",
-        title="packet switch that reduces",
+        name=name,
+        title=title,
         energy={
             **corrected_ends(lanes),
             "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
             "reducer transmitters": RATE * lanes.per_bit(lanes.sender),
             "lasers": 2 * RATE * lanes.per_bit(2 * values["laser"]),
-            "error correction": values["error_correction"],
-            "logic": values["switch_silicon"],
+            "error correction": corrections * values["error_correction"],
+            "logic": logic,
         },
-        latency={"error correction": values["correction_latency"], "logic": values["switch_latency"]},
+        latency={"error correction": corrections * values["correction_latency"], "logic": latency},
         lanes=lanes.digits,
         launched=lanes.digits * lanes.launched(2 * RATE * values["laser"]),
         detected=lanes.reference_power,

@@ -23,7 +23,7 @@ _NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is averaged."""
+    """The words that a reducer averages: how many servers send them, of how many bits, and how fast."""
 
     servers: int
     bits: int = 8

@@ -38,5 +38,5 @@ class Rival:
 
     @property
     def total_latency(self) -> float:
-        """Seconds in all."""
+        """Seconds of all parts of the latency together."""
         return sum(self.latency.values())

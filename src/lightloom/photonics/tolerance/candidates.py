@@ -42,7 +42,7 @@ class Candidate:
         return f"{self.construction.name}, window {self.window}{copies}{regenerated}, {self.mapping}"
 
     def mapped(self) -> MappedAverager:
-        """Return the meshes."""
+        """Return the meshes of P, every layer and T in this mapping."""
         form = MAPPINGS[self.mapping]
         return map_averager(self.construction.network, self.arguments, form, components=True)
 

@@ -46,8 +46,7 @@ class Amplifiers:
 
     def noise(self, gains: Floats) -> Floats:
         """Return the noise of a quadrature behind amplitude gains, relative to full scale; none without gain."""
-        unit = amplifier_noise(2.0, self.noise_figure_db, self.bandwidth, self.full_scale)
-        return np.asarray(unit * np.sqrt(np.maximum(gains**2 - 1, 0.0)))
+        return amplifier_noise(np.maximum(np.square(gains), 1.0), self.noise_figure_db, self.bandwidth, self.full_scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +67,7 @@ class FabricatedAveragers:
 
     @property
     def count(self) -> int:
-        """Number of fabrications."""
+        """Number of fabrications that every array holds, its first axis."""
         return int(self.last.shape[0])
 
 

@@ -11,9 +11,10 @@ from lightloom.photonics.averaging.mapped_averager import MappedAverager
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.link.intervals import clopper_pearson
+from lightloom.photonics.link.word_errors import WrongWords
 from lightloom.photonics.tolerance.candidates import Candidate, candidates
 from lightloom.photonics.tolerance.request import POWER, Tolerance, describe
-from lightloom.photonics.tolerance.word_errors import WrongWords, count_wrong_words
+from lightloom.photonics.tolerance.word_errors import count_wrong_words
 
 FABRICATIONS = 100
 """Fabrications behind an answer."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.averaging.fabrication import Calibration
 from lightloom.photonics.averaging.mapped_averager import MappedAverager
 from lightloom.photonics.averaging.realised.light import light_units
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.link.intervals import interval
+from lightloom.photonics.link.word_errors import WrongWords
 from lightloom.photonics.link.words import draw_words
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed
@@ -24,26 +24,6 @@ _FABRICATIONS_AT_ONCE = 20
 _WORDS_AT_ONCE = 1 << 13
 _SIGNALS_AT_ONCE = 1 << 18
 """Signals of a layer that are held at once: they stay in the cache."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WrongWords:
-    """Words that at least one server receives wrong."""
-
-    wrong: Ints
-    """Number of wrong words of every fabrication, [fabrications]."""
-    words: int
-    """Words tried on every fabrication."""
-
-    @property
-    def rate(self) -> float:
-        """Share of wrong words."""
-        return float(self.wrong.mean() / self.words)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the rate over words and fabrications, see `link.intervals`."""
-        return interval(self.wrong, self.words)
 
 
 def count_wrong_words(
@@ -118,9 +98,9 @@ def wrong_words(
         rng: generator of words and noise.
         receivers: noise of the receivers, relative to full scale.
     """
-    arguments, function = batch.mapped.arguments, batch.mapped.function
+    arguments = batch.mapped.arguments
     codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
-    expected = (codes.sum(axis=0) + function.offset) // function.divisor
+    expected = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)(codes)
     received = received_levels(batch, lanes(codes, arguments.bits, batch.count), noise, rng, receivers)
     digits = encode(expected, arguments.bits).reshape(batch.count, words, -1).swapaxes(1, 2)
     return np.asarray((received != digits[:, None]).any(axis=(1, 2)).sum(axis=1))

@@ -55,7 +55,7 @@ class Limiter:
 
 
 class Clip:
-    """The ideal limiter."""
+    """The ideal limiter: it follows its argument between the rails exactly, and is flat beyond them."""
 
     name = "clip"
     bend = 0.0

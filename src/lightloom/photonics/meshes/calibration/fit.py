@@ -26,7 +26,7 @@ _DECIBEL = -np.log(10) / 20
 
 
 def ignore(count: int) -> None:
-    """Report no progress."""
+    """Take a count of finished steps and report nothing, where no progress is shown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknowns:
-    """What is fitted."""
+    """Which parameters of a twin are fitted besides the phase offsets."""
 
     couplers: bool = True
     crosstalk: bool = True
