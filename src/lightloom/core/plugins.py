@@ -1,7 +1,7 @@
-"""Entry points: a user's own package adds algorithms, fabrics, codecs, accelerators or models.
+"""Entry points: a user's own package adds algorithms, fabrics, codecs, exchanges, accelerators or models.
 
-The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom.codecs``, ``lightloom.accelerators``
-and ``lightloom.models``.
+The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom.codecs``, ``lightloom.exchanges``,
+``lightloom.accelerators`` and ``lightloom.models``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""Gradient exchanges: how replicas agree on one gradient, or on one set of weights, after each step or less often.
+
+    import lightloom.exchange as exchange
+
+    state = exchange.attach(ddp_model, "int4:block=128,feedback")        # one line, before the first backward pass
+
+A method is written as a name and options. ``exchange.find(text)`` returns what it sends and does, which plans price;
+``attach`` and its siblings run it on a process group. Names are loaded when they are first used: ``find`` needs no
+torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
+    from lightloom.exchange.distributed.ddp import attach as attach
+    from lightloom.exchange.method import ExchangeMethod as ExchangeMethod
+    from lightloom.exchange.method import Gradient as Gradient
+    from lightloom.exchange.method import Phase as Phase
+    from lightloom.exchange.method import Work as Work
+    from lightloom.exchange.registry import Family as Family
+    from lightloom.exchange.registry import find as find
+    from lightloom.exchange.registry import names as names
+
+_HOMES = {
+    "ExchangeMethod": "method",
+    "ExchangeState": "distributed.ddp",
+    "Family": "registry",
+    "Gradient": "method",
+    "Phase": "method",
+    "Work": "method",
+    "attach": "distributed.ddp",
+    "find": "registry",
+    "names": "registry",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
