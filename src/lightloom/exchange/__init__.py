@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
     from lightloom.exchange.distributed.ddp import attach as attach
+    from lightloom.exchange.family import Family as Family
     from lightloom.exchange.method import ExchangeMethod as ExchangeMethod
     from lightloom.exchange.method import Gradient as Gradient
     from lightloom.exchange.method import Phase as Phase
     from lightloom.exchange.method import Work as Work
-    from lightloom.exchange.registry import Family as Family
     from lightloom.exchange.registry import find as find
     from lightloom.exchange.registry import names as names
 
 _HOMES = {
     "ExchangeMethod": "method",
     "ExchangeState": "distributed.ddp",
-    "Family": "registry",
+    "Family": "family",
     "Gradient": "method",
     "Phase": "method",
     "Work": "method",

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.plugins import plugins_of
+from lightloom.exchange.family import Family
 from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.methods import BUILT_IN
 from lightloom.exchange.spelling import split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """Methods that differ in their options."""
-
-    name: str
-    summary: str
-    """One line that says what the methods do."""
-    options: tuple[tuple[str, str], ...]
-    """(option, what it means and its default) in the order in which names spell them."""
-    build: Callable[[str, dict[str, str]], ExchangeMethod]
-    """Builds a method from the text as the user wrote it, for messages, and the options in it."""
 
 
 @cache
@@ -32,8 +19,6 @@ def families() -> dict[str, Family]:
     Raises:
         ConfigError: a plug-in registered something that is not a :class:`Family`.
     """
-    from lightloom.exchange.methods import BUILT_IN
-
     return {family.name: family for family in [*BUILT_IN, *plugins_of("exchanges", Family)]}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lightloom.exchange.family import Family
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
-from lightloom.exchange.registry import Family
 from lightloom.exchange.spelling import read
 
 

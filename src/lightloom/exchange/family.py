@@ -1,0 +1,21 @@
+"""A family of methods: the ones that differ in their options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lightloom.exchange.method import ExchangeMethod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Methods that differ in their options."""
+
+    name: str
+    summary: str
+    """One line that says what the methods do."""
+    options: tuple[tuple[str, str], ...]
+    """(option, what it means and its default) in the order in which names spell them."""
+    build: Callable[[str, dict[str, str]], ExchangeMethod]
+    """Builds a method from the text as the user wrote it, for messages, and the options in it."""
