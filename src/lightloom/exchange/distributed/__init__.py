@@ -1,0 +1,1 @@
+"""Methods on process groups of ``torch.distributed``: hooks, a plain function, and exchanges every H steps."""

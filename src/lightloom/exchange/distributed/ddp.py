@@ -1,0 +1,195 @@
+"""Any method as the communication hook of ``DistributedDataParallel``.
+
+model = DistributedDataParallel(net)
+state = attach(model, "int4:block=128,feedback")       # before the first backward pass
+...
+print(state.statistics)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.exchange.distributed.group import OwnGroup, flat_float32, raw_nbytes
+from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.registry import find
+from lightloom.training.hooks.adaptive import AdaptiveCompression
+from lightloom.training.hooks.ddp_hook import DdpHookState
+from lightloom.training.hooks.ddp_hook import attach as attach_hook
+from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.training.transport.payload import Traffic
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
+_ADAPTIVE = "adaptive"
+
+
+class ExchangeState(DdpHookState):
+    """State of the hook of one rank; a ``Stateful`` whose checkpoint is the method's state and the last decision."""
+
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        method: ExchangeMethod | str,
+        *,
+        adaptive: bool = True,
+        loss_scale: Callable[[], float] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect the ranks of the model's process group, so all of them must create theirs, in the same order.
+
+        Args:
+            model: whose gradients are exchanged; its parameters' names are those in checkpoints.
+            method: the method or its name.
+            adaptive: use plain all-reduce while it is faster. Timing then decides which steps lose bits: turn it off
+                for runs that must repeat bit for bit.
+            loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange.
+            timeout: time without progress after which an exchange fails, in seconds.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+            UnsupportedError: the method cannot be a hook of DDP.
+        """
+        self.method = find(method) if isinstance(method, str) else method
+        group = model.process_group
+        named = [(name, parameter) for name, parameter in model.module.named_parameters() if parameter.requires_grad]
+        for name, parameter in named:
+            if parameter.dtype in (torch.float64, torch.complex128) and self.method.name != "float32":
+                raise UnsupportedError(
+                    f"{name} is {parameter.dtype}, and exchange {self.method} works in float32: its gradients would "
+                    "lose digits and range; expected float32 or narrower parameters, or the exchange 'float32'"
+                )
+        super().__init__("exchange")
+        self.statistics = Statistics()
+        self.ranks = group.size()
+        self._group = group
+        self._names = {id(parameter): name for name, parameter in named}
+        self._loss_scale = loss_scale
+        self._geometries: dict[tuple[int, ...], Geometry] = {}
+        device = named[0][1].device.type if named else "cpu"
+        sizes = {name: parameter.numel() * (1 + parameter.is_complex()) for name, parameter in named}
+        self._exchanger = exchanger(self.method, OwnGroup(group, timeout, device=device), sizes)
+        self._on_host = device == "cpu"
+        self.adaptive: AdaptiveCompression | None = None
+        if adaptive and self.ranks > 1 and self.method.name != "float32":
+            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0)
+            self.statistics.decisions = self.adaptive.decisions
+
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
+        if buffer.layout != torch.strided:
+            raise UnsupportedError(f"gradients are {buffer.layout}: expected dense ones (Embedding(sparse=False))")
+        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
+        geometry = self._geometry(bucket)
+        if self.adaptive is not None and self.adaptive.use_plain:
+            future = self._average_plain(buffer, geometry, scale, last)
+        elif self._on_host:
+            future = self._start(last, self._exchange, buffer, geometry, scale, last)
+        else:
+            future = Future(devices=[buffer.device])
+            future.set_result(self._exchange(buffer, geometry, scale, last))
+        if self.adaptive is not None and last:
+            self.adaptive.end_step(arrived)
+        return future
+
+    def close(self) -> None:
+        """Leave the group and stop the thread. May be called any number of times."""
+        super().close()
+        self._exchanger.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the method on this rank, and of the adaptive choice."""
+        state = self._exchanger.state_dict()
+        return state if self.adaptive is None else state | {_ADAPTIVE: self.adaptive.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        state = dict(state_dict)
+        decided = state.pop(_ADAPTIVE, None)
+        self._exchanger.load_state_dict(state)
+        if self.adaptive is not None and decided is not None:
+            self.adaptive.load_state_dict(decided)
+
+    def _average_plain(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Future[Tensor]:
+        """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
+        kept = self._exchanger.residuals
+        residual = kept.drain(geometry, buffer.device) if kept is not None else None
+        if residual is not None:
+            real = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
+            real += residual.mul_(scale).to(real.dtype)
+        self.statistics.add_plain(last=last)
+        work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
+        future: Future[list[Tensor]] = work.get_future()
+        return future.then(lambda done: done.value()[0])
+
+    def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
+        """Replace a bucket by its average over ranks."""
+        began, sent = time.perf_counter(), self._exchanger.group.sent
+        with torch.no_grad():
+            if self.method.name == "float32":
+                self._exchanger.average(buffer, geometry)
+            else:
+                values = flat_float32(buffer.detach())
+                values = values / scale if scale != 1.0 else values
+                self._exchanger.average(values, geometry)
+                values = values.mul_(scale) if scale != 1.0 else values
+                if values.data_ptr() != buffer.data_ptr():
+                    buffer.copy_(torch.view_as_complex(values.view(-1, 2)) if buffer.is_complex() else values)
+        traffic = Traffic(raw_nbytes(geometry.size, self.ranks), self._exchanger.group.sent - sent)
+        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+        return buffer
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        values = torch.tensor(numbers, dtype=torch.float64) / self.ranks
+        dist.all_reduce(values, group=self._group)
+        return values.tolist()
+
+    def _geometry(self, bucket: GradBucket) -> Geometry:
+        parameters = bucket.parameters()
+        key = tuple(id(parameter) for parameter in parameters)
+        if key not in self._geometries:
+            buffer, tensors = bucket.buffer(), []
+            width = 1 + buffer.is_complex()
+            for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
+                offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+                shape = (*gradient.shape, 2) if width == 2 else tuple(gradient.shape)
+                tensors.append((self._names[id(parameter)], offset * width, shape or (prod(shape),)))
+            self._geometries[key] = Geometry.whole(tensors, buffer.numel() * width)
+        return self._geometries[key]
+
+
+def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **options: Any) -> ExchangeState:
+    """Exchange the gradients of a model by ``method`` from now on; all ranks call this, before the first backward pass.
+
+    Args:
+        model: the model.
+        method: the method or its name, for example ``int4:block=128,feedback``.
+        options: options of ``ExchangeState``.
+
+    Raises:
+        ConfigError: the method's name cannot be read.
+        UnsupportedError: the method cannot be a hook of DDP, or not with this model.
+        TransportError: a rank did not connect in time.
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    state = ExchangeState(model, method, **options)
+    attach_hook(model, state)
+    return state

@@ -1,0 +1,79 @@
+"""What runs a method among the ranks of a group: averages of flat float32 buffers, the same bits on every rank."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Residuals
+from lightloom.exchange.method import ExchangeMethod
+
+
+class Exchanger(ABC):
+    """A method with the state of one rank; a ``Stateful``. Used by one thread, in the same order by all ranks."""
+
+    residuals: Residuals | None = None
+    """What encodings took away so far; None without error feedback."""
+
+    def __init__(self, method: ExchangeMethod, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+        """Begin without history.
+
+        Args:
+            method: what to run.
+            group: connections, which the exchanger closes.
+            sizes: number of values by tensor, where known: a checkpoint must then hold just these.
+        """
+        self.method = method
+        self.group = group
+        if method.feedback:
+            self.residuals = Residuals(group.rank, group.ranks, sizes)
+
+    @abstractmethod
+    def average(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` (float32, flat) by their mean over ranks.
+
+        Raises:
+            TransportError: a rank left, fell silent or brought another number of values.
+        """
+
+    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+        """Put the sum over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
+
+        Args:
+            values: float32, flat; ``shards`` are its parts by rank.
+            geometry: its tensors.
+            output: float32, flat.
+
+        Raises:
+            UnsupportedError: the method works on whole gradients only.
+            TransportError: as ``average``.
+        """
+        raise UnsupportedError(
+            f"exchange {self.method} averages whole gradients and cannot shard them: expected for FSDP one of bf16, "
+            "fp16, fp8, int8, int4, int3, lloyd2, sign, inceptionn, truncate"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the rank needs to continue bit for bit."""
+        return {} if self.residuals is None else self.residuals.state_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        if self.residuals is not None:
+            self.residuals.load_state_dict(state_dict)
+        elif state_dict:
+            raise ConfigError(f"the checkpoint holds state of another exchange than {self.method}")
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self.group.close()

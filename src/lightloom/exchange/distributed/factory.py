@@ -1,0 +1,44 @@
+"""The exchanger of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.block_exchange import BlockExchanger
+from lightloom.exchange.distributed.exchanger import Exchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.plain_exchange import PlainExchanger
+from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.exchange.methods.plain import PlainExchange
+
+
+@singledispatch
+def exchanger(
+    method: ExchangeMethod,
+    group: OwnGroup,  # noqa: ARG001 - used by the methods below
+    sizes: Mapping[str, int] | None = None,  # noqa: ARG001
+) -> Exchanger:
+    """Return what runs ``method`` among the ranks of ``group``; a plug-in registers its own method's class.
+
+    Args:
+        method: the method.
+        group: connections.
+        sizes: number of values by tensor, where known.
+
+    Raises:
+        UnsupportedError: the method cannot be run as an exchange of gradients.
+    """
+    raise UnsupportedError(f"exchange {method} does not average gradients at every step: expected another method")
+
+
+@exchanger.register
+def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return PlainExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return BlockExchanger(method, group, sizes)

@@ -1,0 +1,16 @@
+"""All-reduce of gradients as they are."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lightloom.exchange.distributed.exchanger import Exchanger
+from lightloom.exchange.distributed.geometry import Geometry
+
+
+class PlainExchanger(Exchanger):
+    """Averages in the buffer's own type."""
+
+    def average(self, values: Tensor, geometry: Geometry) -> None:
+        values /= self.group.ranks
+        self.group.all_reduce(values)

@@ -1,0 +1,90 @@
+"""Geometries cover their buffers, shares divide them, and cuts do not depend on the bucket."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed.geometry import Geometry, Piece, cut
+from lightloom.exchange.distributed.residuals import Residuals
+
+lengths = st.lists(st.integers(1, 400), min_size=1, max_size=6)
+
+
+def geometry_of(lengths: list[int], order: list[int] | None = None) -> Geometry:
+    tensors, offset = [], 0
+    for k in order or range(len(lengths)):
+        tensors.append((f"t{k}", offset, (lengths[k],)))
+        offset += lengths[k]
+    return Geometry.whole(tensors, offset)
+
+
+@given(lengths, st.integers(1, 9), st.sampled_from([1, 8, 64]))
+def test_shares_divide_the_buffer(lengths: list[int], ranks: int, block: int) -> None:
+    geometry = geometry_of(lengths)
+    shares = cut(geometry, ranks, block)
+    covered = np.zeros(geometry.size, int)
+    for rank in range(ranks):
+        slots = shares.slots(rank, geometry.size, torch.device("cpu")).numpy()
+        assert slots.size == shares.blocks[rank] * block
+        np.add.at(covered, slots[slots < geometry.size], 1)
+        own = shares.own_table(rank)
+        assert own[:, 1].sum() == shares.values[rank]
+    assert (covered == 1).all()
+    assert sum(shares.blocks) == sum(-(-length // block) for length in lengths)
+
+
+@given(lengths, st.integers(2, 5), st.randoms(use_true_random=False))
+def test_cuts_do_not_depend_on_the_bucket(lengths: list[int], ranks: int, random: object) -> None:
+    order = list(range(len(lengths)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    cuts = []
+    for geometry in (geometry_of(lengths), geometry_of(lengths, order)):
+        shares, starts = cut(geometry, ranks, 8), {p.offset: p.tensor for p in geometry.pieces}
+        owners = {}
+        for rank in range(ranks):
+            for run in shares.runs[rank]:
+                start = max(offset for offset in starts if offset <= run.offset)
+                owners[starts[start], run.offset - start] = (rank, run.length)
+        cuts.append(owners)
+    assert cuts[0] == cuts[1]
+
+
+@pytest.mark.parametrize(
+    "pieces", [[Piece("a", 0, 0, 4)], [Piece("a", 0, 0, 4), Piece("b", 0, 3, 5)], [Piece("a", 0, 1, 7)]]
+)
+def test_a_buffer_that_is_not_covered_is_refused(pieces: list[Piece]) -> None:
+    with pytest.raises(UnsupportedError, match="belongs to no tensor or to two"):
+        Geometry(pieces, 8)
+
+
+@given(lengths, st.randoms(use_true_random=False))
+def test_residuals_follow_their_tensors(lengths: list[int], random: object) -> None:
+    order = list(range(len(lengths)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    first, second = geometry_of(lengths), geometry_of(lengths, order)
+    residuals = Residuals(1, 3)
+    residuals.buffer(first).copy_(torch.arange(first.size))
+    before = residuals.by_tensor()
+    residuals.buffer(second)
+    after = residuals.by_tensor()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    resumed = Residuals(1, 3, {f"t{k}": length for k, length in enumerate(lengths)})
+    resumed.load_state_dict(residuals.state_dict())
+    assert torch.equal(resumed.buffer(second), residuals.buffer(second))
+    drained = residuals.drain(second)
+    assert drained is not None
+    assert drained.sum() == first.size * (first.size - 1) / 2
+    assert residuals.drain(second) is None
+
+
+def test_a_checkpoint_of_another_run_is_refused() -> None:
+    state = Residuals(0, 2, {"w": 3}).state_dict()
+    with pytest.raises(ConfigError, match="this run has 4"):
+        Residuals(0, 4).load_state_dict(state)
+    with pytest.raises(ConfigError, match="another rank"):
+        Residuals(1, 2).load_state_dict(state)
+    with pytest.raises(ConfigError, match="differ in parameter 'v'"):
+        Residuals(0, 2, {"v": 3, "w": 3}).load_state_dict(state)
