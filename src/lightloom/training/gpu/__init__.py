@@ -1,1 +1,1 @@
-"""The INCEPTIONN codec on GPUs."""
+"""Codecs on GPUs: INCEPTIONN, and blocks that share a scale."""

@@ -1,0 +1,137 @@
+"""Block quantisation of torch tensors on any device: the bytes of :mod:`lightloom.compression.blocks`.
+
+Nothing waits for the device and no shape depends on values, so that CUDA tensors and NCCL take the path that is tested
+on the CPU. Every operation on float32 is one that IEEE 754 defines; compiled into one kernel, products and sums must
+not be contracted. Not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
+from lightloom.core.errors import InputError
+
+_NAN_BITS = NAN_SCALE << 16
+
+
+def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
+    """The message of flat float32 ``values``, as a flat uint8 tensor on their device."""
+    return _message(fmt, *_quantise(fmt, values))
+
+
+def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
+    """The message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
+    scale_bits, codes = _quantise(fmt, values)
+    decoded = _values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
+    values.sub_(decoded)
+    values.masked_fill_(decoded.isnan(), 0)
+    return _message(fmt, scale_bits, codes)
+
+
+def encode_feedback(fmt: BlockFormat, gradient: Tensor, residual: Tensor) -> Tensor:
+    """The message of ``residual + gradient``, whose errors ``residual`` becomes; ``gradient`` stays."""
+    residual.add_(gradient)
+    return encode_leaving(fmt, residual)
+
+
+def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
+    """The ``count`` values of a message, flat float32 on its device.
+
+    Raises:
+        InputError: the message has another size.
+    """
+    if wire.numel() != fmt.nbytes(count):
+        raise InputError(
+            f"a message of {wire.numel()} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
+        )
+    blocks = wire.reshape(-1, fmt.block_bytes)
+    scale = blocks[:, :SCALE_BYTES].contiguous().view(torch.bfloat16).float()
+    return _values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
+
+
+def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The scales as bit patterns of float32, int32 [blocks, 1], and the codes in the low bits of uint8, [blocks, B]."""
+    blocks = -(-values.numel() // fmt.block)
+    x = torch.nn.functional.pad(values, (0, blocks * fmt.block - values.numel())).reshape(blocks, fmt.block)
+    size = x.abs()
+    scale_bits = _mean_scale(size) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
+    scale = scale_bits.view(torch.float32)
+    if fmt.mean_scale:
+        codes = (x < 0).to(torch.uint8)
+        if fmt.kind == "lloyd":
+            codes = 2 * codes + (size > scale * _float32(LLOYD_THRESHOLD, scale)).to(torch.uint8)
+        return scale_bits, codes.masked_fill_(scale.isnan(), 0)
+    usable = scale > 0
+    inverse = torch.where(usable, torch.ones_like(scale) / scale, 0.0)
+    scaled = torch.where(usable, x, 0.0) * inverse
+    if fmt.kind == "fp8":
+        limit = float(fmt.largest_code)
+        return scale_bits, scaled.clamp(-limit, limit).to(torch.float8_e4m3fn).view(torch.uint8)
+    return scale_bits, scaled.round().to(torch.int8).view(torch.uint8) & ((1 << fmt.bits) - 1)
+
+
+def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
+    """Scales and codes as bytes."""
+    scale_bytes = (scale_bits >> 16).to(torch.int16).view(torch.uint8)
+    return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
+
+
+def _values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
+    """Values of codes [blocks, B] in the low bits of uint8, with scales [blocks, 1]; flat."""
+    if fmt.kind == "fp8":
+        return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)
+    if fmt.kind == "linear":
+        spare = 8 - fmt.bits
+        return (((codes << spare).view(torch.int8) >> spare).float() * scale).reshape(-1)
+    level = scale
+    if fmt.kind == "lloyd":
+        inner, outer = (scale * _float32(level, scale) for level in LLOYD_LEVELS)
+        level = torch.where((codes & 1) != 0, outer, inner)
+    return torch.where((codes >> (fmt.bits - 1)) != 0, -level, level).reshape(-1)
+
+
+def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
+    """Bit patterns of the scales of blocks of these sizes as float32, int32 [blocks, 1]."""
+    largest = size.amax(dim=1, keepdim=True)
+    divisor = _float32(largest_code, largest)
+    rounded = ((largest / divisor).view(torch.int32) + 0xFFFF) & -0x10000
+    scale = rounded.view(torch.float32)
+    finite = largest.isfinite() & (scale * divisor).isfinite()
+    return torch.where(finite, torch.where(scale > 2.0**-128, rounded, 0), _NAN_BITS)
+
+
+def _mean_scale(size: Tensor) -> Tensor:
+    """As :func:`_linear_scale`, of the mean."""
+    total = size
+    while total.shape[1] > 1:
+        half = total.shape[1] // 2
+        total = total[:, :half] + total[:, half:]
+    mean = (total * (1.0 / size.shape[1])).view(torch.int32)
+    rounded = (mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000
+    return torch.where(total.isfinite(), rounded, _NAN_BITS)
+
+
+def _float32(value: float, like: Tensor) -> Tensor:
+    """A constant on the device of ``like``: CUDA multiplies by a reciprocal where the divisor is a number."""
+    return torch.full((), value, dtype=torch.float32, device=like.device)
+
+
+def _pack(codes: Tensor, bits: int) -> Tensor:
+    """Codes [blocks, B] to their bytes, [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
+    if bits == 8:
+        return codes
+    places = torch.arange(8, device=codes.device) * bits
+    words = (codes.reshape(len(codes), codes.shape[1] // 8, 8).to(torch.int64) << places).sum(dim=2, keepdim=True)
+    return (words >> (8 * torch.arange(bits, device=codes.device))).to(torch.uint8).flatten(1)
+
+
+def _unpack(data: Tensor, bits: int) -> Tensor:
+    """The inverse of :func:`_pack`."""
+    if bits == 8:
+        return data
+    places = 8 * torch.arange(bits, device=data.device)
+    words = (data.reshape(len(data), data.shape[1] // bits, bits).to(torch.int64) << places).sum(dim=2, keepdim=True)
+    codes = (words >> (bits * torch.arange(8, device=data.device))) & ((1 << bits) - 1)
+    return codes.to(torch.uint8).flatten(1)
