@@ -22,7 +22,7 @@ def layout_of(lengths: dict[str, int], ranks: int) -> BucketLayout:
     for name, length in lengths.items():
         spans.append(Span(name, offset, length))
         offset += length
-    return BucketLayout(spans, ranks)
+    return BucketLayout(spans, ranks, size=sum(span.length for span in spans))
 
 
 def keep(feedback: ErrorFeedback, layout: BucketLayout, flat: Float32s) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.core.arrays import Float32s
+from lightloom.core.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,15 @@ class Span:
 class BucketLayout:
     """The spans of a bucket and the blocks that they are cut into, one for each rank. Compared by identity."""
 
-    def __init__(self, spans: Sequence[Span], ranks: int) -> None:
+    def __init__(self, spans: Sequence[Span], ranks: int, *, size: int) -> None:
+        """Cut a bucket of ``size`` values.
+
+        Raises:
+            UnsupportedError: the spans do not cover the bucket, each value once: what they lack would never be
+                exchanged, and replicas would diverge.
+        """
         self.spans = tuple(spans)
+        check_cover(self.spans, size)
         self.sizes: list[int] = []
         """Number of values in each block."""
         self._pieces: list[list[tuple[slice, slice]]] = []
@@ -77,3 +85,24 @@ class BucketLayout:
         """Copy ``factor`` times block k to the positions of its pieces in ``flat``."""
         for in_bucket, in_block in self._pieces[k]:
             np.multiply(block[in_block], np.float32(factor), out=flat[in_bucket])
+
+
+def check_cover(spans: Sequence[Span], size: int) -> None:
+    """Check that consecutive spans cover a buffer of ``size`` values, each value once.
+
+    Raises:
+        UnsupportedError: they do not; the message names the parameter.
+    """
+    at = 0
+    for span in spans:
+        if span.offset != at:
+            raise UnsupportedError(
+                f"parameter {span.name!r} begins at value {span.offset} of a bucket of gradients, expected {at}: this "
+                "torch lays buckets out in an unknown way"
+            )
+        at += span.length
+    if at != size:
+        raise UnsupportedError(
+            f"the parameters {', '.join(repr(span.name) for span in spans)} cover {at} of {size} values of a bucket of "
+            "gradients: this torch lays buckets out in an unknown way"
+        )

@@ -27,8 +27,16 @@ from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.training.hooks.adaptive import AdaptiveCompression
-from lightloom.training.hooks.bucket_layout import BucketLayout, Span
-from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
+from lightloom.training.hooks.bucket_layout import BucketLayout
+from lightloom.training.hooks.ddp_hook import (
+    DdpHookState,
+    attach,
+    check_fits_float32,
+    consecutive_spans,
+    dense_buffer,
+    fits_float32,
+    real_length,
+)
 from lightloom.training.hooks.error_feedback import ErrorFeedback
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
@@ -67,7 +75,7 @@ class InceptionnState(DdpHookState):
         """Connect to the neighbours.
 
         Args:
-            codec: codec of the gradients; None exchanges plain float32.
+            codec: codec of the gradients, which must fit float32; None exchanges them as they are.
             process_group: the process group of the model; the default group unless given.
             error_feedback: add the error of each encoding to the next gradient.
             adaptive: use plain all-reduce while it is faster. Timing then decides which steps lose bits: turn it off
@@ -97,7 +105,7 @@ class InceptionnState(DdpHookState):
         self._scratch: dict[BucketLayout, list[Float32s]] = {}
         self.error_feedback: ErrorFeedback | None = None
         if error_feedback and codec is not None:
-            sizes = {n: p.numel() for n, p in named if p.requires_grad} if named is not None else None
+            sizes = {n: real_length(p) for n, p in named if p.requires_grad} if named is not None else None
             self.error_feedback = ErrorFeedback(group.rank(), self.ranks, sizes)
         self._ring = None
         self.adaptive: AdaptiveCompression | None = None
@@ -113,7 +121,10 @@ class InceptionnState(DdpHookState):
         buffer, last, arrived = dense_buffer(bucket), bucket.is_last(), time.perf_counter()
         scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
         layout = self._layout(bucket)
-        if self.adaptive is not None and self.adaptive.use_plain:
+        if self.codec is not None:
+            check_fits_float32(buffer.dtype, f"the codec {self.codec.name}")
+        as_it_is = not fits_float32(buffer.dtype) or (self.adaptive is not None and self.adaptive.use_plain)
+        if as_it_is:
             future = self._average_plain(buffer, layout, scale, last)
         else:
             future = self._start(last, self._exchange, buffer, layout, scale, last)
@@ -205,13 +216,10 @@ class InceptionnState(DdpHookState):
         parameters = bucket.parameters()
         key = tuple(id(p) for p in parameters)
         if key not in self._layouts:
-            buffer, spans = bucket.buffer(), []
-            for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
-                number = f"parameter {len(self._names)}"
-                name, _ = self._names.setdefault(id(parameter), (number, parameter))
-                offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
-                spans.append(Span(name, offset, gradient.numel()))
-            self._layouts[key] = BucketLayout(spans, self.ranks)
+            for parameter in parameters:
+                self._names.setdefault(id(parameter), (f"parameter {len(self._names)}", parameter))
+            spans = consecutive_spans(self._names[id(parameter)] for parameter in parameters)
+            self._layouts[key] = BucketLayout(spans, self.ranks, size=bucket.buffer().numel())
         return self._layouts[key]
 
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.errors import UnsupportedError
 from lightloom.training.hooks.bucket_layout import BucketLayout, Span
+from lightloom.training.hooks.ddp_hook import check_fits_float32, fits_float32, real_length
 from lightloom.training.hooks.error_feedback import ErrorFeedback
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
@@ -61,6 +61,7 @@ class InceptionnFsdpState:
         if error_feedback and codec is not None:
             sizes = {span.name: span.length for layout in layouts for span in layout.spans}
             self.error_feedback = ErrorFeedback(self.rank, self.ranks, sizes)
+        self._group = group
         self._modules = len(layouts)
         self._exchanged: set[BucketLayout] = set()
         self._loss_scale = loss_scale
@@ -72,7 +73,7 @@ class InceptionnFsdpState:
 
     def reduce_scatter(self, output: Tensor, gradients: Tensor, layout: BucketLayout) -> None:
         """Put this rank's shard of the sum over ranks of ``gradients`` (all shards, side by side) into ``output``."""
-        began = time.perf_counter()
+        output, gradients = _real(output), _real(gradients.detach())
         if gradients.numel() != sum(layout.sizes):
             names = ", ".join(span.name for span in layout.spans)
             raise UnsupportedError(
@@ -80,8 +81,27 @@ class InceptionnFsdpState:
                 "parameter must get a gradient in each backward pass (see set_reduce_scatter_unused_params), and "
                 "fully_shard must be called with one module at a time"
             )
+        if self.codec is not None:
+            check_fits_float32(gradients.dtype, f"the codec {self.codec.name}")
+        self._exchanged.add(layout)
+        last = len(self._exchanged) == self._modules
+        if fits_float32(gradients.dtype):
+            self._exchange(output, gradients, layout, last)
+        else:
+            self._exchange_plain(output, gradients, last)
+        if last:
+            self._exchanged.clear()
+
+    def _exchange_plain(self, output: Tensor, gradients: Tensor, last: bool) -> None:
+        """Reduce-scatter as FSDP2 itself does."""
+        dist.reduce_scatter_tensor(output, gradients, group=self._group)
+        self.statistics.add_plain(last=last)
+
+    def _exchange(self, output: Tensor, gradients: Tensor, layout: BucketLayout, last: bool) -> None:
+        """Reduce-scatter around the ring."""
+        began = time.perf_counter()
         scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
-        flat = gradients.detach().to(torch.float32)
+        flat = gradients.to(torch.float32)
         if scale != 1.0:
             flat = flat / scale
         shards = list(flat.view(self.ranks, -1).numpy())
@@ -96,11 +116,7 @@ class InceptionnFsdpState:
             traffic = ring_reduce_scatter(self._ring, blocks, self.codec, leave=True, observe=self.statistics.observer)
             output.copy_(torch.from_numpy(blocks[self.rank]).mul_(scale))
             blocks[self.rank][:] = 0  # the owner encodes nothing of its own shard
-        self._exchanged.add(layout)
-        last = len(self._exchanged) == self._modules
         self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
-        if last:
-            self._exchanged.clear()
 
     def close(self) -> None:
         """Leave the ring. May be called any number of times."""
@@ -119,6 +135,11 @@ class InceptionnFsdpState:
         """
         if self.error_feedback is not None:
             self.error_feedback.load_state_dict(state_dict)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """View complex values as pairs of real ones."""
+    return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor
 
 
 class RingReduceScatter:
@@ -232,7 +253,7 @@ def _layout(parameters: Sequence[tuple[str, nn.Parameter]], ranks: int) -> Bucke
         assert isinstance(placement, Shard)
         rows = parameter.shape[placement.dim] if parameter.ndim else 1
         padded = -(-rows // ranks) * ranks
-        length = int(np.prod(parameter.shape)) // max(rows, 1) * padded
+        length = real_length(parameter) // max(rows, 1) * padded
         spans.append(Span(name, offset, length))
         offset += length
-    return BucketLayout(spans, ranks)
+    return BucketLayout(spans, ranks, size=offset)

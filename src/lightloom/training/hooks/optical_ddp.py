@@ -13,7 +13,6 @@ Buckets are exchanged in order by one thread, over connections of its own, while
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,15 @@ from lightloom.core.errors import ConfigError, InputError, LightloomError
 from lightloom.photonics.averaging.averagers import Averager
 from lightloom.photonics.block_quantisation import CodeBuffers, Rounding
 from lightloom.photonics.registry import find_averager
-from lightloom.training.hooks.ddp_hook import DdpHookState, attach, dense_buffer
+from lightloom.training.hooks.bucket_layout import check_cover
+from lightloom.training.hooks.ddp_hook import (
+    DdpHookState,
+    attach,
+    check_fits_float32,
+    consecutive_spans,
+    dense_buffer,
+    real_length,
+)
 from lightloom.training.hooks.optical_exchange import BucketBuffers, ExchangeGroup, OpticalExchange
 from lightloom.training.hooks.statistics import OpticalStatistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
@@ -90,6 +97,7 @@ class OpticalAverageState(DdpHookState):
                 raised on all ranks.
         """
         buffer, last = dense_buffer(bucket), bucket.is_last()
+        check_fits_float32(buffer.dtype, "an averager of codes")
         return self._start(last, self._average, buffer, self._buffers_of(bucket), last)
 
     def close(self) -> None:
@@ -148,8 +156,10 @@ class OpticalAverageState(DdpHookState):
         return None
 
     def _buffers_of(self, bucket: GradBucket) -> BucketBuffers:
-        sizes = _sizes(bucket.buffer(), bucket.gradients())
+        sizes = tuple(real_length(parameter) for parameter in bucket.parameters())
         if sizes not in self._buffers:
+            spans = consecutive_spans((f"number {k}", p) for k, p in enumerate(bucket.parameters()))
+            check_cover(spans, bucket.buffer().numel())
             self._buffers[sizes] = BucketBuffers.of(sizes, self.ranks, self.averager.bits, self.block)
         return self._buffers[sizes]
 
@@ -165,13 +175,6 @@ def _chosen(
         words = [f"{servers} servers, {bits} bits, {kind}" for servers, bits, kind in (own, expected)]
         raise ConfigError(f"the averager is for {words[0]}: expected {words[1]}")
     return averager
-
-
-def _sizes(buffer: Tensor, gradients: list[Tensor]) -> tuple[int, ...]:
-    """Sizes of the gradients in the order of the buffer; padding counts to the gradient before it."""
-    start, width = buffer.data_ptr(), buffer.element_size()
-    offsets = sorted((gradient.data_ptr() - start) // width for gradient in gradients)
-    return tuple(end - begin for begin, end in pairwise([0, *offsets[1:], buffer.numel()]))
 
 
 def attach_optical_average(

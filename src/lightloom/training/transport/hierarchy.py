@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from lightloom.compression.arrays import float32_values
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
@@ -92,9 +93,10 @@ class Hierarchy:
                 all residuals, the aggregator's included, is what the result lacks.
 
         Raises:
+            InputError: the values are not float32.
             TransportError: see ``ChannelGroup.transfer``; all ranks are told.
         """
-        total = np.array(values, np.float32).ravel()
+        total = float32_values(values).copy()
         if residual is not None:
             residual[:] = 0
         with ExitStack() as together, np.errstate(over="ignore", invalid="ignore"):

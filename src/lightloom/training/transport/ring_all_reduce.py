@@ -20,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from lightloom.compression.arrays import float32_values
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.training.transport.payload import (
@@ -58,9 +59,10 @@ def ring_all_reduce(
         residual: overwritten with what this rank's encodings took away (0 where a value is not finite).
 
     Raises:
+        InputError: the values are not float32.
         TransportError: see ``Ring.exchange``; also when ranks bring different lengths.
     """
-    total = np.array(values, np.float32).ravel()
+    total = float32_values(values).copy()
     with ring.breaking_off():
         return total, all_reduce_in_place(ring, total, codec, residual)[0]
 
