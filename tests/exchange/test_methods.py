@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.exchange.method import Gradient, Phase, nbytes_of_terms, sent_in_phase
+from lightloom.exchange.method import CodedSums, Gradient, Phase, nbytes_of_terms, sent_in_phase
+from lightloom.exchange.methods.low_rank import PowerSgdExchange
+from lightloom.exchange.methods.periodic import DiLoCoExchange
+from lightloom.exchange.methods.sparse import TopKExchange
+from lightloom.exchange.methods.two_level import TwoLevelExchange
 from lightloom.exchange.registry import families, find, names
 
 shapes = st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=3).map(tuple), min_size=1, max_size=5).map(tuple)
@@ -47,9 +51,109 @@ def test_bytes_of_sums_lie_between_their_neighbours(sizes: list[float], ranks: i
     assert sent_in_phase(phase, ranks) >= sent_in_phase(plain, ranks) * (1 - 1e-12)
 
 
+SPELLINGS = [
+    "inceptionn:bound=2^-8",
+    "inceptionn:bound=0.0078125,scaled",
+    "inceptionn:scaled,feedback=no",
+    "truncate:bits=22,feedback",
+    "topk:share=0.001",
+    "powersgd:rank=4,feedback=no",
+    "diloco:every=30,inner=(int4:block=64,feedback),fragments=3,outer_lr=1,outer_momentum=0",
+    "two-level:between=(inceptionn:scaled),node=4",
+    "diloco:inner=(two-level:between=(int8),node=2)",
+    "optical:averager=(digit-sum:levels=2,power=-9),bits=8,block=64",
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_options_read_back(text: str) -> None:
+    method = find(text)
+    assert find(method.name) == method
+
+
+@given(shapes=shapes, ranks=st.integers(2, 64), bits=st.lists(st.floats(2, 34), min_size=7, max_size=7))
+def test_rings_send_sums_of_their_sizes(shapes: tuple[tuple[int, ...], ...], ranks: int, bits: list[float]) -> None:
+    """What travels around a ring: sums of 1 to ranks - 1 gradients to their owners, then those of all ranks."""
+    method = find("inceptionn:bound=2^-10")
+    measured = tuple((2**k, size) for k, size in enumerate(sorted(bits)))
+    gradient = Gradient(shapes, (CodedSums("inceptionn:2^-10", measured),))
+    [phase] = method.phases(gradient, ranks)
+    hops = sum(nbytes_of_terms(phase, terms) for terms in range(1, ranks)) / ranks
+    assert method.sent_bytes(gradient, ranks) == pytest.approx(
+        hops + (ranks - 1) / ranks * nbytes_of_terms(phase, ranks)
+    )
+    one_ratio = 2 * (ranks - 1) / ranks * phase.nbytes
+    assert method.sent_bytes(gradient, ranks) >= one_ratio * (1 - 1e-12)
+    unknown = method.sent_bytes(Gradient(shapes), ranks)
+    assert unknown >= method.sent_bytes(gradient, ranks) * (1 - 1e-12), "without measured sizes, the largest"
+
+
+@given(shapes=shapes, ranks=st.integers(2, 64), share=st.floats(1e-3, 1))
+def test_top_k_sends_its_pairs_to_all(shapes: tuple[tuple[int, ...], ...], ranks: int, share: float) -> None:
+    method, gradient = find(f"topk:share={share}"), Gradient(shapes)
+    assert isinstance(method, TopKExchange)
+    kept = method.sent_bytes(gradient, ranks) / (8 * (ranks - 1))
+    assert share * gradient.values * (1 - 1e-12) <= kept <= share * gradient.values + len(shapes) + 1e-6
+
+
+@given(shapes=shapes, ranks=st.integers(2, 64), rank=st.integers(1, 8))
+def test_low_rank_factors_never_send_more_than_float32(
+    shapes: tuple[tuple[int, ...], ...], ranks: int, rank: int
+) -> None:
+    method, gradient = find(f"powersgd:rank={rank}"), Gradient(shapes)
+    assert isinstance(method, PowerSgdExchange)
+    assert method.sent_bytes(gradient, ranks) <= find("float32").sent_bytes(gradient, ranks) * (1 + 1e-12)
+    matrices = [factors for shape in shapes if (factors := method.factors(shape))]
+    assert all((rows + columns) * few < rows * columns for rows, columns, few in matrices)
+    assert (method.work(gradient, ranks).flops > 0) == bool(matrices)
+
+
+@given(shapes=shapes, fragments=st.integers(1, 8))
+def test_fragments_hold_every_tensor_once(shapes: tuple[tuple[int, ...], ...], fragments: int) -> None:
+    method, gradient = find(f"diloco:every=50,fragments={fragments}"), Gradient(shapes)
+    assert isinstance(method, DiLoCoExchange)
+    parts = method.parts(gradient)
+    assert sum((part.shapes for part in parts), ()) == shapes
+    assert len(parts) == min(fragments, len(shapes)) and all(part.shapes for part in parts)
+    assert method.sent_bytes(gradient, 4) == pytest.approx(find("float32").sent_bytes(gradient, 4))
+    turns = [method.turn(fragment) for fragment in range(fragments)]
+    assert turns[-1] == 50 and len({*turns}) == fragments
+
+
+@given(values=st.integers(1, 10**6), node=st.integers(2, 8), nodes=st.integers(1, 16))
+def test_two_levels_add_up(values: int, node: int, nodes: int) -> None:
+    method = find(f"two-level:between=(int8:block=64),node={node}")
+    assert isinstance(method, TwoLevelExchange)
+    slot = -(-values // node)
+    inside = 2 * (node - 1) * slot * 4
+    between = find("int8:block=64").sent_bytes(Gradient.flat(slot), nodes) if nodes > 1 else 0.0
+    assert method.sent_bytes(Gradient.flat(values), node * nodes) == pytest.approx(inside + between)
+    with pytest.raises(ConfigError, match="multiple of node"):
+        method.sent_bytes(Gradient.flat(values), node * nodes + 1)
+
+
+def test_light_sends_codes_and_exponents() -> None:
+    """As ``OpticalAverageState.statistics`` counts them: codes up and down, an exponent byte a block to every rank."""
+    gradient, ranks = Gradient(((1000,), (24,))), 4
+    exponents = (ranks - 1) * (4 + 1)
+    assert find("optical").sent_bytes(gradient, ranks) == 2 * (ranks - 1) / ranks * 2 * 1024 + exponents
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "inceptionn:bound=0.3",
+        "inceptionn:bound=2^-15",
+        "truncate:bits=8",
+        "topk:share=0",
+        "powersgd:rank=0",
+        "diloco:inner=localsgd",
+        "diloco:every=3,fragments=4",
+        "diloco:inner=(int4",
+        "two-level:inside=int8",
+        "two-level:between=powersgd",
+        "two-level:between=(two-level:node=2)",
+        "optical:bits=1",
         "int4:block=7",
         "int4:blok=64",
         "int4:block=64,block=32",

@@ -17,15 +17,31 @@ Placement = Literal["everywhere", "in a node", "between nodes"]
 
 
 @dataclass(frozen=True, slots=True)
+class CodedSums:
+    """What a codec whose codes differ in size makes of sums of gradients, as measured."""
+
+    codec: str
+    """Name of the codec, as :func:`lightloom.compression.find` reads it."""
+    bits_by_terms: tuple[tuple[int, float], ...]
+    """(number of summed gradients, bits that a value takes on average), from one gradient on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gradient:
     """The gradient that one exchange averages: the shapes of its tensors, in values."""
 
     shapes: tuple[tuple[int, ...], ...]
+    coded: tuple[CodedSums, ...] = ()
+    """Measured sizes, for methods whose bytes depend on the values."""
 
     @staticmethod
     def flat(values: int) -> Gradient:
         """One tensor of one dimension."""
         return Gradient(((values,),))
+
+    def bits_by_terms(self, codec: str) -> tuple[tuple[int, float], ...]:
+        """Measured bits of a value by the number of summed gradients; empty where that codec was not measured."""
+        return next((sums.bits_by_terms for sums in self.coded if sums.codec == codec), ())
 
     @property
     def values(self) -> int:
@@ -88,6 +104,16 @@ class ExchangeMethod(ABC):
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """What each rank computes in one exchange; the largest over ranks where shares differ."""
 
+    def ranks_of(self, phase: Phase, ranks: int) -> int:
+        """Number of ranks that exchange with each other in a phase, of ``ranks`` in all."""
+        return ranks
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether the bytes depend on the gradient's values (``Gradient.coded``): without measured sizes, phases have
+        the largest that may occur."""
+        return False
+
     @property
     def state_values(self) -> float:
         """Float32 values that a rank keeps between steps, for each value of the gradient."""
@@ -108,7 +134,7 @@ class ExchangeMethod(ABC):
 
         An all-reduce is counted as a reduce-scatter and an all-gather, 2 (ranks - 1) / ranks of its size.
         """
-        return sum(sent_in_phase(phase, ranks) for phase in self.phases(gradient, ranks))
+        return sum(sent_in_phase(phase, self.ranks_of(phase, ranks)) for phase in self.phases(gradient, ranks))
 
     def __str__(self) -> str:
         return self.name
