@@ -19,6 +19,7 @@ from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
 from lightloom.photonics.meshes.mapping import Form, decibels
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 from lightloom.photonics.tolerance.candidates import Candidate, candidates
 from lightloom.photonics.tolerance.request import Tolerance, describe, described, parse_tolerance
 from lightloom.photonics.tolerance.search import FABRICATIONS, largest_alone, largest_share, measure, sturdiest
@@ -71,7 +72,7 @@ def trained_row(name: str, form: Form, request: Tolerance) -> dict[str, Any]:
     start = time.process_time()
     with as_file(files("lightloom.photonics") / "onn" / "trained" / f"{name}.npz") as path:
         network, arguments = load_network(path)
-    mapped = map_averager(network, arguments, form)
+    mapped = map_averager(network, arguments, MeshMapping(form=form))
     rates = {}
     requests = {"all": request} | {error: request.only(error, value) for error, value in request.errors.items()}
     for label, errors in requests.items():

@@ -55,7 +55,7 @@ def test_a_fit_that_failed_is_said(onn: Command) -> None:
         (["missing.npz"], "missing.npz"),
         (["missing.npz", "--output-orders", "2"], "--output-orders: for random matrices"),
         (["missing.npz", "--unknown-offsets"], "--unknown-offsets: for random matrices"),
-        (["--form", "sigma-u"], "unknown form 'sigma-u'"),
+        (["--form", "sigma-u"], "form 'sigma-u' approximates"),
         (["--figure", "picture.txt"], "picture.txt"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_chip_is_planned_drawn_and_exported(onn: Command) -> None:
     ("arguments", "message"),
     [
         (["missing.npz"], "missing.npz"),
-        (["net.npz", "--form", "sigma-u"], "unknown form 'sigma-u'"),
+        (["net.npz", "--form", "sigma-u"], "form 'sigma-u' approximates"),
         (["net.npz", "--mesh", "round"], "unknown mesh 'round'"),
         (["net.npz", "--gains", "all"], "unknown gains 'all'"),
         (["net.npz", "--pitch", "0"], "pitch=0.0: expected a length above 0"),

@@ -11,6 +11,7 @@ from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.photonics.averaging import Construction, FunctionArguments, Verification, build, save_network
 from lightloom.photonics.averaging.proved.noise import EVALUATIONS, input_bound
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -25,6 +26,8 @@ class ProvedAverager(Result):
     """Noise for which it was built, a share of full scale; None for exactness alone."""
     evaluations: int
     """Noisy draws behind the noise limit."""
+    mapping: MeshMapping | None = None
+    """Mapping to meshes with which it bears errors of its devices; None if it was not searched for one."""
 
     @cached_property
     def verification(self) -> Verification:
@@ -47,12 +50,12 @@ class ProvedAverager(Result):
         return self.construction.mzi_count
 
     def save(self, path: str | Path) -> None:
-        """Write the network (.npz), for ``lightloom onn map`` and the other commands.
+        """Write the network (.npz), for ``lightloom onn map`` and the other commands, with its mapping if it has one.
 
         Raises:
             ConfigError: the file cannot be written.
         """
-        save_network(Path(path), self.construction.network, self.arguments)
+        save_network(Path(path), self.construction.network, self.arguments, self.mapping)
 
     def summary(self) -> str:
         check, function = self.verification, self.arguments

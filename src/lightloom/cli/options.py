@@ -52,16 +52,19 @@ Ranks = Annotated[int, count_option("--ranks", "Number of ranks.")]
 Wavelengths = Annotated[int | None, count_option("--wavelengths", "Wavelengths of a fibre.", "W")]
 Nbytes = Annotated[str | None, option("What every rank holds in the end (all-gather) or at the start (all others).")]
 NbytesPerRank = Annotated[str | None, option("The same, divided by the number of ranks.")]
+_COMPONENTS = "--components/--whole"
 Network = Annotated[Path, typer.Argument(metavar="NET.npz", help="As `onn build` and `onn train` write it.")]
 NetworkOut = Annotated[Path | None, option("Write the network (.npz).")]
 Nonlinearity = Annotated[str, option("relu, or clipped: units that saturate.")]
 Rounding = Annotated[str, option("floor, or half-up.")]
-MeshKind = Annotated[str, option("rectangular or triangular.")]
+MeshKind = Annotated[str | None, option("rectangular (also the default) or triangular.")]
 Components = Annotated[
-    bool,
-    option("Connected components of a matrix as meshes of their own; waveguides cross.", name="--components"),
+    bool | None,
+    option("Meshes of a matrix's connected components, whose waveguides cross, or of it whole.", name=_COMPONENTS),
 ]
-Gains = Annotated[str, option("rows: an amplifier's gain for each output; common: the same for all of a matrix.")]
+Gains = Annotated[
+    str | None, option("rows (also the default): a gain for each output; common: one for all of a matrix.")
+]
 NoisyDraws = Annotated[
     int, count_option("--evaluations", "Noisy draws behind each accuracy on the way to the noise limit.", least=1)
 ]

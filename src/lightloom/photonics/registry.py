@@ -15,11 +15,12 @@ from lightloom.photonics.averaging.averagers import (
 )
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
-from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
+from lightloom.photonics.averaging.realised.files import FunctionArguments, load_mapping, load_network
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.block_quantisation import Rounding
 from lightloom.photonics.link.averager import LinkAverager
 from lightloom.photonics.link.options import read_options
+from lightloom.photonics.meshes.mesh_mapping import BALANCED
 
 KNOWN = {
     "ideal": "the exact mean",
@@ -76,7 +77,8 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
         name, options = _link_options(spec, rest)
         network, arguments = _network_for(name, servers, bits, rounding)
         fabrication = _fabrication(spec, options.pop("fabrication", "0"))
-        return LinkAverager(network, arguments, read_options(options), seed, fabrication)
+        mapping = load_mapping(Path(name)) or BALANCED
+        return LinkAverager(network, arguments, read_options(options), seed, fabrication, mapping)
     name, comma, share = rest.rpartition(",noise=")
     name, stated = (name, f"noise={share}") if comma else (rest, "")
     network, arguments = _network_for(name, servers, bits, rounding)

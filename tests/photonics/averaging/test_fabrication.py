@@ -13,7 +13,18 @@ from lightloom.photonics.averaging.construct import Construction
 from lightloom.photonics.averaging.fabrication import Calibration, averaging_accuracy, fabricated, map_network
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import FORMS, KINDS, Form, Kind, approximate, corrected, disturb, map_matrix, sweep
+from lightloom.photonics.meshes import (
+    FORMS,
+    KINDS,
+    Form,
+    Kind,
+    MeshMapping,
+    approximate,
+    corrected,
+    disturb,
+    map_matrix,
+    sweep,
+)
 from lightloom.photonics.meshes.counts import network_count
 
 
@@ -26,7 +37,7 @@ def sturdy() -> Construction:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_ideal_devices_carry_the_network_out(form: Form, kind: Kind) -> None:
-    mapped = map_network(sturdy().network, form, kind)
+    mapped = map_network(sturdy().network, MeshMapping(form=form, mesh=kind))
     light = np.random.default_rng(0).random((len(sturdy().function.inputs), 50)) * 3
     found = fabricated(mapped, NonIdealities(), np.random.default_rng(0), calibration="none")
     weights = sturdy().network.weights
@@ -37,8 +48,10 @@ def test_ideal_devices_carry_the_network_out(form: Form, kind: Kind) -> None:
 
 def test_mzis_are_those_of_the_closed_forms() -> None:
     layers = sturdy().network.layers
-    assert map_network(sturdy().network, "svd").mzis == network_count(layers) == sturdy().mzi_count
-    assert map_network(sturdy().network, "economy").mzis == network_count(layers, convention="economy")
+    assert map_network(sturdy().network, MeshMapping(form="svd")).mzis == network_count(layers) == sturdy().mzi_count
+    assert map_network(sturdy().network, MeshMapping(form="economy")).mzis == network_count(
+        layers, convention="economy"
+    )
     mapped = map_network(sturdy().network)
     assert mapped.depth == sum(each.depth for each in mapped.matrices)
 
@@ -66,7 +79,7 @@ def test_even_loss_is_made_up_for_by_amplifiers() -> None:
     """One MZI: every path is as long, so that one factor restores it."""
     function = AveragingFunction.of(2, 2)
     network = build(2, 2).network
-    mapped = map_network(network, "svd")
+    mapped = map_network(network, MeshMapping(form="svd"))
     non_idealities = NonIdealities(loss_db=2.0)
     calibrations: tuple[tuple[Calibration, bool], ...] = (("rows", True), ("matrix", True), ("none", False))
     for calibration, right in calibrations:

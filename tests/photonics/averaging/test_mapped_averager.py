@@ -13,7 +13,15 @@ from lightloom.photonics.averaging.construct import Construction
 from lightloom.photonics.averaging.mapped_averager import map_averager, part_crossings
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.light import largest_gain_db
-from lightloom.photonics.meshes import Form, crossings, decibels, map_components, map_matrix, preprocessing_matrix
+from lightloom.photonics.meshes import (
+    Form,
+    MeshMapping,
+    crossings,
+    decibels,
+    map_components,
+    map_matrix,
+    preprocessing_matrix,
+)
 
 
 @cache
@@ -37,7 +45,7 @@ ARGUMENTS = FunctionArguments(servers=4, bits=8)
 def test_the_known_network_takes_the_counted_mzis(
     form: Form, components: bool, in_layers: int, with_units: int
 ) -> None:
-    mapped = map_averager(sturdy().network, ARGUMENTS, form, components=components)
+    mapped = map_averager(sturdy().network, ARGUMENTS, MeshMapping(form=form, components=components))
     assert (mapped.layers.mzis, mapped.mzis) == (in_layers, with_units)
     for name, part in mapped.parts.items():
         scale = np.abs(mapped.targets[name]).max()

@@ -7,10 +7,11 @@ import pytest
 from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics.meshes import MeshMapping
 
 
 @pytest.fixture(scope="session")
 def averager() -> MappedAverager:
     """Two servers, four bits, every connected component a mesh of its own: 30 interferometers."""
     arguments = FunctionArguments(servers=2, bits=4)
-    return map_averager(build(2, 4).network, arguments, "compact", components=True)
+    return map_averager(build(2, 4).network, arguments, MeshMapping(form="compact", components=True))

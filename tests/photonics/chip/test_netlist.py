@@ -16,7 +16,7 @@ from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.chip import chip_matrix, chip_netlist, models, part_matrix, part_netlist
 from lightloom.photonics.chip.netlist import Netlist
 from lightloom.photonics.dispersion import Dispersion
-from lightloom.photonics.meshes import map_blocks, map_matrix
+from lightloom.photonics.meshes import MeshMapping, map_blocks, map_matrix
 from lightloom.photonics.meshes.blocks import map_components
 
 DISPERSION = Dispersion(mismatch=2e-8, coupler_slope=4e6, group_index=4.1)
@@ -72,7 +72,7 @@ def small() -> MappedAverager:
     """Two lanes, two layers of two channels, gains above and below one: 16 interferometers."""
     weights = np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([[0.5, -1.0], [0.25, 0.0]])
     network = LayeredNetwork(weights, (np.array([0.0, -0.5]), np.zeros(2)), "relu", (np.full(2, 3.0),) * 3)
-    return map_averager(network, FunctionArguments(servers=2, bits=4), "compact", components=True)
+    return map_averager(network, FunctionArguments(servers=2, bits=4), MeshMapping(form="compact", components=True))
 
 
 def test_sax_agrees_on_a_whole_chip_at_five_wavelengths(small: MappedAverager) -> None:

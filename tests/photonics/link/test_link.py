@@ -24,10 +24,10 @@ from lightloom.photonics.link.word_errors import word_errors
 IDEAL = ideal(Link())
 
 
-def chip_of(servers: int, bits: int, nonlinearity: str = "clipped", rounding: str = "floor", **mapping: str) -> Chip:
+def chip_of(servers: int, bits: int, nonlinearity: str = "clipped", rounding: str = "floor") -> Chip:
     network = build(servers, bits, nonlinearity=nonlinearity, rounding=rounding).network  # type: ignore[arg-type]
     arguments = FunctionArguments(servers=servers, bits=bits, rounding=rounding)  # type: ignore[arg-type]
-    return design_chip(network, arguments, **mapping)  # type: ignore[arg-type]
+    return design_chip(network, arguments)
 
 
 @pytest.fixture(scope="module")

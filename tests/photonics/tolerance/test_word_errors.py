@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_av
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
-from lightloom.photonics.meshes import disturb, map_blocks, map_components, map_matrix, monte_carlo
+from lightloom.photonics.meshes import MeshMapping, disturb, map_blocks, map_components, map_matrix, monte_carlo
 from lightloom.photonics.meshes.batched import fabricated_matrices
 from lightloom.photonics.pam4 import encode
 from lightloom.photonics.tolerance.fabricated import Amplifiers, fabricate_averagers
@@ -32,7 +32,7 @@ def network() -> LayeredNetwork:
 @cache
 def averager(form: str = "compact", components: bool = True) -> MappedAverager:
     """That network on meshes."""
-    return map_averager(network(), ARGUMENTS, form, components=components)  # type: ignore[arg-type]
+    return map_averager(network(), ARGUMENTS, MeshMapping(form=form, components=components))  # type: ignore[arg-type]
 
 
 HOW = NonIdealities(phase_error=0.02, coupler_error=0.03, loss_db=0.2, loss_spread_db=0.05, dac_bits=9)

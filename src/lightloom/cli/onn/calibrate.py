@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
+from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
 from lightloom.cli.onn.test_accuracy import device_errors
 from lightloom.cli.options import Components, Gains, Json, MeshKind, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
-from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.calibrated import calibrate_network
 from lightloom.photonics.averaging.fabrication import map_network
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import KINDS
+from lightloom.photonics.meshes import Kind, MeshMapping
 from lightloom.photonics.meshes.calibration import Conditions, random_mesh, try_calibration
 from lightloom.photonics.meshes.calibration.trial import AGAIN
 from lightloom.reports.console import facts_table, plain_table
@@ -29,7 +30,7 @@ from lightloom.reports.onn.calibration import calibration_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from lightloom.photonics.averaging.realised.files import FunctionArguments
     from lightloom.photonics.averaging.realised.networks import LayeredNetwork
@@ -39,7 +40,6 @@ _MOST_MODES = 64
 _SAMPLES = 400_000
 _UNEXPLAINED = 3.0
 """Multiple of the detectors' noise from which on a fit has failed, or the chip has errors that a twin lacks."""
-_FORMS = ("economy", "compact", "svd")
 INVISIBLE = (
     "phases at the outputs (local oscillators or the next mesh set them)",
     "phases at the inputs, but relative to the coherent vectors sent in",
@@ -49,6 +49,9 @@ INVISIBLE = (
 _Source = Annotated[
     Path | None,
     typer.Argument(metavar="NET.npz", help="A network, each layer one chip; without it random unitary matrices."),
+]
+_Form = Annotated[
+    str | None, option("Of a network: economy, compact or svd, as in `onn map`; economy unless the file stores one.")
 ]
 _Modes = Annotated[int, count_option("--modes", "Of each random unitary matrix.", least=1)]
 _Chips = Annotated[int, count_option("--chips", "Random unitary matrices, each on a chip of its own.", least=1)]
@@ -74,10 +77,10 @@ def calibrate(
     network: _Source = None,
     modes: _Modes = 8,
     chips: _Chips = 1,
-    mesh: MeshKind = "rectangular",
-    gains: Gains = "rows",
-    form: Annotated[str, option("Of a network: economy, compact or svd, as in `onn map`.")] = "economy",
-    components: Components = False,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    form: _Form = None,
+    components: Components = None,
     phase_error: _PhaseError = 0.1,
     coupler_error: _CouplerError = 0.02,
     loss: _Loss = 0.0,
@@ -114,15 +117,16 @@ def calibrate(
     if network is not None and (unknown_offsets or output_orders):
         option_name = "--unknown-offsets" if unknown_offsets else "--output-orders"
         raise ConfigError(f"{option_name}: for random matrices on one mesh each, not for a network")
-    _check(crosstalk, modes, mesh, form)
+    _check(crosstalk, modes)
     check_outputs([figure])
-    mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-    options = {**mapping, "devices": asdict(how), "conditions": asdict(conditions)}
+    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    mapping = chosen_mapping(network, MeshMapping(), **given)
+    options = {**mapping.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
     origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
     with progress("Steps of the fits", None) as advance:
         if loaded is None:
-            found = _random(modes, chips, cast(Any, mesh), how, conditions, seed, advance)
+            found = _random(modes, chips, mapping.mesh, how, conditions, seed, advance)
         else:
             found = _network(loaded, mapping, how, conditions, seed, advance)
     document = {
@@ -138,20 +142,17 @@ def calibrate(
     print_result(document, as_json, _parts(document, network), {"drawn": figure})
 
 
-def _check(crosstalk: float, modes: int, mesh: str, form: str) -> None:
+def _check(crosstalk: float, modes: int) -> None:
     if crosstalk > 0.1:
         raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
     if modes > _MOST_MODES:
         raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
-    for name, value, known in (("mesh", mesh, KINDS), ("form", form, _FORMS)):
-        if value not in known:
-            raise UnknownNameError(name, value, known)
 
 
 def _random(
     modes: int,
     chips: int,
-    kind: Any,
+    kind: Kind,
     how: NonIdealities,
     conditions: Conditions,
     seed: int,
@@ -166,14 +167,14 @@ def _random(
 
 def _network(
     loaded: tuple[LayeredNetwork, FunctionArguments],
-    mapping: Mapping[str, Any],
+    mapping: MeshMapping,
     how: NonIdealities,
     conditions: Conditions,
     seed: int,
     advance: Callable[[int], None],
 ) -> Document:
     network, arguments = loaded
-    mapped = map_network(network, *(mapping[name] for name in ("form", "mesh", "gains", "components")))
+    mapped = map_network(network, mapping)
     result = calibrate_network(
         mapped, arguments.function(), how, conditions, samples=_SAMPLES, seed=seed, advance=advance
     )
@@ -195,6 +196,7 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table | str]:
     """The facts, a row for each chip, and a line for each whose fit cannot be trusted."""
     conditions, rows = document["conditions"], document["chips"]
     facts = [
+        ("mapping", mapping_words(document, network) if network is not None else f"{document['mesh']} meshes"),
         ("errors of devices", _errors(document)),
         ("noise of a power", f"{conditions['power_noise']:g} of the input power"),
         ("fitted", "offsets, couplers, one crosstalk, one loss"),

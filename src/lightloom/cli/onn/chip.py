@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from rich.table import Table
 
+from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
 from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
-from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
@@ -22,7 +23,7 @@ from lightloom.photonics.averaging.realised.files import load_network, network_h
 from lightloom.photonics.chip import chip_matrix, chip_netlist
 from lightloom.photonics.chip.floorplan import Rules, floor_plan
 from lightloom.photonics.dispersion import Dispersion
-from lightloom.photonics.meshes import GAINS, KINDS, MappedBlocks, decibels
+from lightloom.photonics.meshes import MappedBlocks, MeshMapping, decibels
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 
@@ -30,19 +31,18 @@ if TYPE_CHECKING:
     from lightloom.photonics.averaging.mapped_averager import MappedAverager, Part
     from lightloom.photonics.chip.floorplan import FloorPlan
 
-_FORMS = ("economy", "compact", "svd")
 _DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
 """Distances from the chip's wavelength in metres: 0.8 nm is 100 GHz near 1550 nm."""
-_Form = Annotated[str, option("economy, compact or svd, as in `onn map`.")]
+_Form = Annotated[str | None, option("economy, compact or svd, as in `onn map`; compact unless the file stores one.")]
 
 
 def chip(
     *,
     network: Network,
-    form: _Form = "compact",
-    mesh: MeshKind = "rectangular",
-    gains: Gains = "rows",
-    components: Components = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
     pitch: Annotated[float, option("Of neighbouring waveguides; an assumption.", "UM")] = Rules().pitch,
     netlist: Annotated[Path | None, option("Write the netlist of the whole chip for SAX (.json).")] = None,
     gds: Annotated[Path | None, option("Write the layout (.gds); needs the extra gds.")] = None,
@@ -50,18 +50,17 @@ def chip(
     as_json: Json = False,
 ) -> None:
     """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS."""
-    for name, value, known in (("form", form, _FORMS), ("mesh", mesh, KINDS), ("gains", gains, GAINS)):
-        if value not in known:
-            raise UnknownNameError(name, value, known)
+    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
     for path, ending in ((netlist, ".json"), (gds, ".gds")):
         if path is not None and path.suffix != ending:
             raise ConfigError(f"{str(path)!r}: expected a name that ends in {ending}")
     check_outputs([figure], [netlist, gds])
     rules, dispersion = Rules(pitch=pitch), Dispersion()
+    mapping = chosen_mapping(network, MeshMapping(form="compact"), **given)
     weights, arguments = load_network(network)
-    averager = map_averager(weights, arguments, cast(Any, form), cast(Any, mesh), cast(Any, gains), components)
+    averager = map_averager(weights, arguments, mapping)
     plan = floor_plan(averager, rules)
-    options = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    options = mapping.to_json()
     origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
     document = _document(averager, plan, dispersion) | options | {"provenance": origin}
     if gds is not None:
@@ -134,6 +133,7 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
     lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
     errors = ", ".join(f"{row['metres'] * 1e9:g} nm {row['error']:.3f}" for row in document["detuned"])
     facts = [
+        ("mapping", mapping_words(document, network)),
         ("footprint", f"{document['area_mm2']:.1f} mm², without lasers, pads, fibres and electronics"),
         ("heaters", f"{document['heaters']:,}"),
         ("ports", f"{document['ports']['inputs']} in, {document['ports']['outputs']} out"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import numpy as np
 from rich.table import Table
 
+from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
 from lightloom.cli.onn.test_accuracy import TrainingRun, accuracy_table, device_errors, measured_accuracy
 from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
@@ -23,7 +24,7 @@ from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_av
 from lightloom.photonics.averaging.mapped_cascade import MappedCascade, cascade_accuracy, map_cascade
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import decibels, monte_carlo
+from lightloom.photonics.meshes import MeshMapping, decibels, monte_carlo
 from lightloom.photonics.meshes import sweep as swept
 from lightloom.photonics.meshes.montecarlo import Evaluate
 from lightloom.photonics.tolerance.word_errors import words_right
@@ -43,7 +44,6 @@ _FIELDS = {
 }
 _POINTS = 9
 _SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
-_MAPPING = ("form", "mesh", "gains", "components")
 _CALIBRATIONS = {
     "rows": "each makes up for what its output loses",
     "matrix": "one gain a matrix, which makes up for what is lost evenly",
@@ -51,6 +51,9 @@ _CALIBRATIONS = {
 }
 
 
+_Form = Annotated[
+    str | None, option("economy, compact, svd or sigma-u, as in `onn map`; economy unless the file stores one.")
+]
 _Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater.", "SHARE")]
 _DetectorNoise = Annotated[float, option("Of full scale, at units and receivers.", "SHARE")]
 _Sweep = Annotated[
@@ -88,10 +91,10 @@ def disturb(
     draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
     correct: _Correct = False,
     uncalibrated: _Uncalibrated = False,
-    form: Annotated[str, option("economy, compact, svd or sigma-u, as in `onn map`.")] = "economy",
-    mesh: MeshKind = "rectangular",
-    gains: Gains = "rows",
-    components: Components = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
     units: _Units = False,
     samples: _Samples = 400_000,
     seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
@@ -111,10 +114,11 @@ def disturb(
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     check_outputs([figure])
+    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        if (form, mesh, gains, components, units) != ("economy", "rectangular", "rows", False, False):
+        if units or any(value is not None for value in given_mapping.values()):
             raise ConfigError(
                 "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
             )
@@ -127,12 +131,12 @@ def disturb(
         return
     if data is not None or folder is not None:
         raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
-    calibration = "none" if uncalibrated else "rows" if gains == "rows" else "matrix"
-    options = {"calibration": calibration, "correct": correct, "form": form, "mesh": mesh, "gains": gains}
-    options |= {"components": components, "units": units, **counts}
+    mapping = chosen_mapping(network, MeshMapping(), exact=False, **given_mapping)
+    calibration = "none" if uncalibrated else "rows" if mapping.gains == "rows" else "matrix"
+    options = {"calibration": calibration, "correct": correct, **mapping.to_json(), "units": units, **counts}
     if units and is_cascade(network):
         raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
-    subject = (_cascade if is_cascade(network) else _averager if units else _network)(network, options)
+    subject = (_cascade if is_cascade(network) else _averager if units else _network)(network, mapping, options)
     origin = provenance([subject.digest, fields, sweep, options, seed], seed)
     document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
     if figure is not None:
@@ -178,9 +182,9 @@ class _Subject(NamedTuple):
     """Servers, bits, inputs behind each accuracy and whether they are all."""
 
 
-def _network(path: Path, options: Document) -> _Subject:
+def _network(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
     network, arguments = load_network(path)
-    mapped = map_network(network, *(options[name] for name in _MAPPING))
+    mapped = map_network(network, mapping)
     function, samples = arguments.function(), options["samples"]
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     facts = {
@@ -194,18 +198,18 @@ def _network(path: Path, options: Document) -> _Subject:
     return _Subject(network_hash(network, arguments), mapped, judge, facts)
 
 
-def _averager(path: Path, options: Document) -> _Subject:
+def _averager(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
     network, arguments = load_network(path)
-    mapped = map_averager(network, arguments, *(options[name] for name in _MAPPING))
+    mapped = map_averager(network, arguments, mapping)
     words = options["samples"]
     judge = words_right(mapped, words=words, calibration=options["calibration"], correct=options["correct"])
     facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False, "points": words}
     return _Subject(network_hash(network, arguments), mapped, judge, facts | {"exhaustive": False})
 
 
-def _cascade(path: Path, options: Document) -> _Subject:
+def _cascade(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
     cascade, samples = load_cascade(path), options["samples"]
-    mapped = map_cascade(cascade, *(options[name] for name in _MAPPING))
+    mapped = map_cascade(cascade, mapping)
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     servers = cascade.groups * cascade.servers
     facts = {"servers": servers, "bits": cascade.bits, "points": samples, "exhaustive": False, "cascade": True}
@@ -259,6 +263,7 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
     mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
     title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
     rows = [
+        ("mapping", mapping_words(document, network)),
         ("errors of devices", device_errors(document["devices"])),
         ("averaged rightly", _spread(document["accuracy"])),
         ("inputs", f"{document['points']:,}, {how}"),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 
 from lightloom.cli.onn.link_sweeps import LinkSweep, read_sweep, swept
-from lightloom.cli.options import Gains, Json, MeshKind, Network, count_option, figure_option, option
+from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
+from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
@@ -23,6 +24,7 @@ from lightloom.photonics.link.options import OPTIONS, read_value, show_value, so
 from lightloom.photonics.link.settings import Link, erring, ideal
 from lightloom.photonics.link.sources import AMPLIFIER_LIMIT
 from lightloom.photonics.link.word_errors import word_errors
+from lightloom.photonics.meshes import BALANCED
 from lightloom.photonics.nonlinear import NO_AVERAGER
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
@@ -47,7 +49,9 @@ _Sweep = Annotated[
 ]
 _Ideal = Annotated[bool, option("Every part that no option mentions is ideal.", name="--ideal")]
 _RateOnly = Annotated[bool, option("Leave out the table of parts.", name="--rate-only")]
-_Whole = Annotated[bool, option("Meshes of whole matrices, not of their connected components.", name="--whole")]
+_Form = Annotated[
+    str | None, option("svd, economy or compact, as in `onn map`; unless the file stores a mapping: svd of components.")
+]
 _Words = Annotated[int, count_option("--words", "Words sent through each fabrication, half near-equal.", least=1)]
 
 
@@ -86,10 +90,10 @@ def link(
     draws: Annotated[int, count_option("--draws", "Fabrications behind each rate.", least=1)] = 20,
     sweep: _Sweep = None,
     rate_only: _RateOnly = False,
-    form: Annotated[str, option("svd, economy or compact, as in `onn map`.")] = "svd",
-    mesh: MeshKind = "rectangular",
-    gains: Gains = "rows",
-    whole: _Whole = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
     seed: Annotated[int, count_option("--seed", "Of fabrications, words and noise.")] = 0,
     figure: Annotated[Path | None, figure_option("Draw the parts and the sweeps")] = None,
     as_json: Json = False,
@@ -100,11 +104,11 @@ def link(
     sweeps = [read_sweep(text) for text in sweep or []]
     check_outputs([figure])
     weights, arguments = load_network(network)
-    mapping: Document = {"form": form, "mesh": mesh, "gains": gains, "components": not whole}
-    chip = design_chip(weights, arguments, kind=mapping["mesh"], **{n: mapping[n] for n in mapping if n != "mesh"})
+    mapping = chosen_mapping(network, BALANCED, form=form, mesh=mesh, gains=gains, components=components)
+    chip = design_chip(weights, arguments, mapping)
     tried = {"words": words, "fabrications": draws, "seed": seed}
-    configuration = [network_hash(weights, arguments), asdict(settings), mapping, tried, sweep, rate_only]
-    document = _measured(chip, settings, sweeps, tried, rate_only) | mapping
+    configuration = [network_hash(weights, arguments), asdict(settings), mapping.to_json(), tried, sweep, rate_only]
+    document = _measured(chip, settings, sweeps, tried, rate_only) | mapping.to_json()
     document["provenance"] = provenance(configuration, seed)
     if figure is not None:
         save(link_figure(document), figure, provenance_line(document["provenance"]))
@@ -158,7 +162,7 @@ def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table
     ]
     yield plain_table(["option", "value", "source"], rows, title=title, left=["option", "value", "source"])
     yield ""
-    yield facts_table(_facts(document))
+    yield facts_table(_facts(document, network))
     if document["note"]:
         yield document["note"]
     if document["contributions"] is not None:
@@ -170,7 +174,8 @@ def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table
         yield plain_table([sweep["option"], "words wrong", "95 % interval"], cells)
 
 
-def _facts(document: Document) -> Iterator[tuple[str, str]]:
+def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
+    yield "mapping", mapping_words(document, network)
     rate, interval = _rate_cells(document)
     lit = document["light"]
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
 import typer
 from rich.table import Table
 
 from lightloom.cli.onn.files import read_matrix
+from lightloom.cli.onn.mapping import chosen_mapping
 from lightloom.cli.options import Components, Gains, Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
 from lightloom.core.arrays import Column
@@ -20,12 +21,11 @@ from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.cascade_files import is_cascade, load_cascade
-from lightloom.photonics.averaging.fabrication import map_part
 from lightloom.photonics.averaging.mapped_averager import part_crossings
 from lightloom.photonics.averaging.mapped_cascade import cascade_matrices
 from lightloom.photonics.averaging.realised.files import load_network
 from lightloom.photonics.averaging.realised.light import light_matrices, unit_matrices
-from lightloom.photonics.meshes import FORMS, GAINS, KINDS, Mesh, decibels, decompose
+from lightloom.photonics.meshes import FORMS, Mesh, MeshMapping, decibels, decompose, map_part
 from lightloom.photonics.meshes import netlist as netlist_of
 from lightloom.photonics.meshes import switch as circuit_switch
 from lightloom.photonics.meshes.counts import full_count
@@ -52,7 +52,12 @@ _TOLERANCE = 1e-9
 
 
 _Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
-_Form = Annotated[str, option("economy, compact, svd (the paper's), sigma-u (its approximation), or unitary.")]
+_Form = Annotated[
+    str | None,
+    option(
+        "economy (unless the file stores another), compact, svd (the paper's), sigma-u (its approximation), or unitary."
+    ),
+]
 _Switch = Annotated[
     str | None,
     option("Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.", "O,O,..."),
@@ -64,10 +69,10 @@ _Phases = Annotated[Path | None, option("Read phases instead, and check that the
 def map_to_meshes(
     *,
     source: _Source = None,
-    form: _Form = "economy",
-    mesh: MeshKind = "rectangular",
-    gains: Gains = "rows",
-    components: Components = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
     units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
     phases: _Phases = None,
     like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
@@ -81,31 +86,30 @@ def map_to_meshes(
 ) -> None:
     """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
     if switch is not None:
-        if any(given is not None for given in (source, phases, like)) or units or components or form != "economy":
+        if any(given is not None for given in (source, phases, like)) or units or components or form is not None:
             raise ConfigError("--switch takes no file, --phases, --like, --units, --components or --form")
         form = _UNITARY
     elif (phases is None) != (like is None) or (source is None) == (phases is None):
         raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
     _check_targets(out, netlist, figure, chain)
     origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
+    mapping = _chosen(origin_path, form, mesh, gains, components)
     arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
     drawn = _drawn_name(layer, matrices)
-    parts = _mapped(matrices, form, mesh, gains, components)
+    parts = _mapped(matrices, mapping, form == _UNITARY)
+    mapped = mapping.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
     if phases is not None:
-        _check(phases, parts, origin_path, [form, mesh], as_json)
+        _check(phases, parts, origin_path, [mapped["form"], mapping.mesh], as_json)
         return
     rows = [
         _row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
         for name, part in parts.items()
     ]
-    origin = provenance([form, mesh, gains, components, content_hash(phases_document(parts))])
+    origin = provenance([*mapped.values(), content_hash(phases_document(parts))])
     counts = ("mzi_count", "mzi_count_paper", "mzi_count_economy")
     document = {
         "schema": "lightloom.onn-map/1",
-        "form": form,
-        "mesh": mesh,
-        "gains": gains,
-        "components": components,
+        **mapped,
         "crossings": _crossings(parts) if groups == 1 else None,
         **{name: sum(row[name] * row["copies"] for row in rows) for name in counts},
         "columns": sum(row["columns"] for row in rows),
@@ -178,26 +182,28 @@ def _crossings(parts: dict[str, Part]) -> int:
     return part_crossings(matrices) if matrices else 0
 
 
-def _mapped(matrices: dict[str, Column], form: str, mesh: str, gains: str, components: bool) -> dict[str, Part]:
-    if form not in (*FORMS, _UNITARY):
+def _chosen(
+    source: Path, form: str | None, mesh: str | None, gains: str | None, components: bool | None
+) -> MeshMapping:
+    """Return the mapping; that of a unitary matrix has no form, and is one mesh."""
+    if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
-    if mesh not in KINDS:
-        raise UnknownNameError("mesh", mesh, KINDS)
-    if gains not in GAINS:
-        raise UnknownNameError("gains", gains, GAINS)
-    kind: Any = mesh
-    amplified: Any = gains
-    if components and form == _UNITARY:
+    if form != _UNITARY:
+        return chosen_mapping(source, MeshMapping(), False, form=form, mesh=mesh, gains=gains, components=components)
+    if components:
         raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
+    return chosen_mapping(None, MeshMapping(), mesh=mesh, gains=gains)
+
+
+def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in matrices.items():
-            if form == _UNITARY:
-                parts[name] = decompose(matrix, kind)
+            if unitary:
+                parts[name] = decompose(matrix, mapping.mesh)
             else:
                 # The paper approximates the network alone, not P and T.
-                exact = form == "sigma-u" and name.split()[-1] in ("P", "T")
-                parts[name] = map_part(matrix, cast(Any, "svd" if exact else form), kind, amplified, components)
+                parts[name] = map_part(matrix, mapping.around() if name.split()[-1] in ("P", "T") else mapping)
             advance(1)
     return parts
 

@@ -35,7 +35,10 @@ def tolerant_averager(
         result = find_tolerant(arguments, request, cast(Any, units), seed=seed, advance=advance)
         document = tolerance_document(result, advance)
     construction = result.candidate.construction
-    made = ProvedAverager(construction=construction, arguments=arguments, noise=None, evaluations=evaluations)
+    mapping = MAPPINGS[result.candidate.mapping]
+    made = ProvedAverager(
+        construction=construction, arguments=arguments, noise=None, evaluations=evaluations, mapping=mapping
+    )
     settings = [asdict(arguments), units, request.errors, request.word_errors, evaluations]
     return made, {"tolerance": document, "provenance": provenance(settings, seed)}
 
@@ -54,7 +57,7 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
         ("each error alone", alone),
         (
             "mapping",
-            f"onn map --units --components --form {MAPPINGS[document['mapping']]}; window {document['window']}",
+            f"{MAPPINGS[document['mapping']]} (--out stores it); window {document['window']}",
         ),
         (
             "with P and T",

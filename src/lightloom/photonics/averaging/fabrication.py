@@ -21,11 +21,11 @@ from lightloom.photonics.averaging.proved.noise import noisy_accuracy
 from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, light_units
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.blocks import MappedBlocks, map_blocks, map_components
+from lightloom.photonics.meshes.blocks import MappedBlocks
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, disturb
-from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix, map_matrix
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping, map_part
 from lightloom.photonics.meshes.montecarlo import Evaluate
 
 Calibration = Literal["rows", "matrix", "none"]
@@ -62,41 +62,10 @@ class MappedNetwork:
         return light_matrices(self.network)
 
 
-def map_network(
-    network: LayeredNetwork,
-    form: Form = "economy",
-    kind: Kind = "rectangular",
-    gains: Gains = "rows",
-    components: bool = False,
-) -> MappedNetwork:
-    """Map every matrix to meshes, with ``components`` every connected component of it to meshes of its own.
-
-    The form ``sigma-u`` is an approximation, the others are exact.
-
-    Raises:
-        ConfigError: ``sigma-u`` has components.
-        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
-    """
-    matrices = (map_part(matrix, form, kind, gains, components) for matrix in light_matrices(network))
+def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
+    """Map every matrix to meshes; the form ``sigma-u`` is an approximation, the others are exact."""
+    matrices = (map_part(matrix, mapping) for matrix in light_matrices(network))
     return MappedNetwork(network=network, matrices=tuple(matrices))
-
-
-def map_part(
-    matrix: Matrix,
-    form: Form = "economy",
-    kind: Kind = "rectangular",
-    gains: Gains = "rows",
-    components: bool = False,
-) -> MappedMatrix | MappedBlocks:
-    """Map one matrix to meshes: all of it, its connected components, or the square blocks of ``sigma-u``.
-
-    Raises:
-        ConfigError: ``sigma-u`` has components.
-        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
-    """
-    if components:
-        return map_components(matrix, form, kind, gains)
-    return map_blocks(matrix, kind, gains) if form == "sigma-u" else map_matrix(matrix, form, kind, gains)
 
 
 def effective_network(

@@ -15,14 +15,14 @@ import numpy as np
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.fabrication import MappedNetwork, map_network, map_part
+from lightloom.photonics.averaging.fabrication import MappedNetwork, map_network
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.light import Matrix, light_biases, unit_matrices
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.meshes.blocks import MappedBlocks, crossings
-from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping, map_part
 
 Part = MappedMatrix | MappedBlocks
 
@@ -95,25 +95,18 @@ class MappedAverager:
 
 
 def map_averager(
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    form: Form = "economy",
-    kind: Kind = "rectangular",
-    gains: Gains = "rows",
-    components: bool = False,
+    network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> MappedAverager:
     """Map P, every layer and T to meshes. With ``sigma-u`` the layers are approximated, and P and T are exact (svd).
 
     Raises:
-        ConfigError: the network carries decimals, which servers cannot receive, or ``sigma-u`` has components.
-        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
+        ConfigError: the network carries decimals, which servers cannot receive.
     """
     if arguments.carries_decimals:
         raise ConfigError("the network carries decimals for a second level: it has no T to servers")
-    matrices = [np.asarray(matrix) for matrix in unit_matrices(arguments).values()]
-    exact: Form = "svd" if form == "sigma-u" else form
-    layers = map_network(network, form, kind, gains, components)
-    preprocessing, splitting = (map_part(matrix, exact, kind, gains, components) for matrix in matrices)
+    chosen = MeshMapping() if mapping is None else mapping
+    layers = map_network(network, chosen)
+    preprocessing, splitting = (map_part(matrix, chosen.around()) for matrix in unit_matrices(arguments).values())
     return MappedAverager(arguments=arguments, layers=layers, preprocessing=preprocessing, splitting=splitting)
 
 

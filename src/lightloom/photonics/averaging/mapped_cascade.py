@@ -25,8 +25,8 @@ from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.meshes.averager_units import preprocessing_matrix, splitting_matrix
 from lightloom.photonics.meshes.blocks import MappedBlocks
 from lightloom.photonics.meshes.disturb import Disturbed
-from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, Gains, MappedMatrix
+from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 from lightloom.photonics.meshes.montecarlo import Evaluate
 from lightloom.photonics.pam4 import LEVELS, symbols_for
 
@@ -64,21 +64,9 @@ class MappedCascade:
         return max(self.first.gain, self.second.gain)
 
 
-def map_cascade(
-    cascade: Cascade,
-    form: Form = "economy",
-    kind: Kind = "rectangular",
-    gains: Gains = "rows",
-    components: bool = False,
-) -> MappedCascade:
-    """Map the networks of both levels to meshes, as `map_network` does.
-
-    Raises:
-        InputError: an option that `map_network` refuses.
-    """
-    first, second = (
-        map_network(level.network, form, kind, gains, components) for level in (cascade.first, cascade.second)
-    )
+def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
+    """Map the networks of both levels to meshes, as `map_network` does."""
+    first, second = (map_network(level.network, mapping) for level in (cascade.first, cascade.second))
     return MappedCascade(cascade=cascade, first=first, second=second)
 
 

@@ -1,6 +1,7 @@
 """Netlists of whole averagers for SAX: P, every layer with its gains and units, and T.
 
-    circuit, _ = sax.circuit(netlist=chip_netlist(map_averager(network, arguments, "compact")), models=models())
+    averager = map_averager(network, arguments, MeshMapping(form="compact"))
+    circuit, _ = sax.circuit(netlist=chip_netlist(averager), models=models())
     circuit(wl=1.551)["in0", "out3"]
 
 An instance's name says where it is: ``layer1_b2_mzi_3_1`` is block 2 of layer 1, column 3, waveguide 1. Dark inputs of

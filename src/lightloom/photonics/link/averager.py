@@ -13,6 +13,7 @@ from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.link.chip import design_chip
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.link.simulate import FabricatedLink
+from lightloom.photonics.meshes.mesh_mapping import BALANCED, MeshMapping
 from lightloom.photonics.pam4 import check_codes
 
 _AT_ONCE = 1 << 13
@@ -27,6 +28,7 @@ class LinkAverager:
         link: everything that errs.
         seed: seed of the noise.
         fabrication: seed of the chip, the servers and the receivers: equal on all ranks, which share one chip.
+        mapping: of the network's matrices to meshes.
     """
 
     def __init__(
@@ -36,8 +38,9 @@ class LinkAverager:
         link: Link,
         seed: int = 0,
         fabrication: int = 0,
+        mapping: MeshMapping = BALANCED,
     ) -> None:
-        self.made = FabricatedLink(design_chip(network, arguments), link, (fabrication, 0))
+        self.made = FabricatedLink(design_chip(network, arguments, mapping), link, (fabrication, 0))
         self.servers, self.bits, self.rounding = arguments.servers, arguments.bits, arguments.rounding
         self.arguments = asdict(link)
         self.rng = np.random.default_rng(seed)

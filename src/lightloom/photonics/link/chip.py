@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats
-from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.mapped_averager import MappedAverager, Part, map_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments
@@ -24,8 +23,7 @@ from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.link.calibration import Statistics, word_statistics
 from lightloom.photonics.link.units import Units, units_of
 from lightloom.photonics.meshes.disturb import disturb
-from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mapping import Form, Gains
+from lightloom.photonics.meshes.mesh_mapping import BALANCED, MeshMapping
 
 Complex = NDArray[np.complex128]
 
@@ -77,24 +75,13 @@ class Chip:
         return float(self.mapped.preprocessing.gains.max()) ** 2
 
 
-def design_chip(
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    *,
-    form: Form = "svd",
-    kind: Kind = "rectangular",
-    gains: Gains = "rows",
-    components: bool = True,
-) -> Chip:
-    """Map P, all layers and T, as `map_averager` does; the defaults bear errors best.
+def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping = BALANCED) -> Chip:
+    """Map P, all layers and T, as `map_averager` does; the default bears errors best.
 
     Raises:
         ConfigError: the network carries decimals, or the form is an approximation.
-        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
     """
-    if form == "sigma-u":
-        raise ConfigError("form 'sigma-u': expected economy, compact or svd, which are exact")
-    mapped = map_averager(network, arguments, form, kind, gains, components)
+    mapped = map_averager(network, arguments, mapping.exact())
     function = arguments.function()
     return Chip(
         mapped=mapped,

@@ -34,12 +34,14 @@ from lightloom.photonics.meshes.mapping import (
     sigma_u,
 )
 from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.mesh_mapping import BALANCED, MeshMapping, map_part
 from lightloom.photonics.meshes.montecarlo import expected_error, matrix_error, monte_carlo, sweep
 from lightloom.photonics.meshes.netlist import netlist
 from lightloom.photonics.meshes.phase_files import load_phases, save_phases
 from lightloom.photonics.meshes.switch import switch
 
 __all__ = [
+    "BALANCED",
     "FORMS",
     "GAINS",
     "KINDS",
@@ -53,6 +55,7 @@ __all__ = [
     "MappedBlocks",
     "MappedMatrix",
     "Mesh",
+    "MeshMapping",
     "SimulatedChip",
     "approximate",
     "approximated_count",
@@ -77,6 +80,7 @@ __all__ = [
     "map_blocks",
     "map_components",
     "map_matrix",
+    "map_part",
     "matrix_error",
     "monte_carlo",
     "netlist",

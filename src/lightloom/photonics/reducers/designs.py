@@ -26,6 +26,7 @@ from lightloom.photonics.dispersion import Dispersion, at_wavelength
 from lightloom.photonics.link.chip import design_chip
 from lightloom.photonics.link.settings import Link, ideal
 from lightloom.photonics.link.word_errors import word_errors
+from lightloom.photonics.meshes.mesh_mapping import BALANCED, MeshMapping
 
 NOISES = (5e-3, 1e-3, 3e-4, None)
 """Noise that a network must bear, a share of full scale: the most of these for which one is constructed."""
@@ -35,6 +36,8 @@ MOST_SERVERS = 16
 """Servers beyond which no network is constructed here."""
 TRIED_ERRORS = 3e-3
 """Share of wrong words for which full scales are simulated."""
+_PAPERS = MeshMapping(gains="common")
+"""The paper's mapping, but for interferometers that no light reaches: one gain for all outputs of a matrix."""
 _WORDS, _STEPS = 16_000, 14
 _FAINTEST, _BRIGHTEST = 1e-5, 1e2
 _FILE = Path(__file__).with_name("designs.yaml")
@@ -126,8 +129,7 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
         raise UnsupportedError(f"no network is constructed here for more than {MOST_SERVERS} servers")
     made, noise = sturdiest(servers, bits)
     arguments = FunctionArguments(servers=servers, bits=bits)
-    form, gains = ("svd", "rows") if rows else ("economy", "common")
-    mapped = map_averager(made.network, arguments, form, gains=gains, components=rows)  # type: ignore[arg-type]
+    mapped = map_averager(made.network, arguments, BALANCED if rows else _PAPERS)
     layers = made.network.layers
     return Design(
         construction=made.name,
@@ -180,8 +182,7 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) -> float:
     """Return the least watts of full scale for the tried share of wrong words, to 0.1 %."""
-    form, gains = ("svd", "rows") if rows else ("economy", "common")
-    chip = design_chip(made.network, arguments, form=form, gains=gains)  # type: ignore[arg-type]
+    chip = design_chip(made.network, arguments, BALANCED if rows else _PAPERS.but(components=True))
     defaults = Link()
     link = replace(
         ideal(defaults),

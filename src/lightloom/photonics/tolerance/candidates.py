@@ -17,8 +17,9 @@ from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.blocks import connected_components
 from lightloom.photonics.meshes.counts import compact_count, full_count
 from lightloom.photonics.meshes.mapping import Form
+from lightloom.photonics.meshes.mesh_mapping import BALANCED, MeshMapping
 
-MAPPINGS: dict[str, Form] = {"compact": "compact", "balanced": "svd"}
+MAPPINGS = {"compact": MeshMapping(form="compact", components=True), "balanced": BALANCED}
 """Mappings of connected components: with the fewest interferometers, and to square meshes that balance loss."""
 
 
@@ -43,8 +44,7 @@ class Candidate:
 
     def mapped(self) -> MappedAverager:
         """Return the meshes of P, every layer and T in this mapping."""
-        form = MAPPINGS[self.mapping]
-        return map_averager(self.construction.network, self.arguments, form, components=True)
+        return map_averager(self.construction.network, self.arguments, MAPPINGS[self.mapping])
 
 
 def candidates(
@@ -59,7 +59,7 @@ def candidates(
     """
     function = arguments.function()
     units = list(unit_matrices(arguments).values())
-    around = {mapping: sum(component_count(matrix, form) for matrix in units) for mapping, form in MAPPINGS.items()}
+    around = {mapping: sum(component_count(matrix, how.form) for matrix in units) for mapping, how in MAPPINGS.items()}
     made = []
     for name, circuit in sturdy_circuits(function):
         for how in sturdy_realisations(nonlinearity):
@@ -72,9 +72,9 @@ def candidates(
                     window=how.window,
                     copies=how.copies,
                     mapping=mapping,
-                    mzis=around[mapping] + sum(component_count(matrix, form) for matrix in matrices),
+                    mzis=around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices),
                 )
-                for mapping, form in MAPPINGS.items()
+                for mapping, meshes in MAPPINGS.items()
             ]
             advance(1)
     return sorted(made, key=lambda candidate: (candidate.mzis, candidate.copies, -candidate.window))

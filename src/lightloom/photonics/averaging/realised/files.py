@@ -15,8 +15,11 @@ from lightloom.core.provenance import content_hash
 from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 
 SCHEMA = "lightloom.network/1"
+_MAPPING = "mapping_"
+"""Start of the names of a mapping's values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,10 @@ def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
     return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), arrays])
 
 
-def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArguments) -> Path:
-    """Write an ``.npz`` file atomically.
+def save_network(
+    path: Path, network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
+) -> Path:
+    """Write an ``.npz`` file atomically, with the mapping to meshes that the network was judged with, if any.
 
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
@@ -57,6 +62,8 @@ def save_network(path: Path, network: LayeredNetwork, arguments: FunctionArgumen
     for layer, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True), 1):
         content |= {f"weights_{layer}": weights, f"biases_{layer}": biases}
         content[f"full_scale_{layer}"] = network.full_scale[layer]
+    if mapping is not None:
+        content |= {f"{_MAPPING}{name}": value for name, value in mapping.to_json().items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
     return write_atomically(path, buffer.getvalue())
@@ -94,3 +101,20 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
             f"{source}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
         )
     return network, arguments
+
+
+def load_mapping(path: Path) -> MeshMapping | None:
+    """Return the mapping to meshes that a network in a file was judged with, None if the file has none.
+
+    Raises:
+        ConfigError: the file cannot be read, or its mapping lacks a value or has an unknown one.
+    """
+    content = read_arrays(path)
+    if not any(name.startswith(_MAPPING) for name in content):
+        return None
+    try:
+        return MeshMapping(**{name: content[_MAPPING + name].item() for name in MeshMapping.__dataclass_fields__})
+    except KeyError as error:
+        raise ConfigError(f"{str(path)!r}: {error.args[0]} is missing") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from error
