@@ -40,7 +40,7 @@ class BlockExchanger(Exchanger):
         if residual is not None:
             _scatter(total, shares, rank, residual)
         self.group.all_gather(wire, own, sizes)
-        for k, part in enumerate(wire.split(sizes)):
+        for k, part in enumerate(torch.split(wire, sizes)):
             self.format.decode(part, shares, k, values, factor=1 / ranks)
 
     def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
@@ -57,7 +57,7 @@ class BlockExchanger(Exchanger):
         counts = [0 if k == rank else blocks for k, blocks in enumerate(shares.blocks)]
         sizes = [count * self.format.block_bytes for count in counts]
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
-        for k, part in enumerate(wire.split(sizes)):
+        for k, part in enumerate(torch.split(wire, sizes)):
             if k != rank:
                 self.format.encode(values, residual, shares, k, part)
         incoming = [0 if k == rank else shares.blocks[rank] * self.format.block_bytes for k in range(ranks)]
@@ -66,7 +66,7 @@ class BlockExchanger(Exchanger):
         total = _gathered(values, shares, rank)
         if residual is not None:
             total += _gathered(residual, shares, rank)
-        for k, part in enumerate(received.split(incoming)):
+        for k, part in enumerate(torch.split(received, incoming)):
             if k != rank:
                 self.format.decode_own(part, shares, rank, total)
         return total

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -167,12 +166,15 @@ class ExchangeState(DdpHookState):
         key = tuple(id(parameter) for parameter in parameters)
         if key not in self._geometries:
             buffer, tensors = bucket.buffer(), []
-            width = 1 + buffer.is_complex()
+            real = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
             for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
                 offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
-                shape = (*gradient.shape, 2) if width == 2 else tuple(gradient.shape)
-                tensors.append((self._names[id(parameter)], offset * width, shape or (prod(shape),)))
-            self._geometries[key] = Geometry.whole(tensors, buffer.numel() * width)
+                if parameter.is_complex():
+                    # DDP passes a bucket of complex gradients as real values, but counts offsets in complex ones.
+                    tensors.append((self._names[id(parameter)], 2 * offset, (*parameter.shape, 2)))
+                else:
+                    tensors.append((self._names[id(parameter)], offset, tuple(parameter.shape)))
+            self._geometries[key] = Geometry.whole(tensors, real.numel())
         return self._geometries[key]
 
 

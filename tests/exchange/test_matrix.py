@@ -1,0 +1,59 @@
+"""Every method with every feature of DDP is right, or refused in one line; none hangs.
+
+Right: replicas end equal bit for bit, and the loss follows that of the plain exchange within the method's tolerance.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from lightloom.training.transport.launch import launch
+from tests.exchange import features
+
+RANKS = 4
+METHODS = {"float32": 1e-6, "bf16": 0.01, "fp16": 0.002}
+"""By method, how far the last loss may be from that of the plain exchange, relative to the first loss."""
+REFUSALS = {"float64": "works in float32", "sparse": "expected dense"}
+"""Features that methods refuse, and words of the refusal; ``float32`` takes float64."""
+DEFAULT = [("bf16", feature) for feature in features.FEATURES if feature != "compile"]
+
+
+def outcomes(cases: list[tuple[str, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Results of all ranks by case, and those of the plain exchange."""
+    plain = sorted({("float32", feature) for _, feature in cases} - set(cases))
+    every = [*cases, *plain]
+    results = launch(features.matrix, RANKS, 60 + 4 * len(every), {"cases": every})
+    return {case: [result.value[k] for result in results] for k, case in enumerate(every)}
+
+
+def check(cases: list[tuple[str, str]]) -> None:
+    """Assert that all cases are right or refused."""
+    found = outcomes(cases)
+    for method, feature in cases:
+        ranks, plain = found[method, feature], found["float32", feature]
+        case = f"{method} with {feature}"
+        if feature in REFUSALS and (method, feature) != ("float32", "float64"):
+            assert all(REFUSALS[feature] in rank.get("refused", "") for rank in ranks), (case, ranks)
+            assert all("\n" not in rank["refused"] for rank in ranks), case
+            continue
+        assert all("refused" not in rank for rank in ranks), (case, ranks)
+        assert all(rank["finite"] for rank in ranks), case
+        half = RANKS // 2 if feature == "sub-group" else RANKS
+        for begin in range(0, RANKS, half):
+            assert len({rank["digest"] for rank in ranks[begin : begin + half]}) == 1, f"{case}: replicas differ"
+        first = sum(rank["losses"][0] for rank in plain)
+        difference = sum(a["losses"][-1] - b["losses"][-1] for a, b in zip(ranks, plain, strict=True))
+        assert abs(difference) <= METHODS[method] * first, case
+        assert sum(rank["losses"][-1] for rank in ranks) < first, f"{case}: nothing learned"
+
+
+def test_pairs_of_methods_and_features() -> None:
+    check(DEFAULT)
+
+
+@pytest.mark.slow
+def test_all_methods_with_all_features() -> None:
+    check(list(product(METHODS, features.FEATURES)))
