@@ -23,7 +23,7 @@ class BlockExchanger(Exchanger):
 
     def __init__(self, method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         super().__init__(method, group, sizes)
-        self.format = wire_format(method)
+        self.format = wire_format(method, group.device)
         self._shares: dict[Geometry, Shares] = {}
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
@@ -32,13 +32,11 @@ class BlockExchanger(Exchanger):
             return
         shares = self._shares_of(geometry, lambda: cut(geometry, ranks, self.format.block))
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
-        total = self._sum_own_share(values, residual, shares)
+        self._add_own_share(values, residual, shares)
         sizes = [blocks * self.format.block_bytes for blocks in shares.blocks]
         own = values.new_empty(sizes[rank], dtype=torch.uint8)
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
-        self.format.encode_own(total, shares, rank, own, leave=residual is not None)
-        if residual is not None:
-            _scatter(total, shares, rank, residual)
+        self.format.encode(values, residual, shares, rank, own)
         self.group.all_gather(wire, own, sizes)
         for k, part in enumerate(torch.split(wire, sizes)):
             self.format.decode(part, shares, k, values, factor=1 / ranks)
@@ -47,15 +45,13 @@ class BlockExchanger(Exchanger):
         rank = self.group.rank
         shares = self._shares_of(geometry, lambda: _of_shards(geometry, shards, self.format.block))
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
-        output.copy_(self._sum_own_share(values, residual, shares))
-        if residual is not None:
-            residual[shards[rank]].zero_()
+        self._add_own_share(values, residual, shares)
+        output.copy_(values[shards[rank]])
 
-    def _sum_own_share(self, values: Tensor, residual: Tensor | None, shares: Shares) -> Tensor:
-        """Send all shares but this rank's, and return the sum over ranks of its own, residual included."""
+    def _add_own_share(self, values: Tensor, residual: Tensor | None, shares: Shares) -> None:
+        """Send all shares but this rank's, and add what comes from the others to its own."""
         rank, ranks = self.group.rank, self.group.ranks
-        counts = [0 if k == rank else blocks for k, blocks in enumerate(shares.blocks)]
-        sizes = [count * self.format.block_bytes for count in counts]
+        sizes = [0 if k == rank else blocks * self.format.block_bytes for k, blocks in enumerate(shares.blocks)]
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
         for k, part in enumerate(torch.split(wire, sizes)):
             if k != rank:
@@ -63,13 +59,9 @@ class BlockExchanger(Exchanger):
         incoming = [0 if k == rank else shares.blocks[rank] * self.format.block_bytes for k in range(ranks)]
         received = values.new_empty(sum(incoming), dtype=torch.uint8)
         self.group.all_to_all(received, wire, incoming, sizes)
-        total = _gathered(values, shares, rank)
-        if residual is not None:
-            total += _gathered(residual, shares, rank)
         for k, part in enumerate(torch.split(received, incoming)):
             if k != rank:
-                self.format.decode_own(part, shares, rank, total)
-        return total
+                self.format.decode(part, shares, rank, values, add=True)
 
     def _shares_of(self, geometry: Geometry, make: Callable[[], Shares]) -> Shares:
         if geometry not in self._shares:
@@ -83,18 +75,3 @@ def _of_shards(geometry: Geometry, shards: Sequence[slice], block: int) -> Share
         [[(p.offset, p.length) for p in geometry.pieces if shard.start <= p.offset < shard.stop] for shard in shards],
         block,
     )
-
-
-def _gathered(values: Tensor, shares: Shares, rank: int) -> Tensor:
-    """Return a copy of the share of ``rank``, run after run."""
-    runs = shares.runs[rank]
-    parts = [values[run.offset : run.offset + run.length] for run in runs]
-    return torch.cat(parts) if parts else values.new_empty(0)
-
-
-def _scatter(own: Tensor, shares: Shares, rank: int, out: Tensor) -> None:
-    """Put the values of the share of ``rank`` to their positions in ``out``."""
-    at = 0
-    for run in shares.runs[rank]:
-        out[run.offset : run.offset + run.length] = own[at : at + run.length]
-        at += run.length

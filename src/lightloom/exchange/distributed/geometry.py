@@ -94,8 +94,7 @@ class Shares:
         self.runs: list[list[Run]] = []
         self.first_block = [0]
         """By rank, the number of its first block; one more entry for the end."""
-        self.values: list[int] = []
-        """By rank, the number of its values."""
+        self._tables: dict[int, Ints] = {}
         blocks = 0
         for share in shares:
             runs = []
@@ -104,7 +103,6 @@ class Shares:
                 blocks += -(-length // block)
             self.runs.append(runs)
             self.first_block.append(blocks)
-            self.values.append(sum(length for _, length in share))
 
     @property
     def blocks(self) -> list[int]:
@@ -113,15 +111,11 @@ class Shares:
 
     def table(self, rank: int) -> Ints:
         """Runs of a rank as rows of (position in the buffer, values, first block, counted from the rank's first)."""
-        first = self.first_block[rank]
-        rows = [(run.offset, run.length, run.first_block - first) for run in self.runs[rank]]
-        return np.array(rows, np.int64).reshape(-1, 3)
-
-    def own_table(self, rank: int) -> Ints:
-        """``table`` for an array that holds the values of the rank's share alone, run after run."""
-        table = self.table(rank)
-        table[:, 0] = np.cumsum(table[:, 1]) - table[:, 1]
-        return table
+        if rank not in self._tables:
+            first = self.first_block[rank]
+            rows = [(run.offset, run.length, run.first_block - first) for run in self.runs[rank]]
+            self._tables[rank] = np.array(rows, np.int64).reshape(-1, 3)
+        return self._tables[rank]
 
     def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
         """Position in the buffer of each slot of the rank's blocks, ``padding`` for slots that hold no value."""

@@ -31,7 +31,7 @@ class OwnGroup:
         Raises:
             TransportError: a rank did not connect within ``timeout`` seconds.
         """
-        self.rank, self.ranks = group.rank(), group.size()
+        self.rank, self.ranks, self.device = group.rank(), group.size(), device
         self.sent = 0
         """Bytes that this rank has sent to others; an all-reduce counts as 2 (ranks - 1) / ranks of its size."""
         self._group: Any = None

@@ -1,18 +1,23 @@
 """Narrow formats as bytes: what the shares of a buffer look like on the wire.
 
-In CPU memory the kernels of ``lightloom.compression.blocks`` encode all runs of a share in one call; on other devices
-the reference does, whose bytes are the same.
+In CPU memory the kernels of ``lightloom.compression.blocks`` encode all runs of a share in one call. On other devices,
+and for fp8, the reference in torch does, whose bytes are the same; it has not run on a GPU yet.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from lightloom.compression import blocks
+from lightloom.compression.blocks import BlockFormat
+from lightloom.core.arrays import Ints
 from lightloom.exchange.distributed.geometry import Shares
 from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.training.gpu import blocks_reference
 
 
 class WireFormat(ABC):
@@ -35,16 +40,10 @@ class WireFormat(ABC):
         """
 
     @abstractmethod
-    def decode(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``."""
-
-    @abstractmethod
-    def decode_own(self, wire: Tensor, shares: Shares, rank: int, out: Tensor) -> None:
-        """Add the values in ``wire`` to ``out``, which holds the share of ``rank`` alone, run after run."""
-
-    @abstractmethod
-    def encode_own(self, values: Tensor, shares: Shares, rank: int, wire: Tensor, *, leave: bool) -> None:
-        """Encode ``values``, which are the share of ``rank`` alone; with ``leave`` errors replace them."""
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add."""
 
 
 class CastFormat(WireFormat):
@@ -58,32 +57,91 @@ class CastFormat(WireFormat):
 
     def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
         cast = wire.view(self.dtype)
-        for run in shares.runs[rank]:
-            at = run.first_block - shares.first_block[rank]
-            part, target = values[run.offset : run.offset + run.length], cast[at : at + run.length]
+        for first, length, at in shares.table(rank):
+            part, target = values[first : first + length], cast[at : at + length]
             if residual is None:
                 target.copy_(part)
             else:
-                left = residual[run.offset : run.offset + run.length].add_(part)
+                left = residual[first : first + length].add_(part)
                 target.copy_(left)
                 left.sub_(target).nan_to_num_(0.0, 0.0, 0.0)
 
-    def decode(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0) -> None:
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
         cast = wire.view(self.dtype)
-        for run in shares.runs[rank]:
-            at = run.first_block - shares.first_block[rank]
-            torch.mul(cast[at : at + run.length].float(), factor, out=out[run.offset : run.offset + run.length])
-
-    def decode_own(self, wire: Tensor, shares: Shares, rank: int, out: Tensor) -> None:
-        out.add_(wire.view(self.dtype))
-
-    def encode_own(self, values: Tensor, shares: Shares, rank: int, wire: Tensor, *, leave: bool) -> None:
-        cast = wire.view(self.dtype)
-        cast.copy_(values)
-        if leave:
-            values.sub_(cast).nan_to_num_(0.0, 0.0, 0.0)
+        for first, length, at in shares.table(rank):
+            part, target = cast[at : at + length], out[first : first + length]
+            if add:
+                target.add_(part, alpha=factor)
+            else:
+                target.copy_(part).mul_(factor)
 
 
-def wire_format(method: BlockExchange) -> WireFormat:
-    """Return the format of a method."""
-    return CastFormat({"bf16": torch.bfloat16, "fp16": torch.float16}[method.width.name])
+class BlockKernels(WireFormat):
+    """Blocks in CPU memory."""
+
+    def __init__(self, fmt: BlockFormat) -> None:
+        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
+
+    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
+        left = None if residual is None else residual.numpy()
+        blocks.encode_runs(self.fmt, values.numpy(), left, self._runs(shares, rank), wire.numpy())
+
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
+        blocks.decode_runs(self.fmt, wire.numpy(), self._runs(shares, rank), out.numpy(), factor, add)
+
+    def _runs(self, shares: Shares, rank: int) -> Ints:
+        return shares.table(rank) * np.array([1, 1, self.block_bytes])
+
+
+class BlockReference(WireFormat):
+    """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
+
+    def __init__(self, fmt: BlockFormat) -> None:
+        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
+        self._slots: dict[tuple[int, int], Tensor] = {}
+
+    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
+        slots = self._slots_of(shares, rank, values)
+        padded = _with_zero(values)[slots]
+        if residual is None:
+            wire.copy_(blocks_reference.encode(self.fmt, padded))
+            return
+        padded += _with_zero(residual)[slots]
+        wire.copy_(blocks_reference.encode_leaving(self.fmt, padded))
+        left = _with_zero(residual)
+        left[slots] = padded
+        residual.copy_(left[:-1])
+
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
+        slots = self._slots_of(shares, rank, out)
+        decoded = blocks_reference.decode(self.fmt, wire, slots.numel()) * factor
+        whole = _with_zero(out)
+        whole[slots] = whole[slots] + decoded if add else decoded
+        out.copy_(whole[:-1])
+
+    def _slots_of(self, shares: Shares, rank: int, values: Tensor) -> Tensor:
+        key = (id(shares), rank)
+        if key not in self._slots:
+            self._slots[key] = shares.slots(rank, values.numel(), values.device)
+        return self._slots[key]
+
+
+def wire_format(method: BlockExchange, device: str) -> WireFormat:
+    """Return the format of a method for tensors on a kind of device."""
+    casts = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    if method.width.name in casts:
+        return CastFormat(casts[method.width.name])
+    kinds = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
+    fmt = BlockFormat(kinds.get(method.width.name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
+    return BlockKernels(fmt) if device == "cpu" and fmt.kind != "fp8" else BlockReference(fmt)
+
+
+def _with_zero(values: Tensor) -> Tensor:
+    """Return a copy with a zero at the end, which padding slots read and overwrite."""
+    return torch.cat([values, values.new_zeros(1)])
