@@ -55,7 +55,7 @@ pictures: $(VENV)/installed  ## the pictures of README and docs
 		--sweep phase-lock=0.05..0.3rad:5 --figure docs/pictures/onn-link.png
 	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/_inceptionn*.[ch])
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/*.[ch] src/lightloom/compression/*/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "error: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

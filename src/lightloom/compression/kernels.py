@@ -10,22 +10,15 @@ replaces ``values`` by their errors. ``add`` adds to ``out``, which keeps its bi
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lightloom.compression.native import NAMES, PATHS, choose, requested, shared_object
 from lightloom.core.arrays import Bits, Bytes, Ints
 from lightloom.core.errors import ConfigError
-
-_PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
-"""Paths through the C kernel, the fastest first, with the numbers that its functions take for them."""
-NAMES = (*_PATHS, "fallback")
-_VARIABLE = "LIGHTLOOM_KERNEL"
 
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _ENCODE = [_POINTER, _INT64, _INT64, _INT64, _POINTER, _INT, _INT, _INT]
@@ -85,7 +78,7 @@ class _Native:
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self.name = name
         self._library = library
-        self._path = _PATHS[name]
+        self._path = PATHS[name]
 
     def encode_frames(
         self, values: Bits, chunk: int, first: int, out: Bytes, bound: int, width: int, *, leave: bool = False
@@ -106,22 +99,7 @@ class _Native:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The C kernel beside this file, whose calls run without the interpreter lock; None where it cannot be loaded."""
-    if sys.byteorder != "little":
-        return None
-    for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_inceptionn{suffix}")
-        if not path.exists():
-            continue
-        try:
-            loaded = ctypes.CDLL(str(path))
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(loaded, name)
-                function.restype, function.argtypes = result, arguments
-        except (OSError, AttributeError):
-            continue
-        return loaded
-    return None
+    return shared_object(Path(__file__).with_name("_inceptionn"), _SIGNATURES)
 
 
 Kernel = _Fallback | _Native
@@ -139,7 +117,7 @@ def load(name: str) -> Kernel | None:
     if name == "fallback":
         return _Fallback()
     library = _library()
-    if library is None or library.lightloom_best_path() < _PATHS[name]:
+    if library is None or library.lightloom_best_path() < PATHS[name]:
         return None
     return _Native(library, name)
 
@@ -150,17 +128,12 @@ def current() -> Kernel:
     Raises:
         ConfigError: the variable names no kernel, or one that was not built or that this CPU cannot run.
     """
-    return _choose(os.environ.get(_VARIABLE, ""))
+    return _choose(requested())
 
 
 @cache
-def _choose(requested: str) -> Kernel:
-    if requested not in ("", "native", *NAMES):
-        raise ConfigError(f"{_VARIABLE}={requested}: expected native, {', '.join(NAMES)}, or nothing")
-    for name in NAMES:
-        if (requested == "" or name.startswith(requested)) and (kernel := load(name)) is not None:
-            return kernel
-    raise ConfigError(f"{_VARIABLE}={requested}: that kernel was not built here, or this CPU cannot run it")
+def _choose(request: str) -> Kernel:
+    return choose(request, load)
 
 
 def implementation() -> str:

@@ -87,3 +87,12 @@ class BlockFormat:
     def nbytes(self, values: int) -> int:
         """Size of a message of ``values`` values."""
         return -(-values // self.block) * self.block_bytes
+
+
+def decoded_codes(fmt: BlockFormat) -> list[float]:
+    """What each code stands for, in scales, by code."""
+    if fmt.kind == "linear":
+        half = 1 << (fmt.bits - 1)
+        return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
+    levels = (1.0,) if fmt.kind == "sign" else LLOYD_LEVELS
+    return [*levels, *(-level for level in levels)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
+from lightloom.compression.blocks.format import LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat, decoded_codes
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 
 _PIECE = 1 << 15
@@ -100,8 +100,7 @@ def decode_blocks(fmt: BlockFormat, blocks: Bytes) -> Float32s:
         spare = 8 - fmt.bits
         signed = (codes << np.uint8(spare)).view(np.int8) >> np.int8(spare)
         return (signed.astype(np.float32) * scale).reshape(-1)
-    levels = (1.0,) if fmt.kind == "sign" else LLOYD_LEVELS
-    table = np.array([*levels, *(-level for level in levels)], np.float32) * scale
+    table = np.array(decoded_codes(fmt), np.float32) * scale
     values: Float32s = np.take_along_axis(table, codes.astype(np.intp), axis=1).reshape(-1)
     return values
 

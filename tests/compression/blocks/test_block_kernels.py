@@ -1,0 +1,112 @@
+"""C with AVX-512 and AVX2, portable C and NumPy write the same blocks and read them alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lightloom.compression.blocks import BlockFormat, kernels
+from lightloom.compression.native import NAMES
+from lightloom.core.errors import ConfigError
+from tests.compression.blocks.strategies import DEFAULTS, formats, seeds, values
+from tests.compression.strategies import SPECIAL, bits
+
+Array = NDArray[np.float32]
+REFERENCE = kernels.Portable()
+
+
+def native(name: str) -> kernels.Kernel:
+    """The kernel of that name; skips the test where this machine has none."""
+    kernel = kernels.load(name)
+    if kernel is None:
+        pytest.skip(f"kernel {name} was not built here, or this CPU cannot run it")
+    return kernel
+
+
+def alike(a: Array, b: Array) -> bool:
+    """Equal bit patterns, but for those of NaN."""
+    known = ~np.isnan(a)
+    return np.array_equal(known, ~np.isnan(b)) and np.array_equal(bits(a[known]), bits(b[known]))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])
+@given(fmt=formats, x=values, seed=seeds, factor=st.sampled_from([1.0, 0.25, 1 / 3]))
+def test_same_bytes_values_and_residuals_as_in_numpy(
+    name: str, fmt: BlockFormat, x: Array, seed: int, factor: float
+) -> None:
+    kernel = native(name)
+    random = np.random.default_rng(seed)
+    residual = (random.standard_normal(x.size) * 10.0 ** random.integers(-40, 30)).astype(np.float32)
+    wire, expected = (np.full(fmt.nbytes(x.size), fill, np.uint8) for fill in (0x5A, 0xA5))
+    for fed_back, leave in ((False, False), (False, True), (True, False)):
+        pairs = []
+        for one, out in ((kernel, wire), (REFERENCE, expected)):
+            left, rest = x.copy(), residual.copy()
+            one.encode(fmt, left, rest if fed_back else None, out, leave)
+            pairs.append((left, rest))
+        assert np.array_equal(wire, expected)
+        assert all(np.array_equal(bits(ours), bits(theirs)) for ours, theirs in zip(*pairs, strict=True))
+    for add in (False, True):
+        out, other = residual.copy(), residual.copy()
+        kernel.decode(fmt, wire, out, factor, add)
+        REFERENCE.decode(fmt, wire, other, factor, add)
+        assert alike(out, other)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])
+@given(fmt=formats, count=st.integers(0, 600), seed=seeds)
+def test_any_bytes_decode_as_in_numpy_and_nothing_else_is_touched(
+    name: str, fmt: BlockFormat, count: int, seed: int
+) -> None:
+    kernel, random = native(name), np.random.default_rng(seed)
+    wire = random.integers(0, 256, fmt.nbytes(count), dtype=np.uint8)
+    room, expected = np.full(count + 32, 7, np.float32), np.zeros(count, np.float32)
+    kernel.decode(fmt, wire, room[16 : 16 + count], 1.0, False)
+    REFERENCE.decode(fmt, wire, expected, 1.0, False)
+    assert alike(room[16 : 16 + count], expected)
+    assert (room[:16] == 7).all() and (room[16 + count :] == 7).all()
+    buffer = np.full(wire.size + 128, 7, np.uint8)
+    kernel.encode(fmt, random.standard_normal(count).astype(np.float32), None, buffer[64 : 64 + wire.size], False)
+    assert (buffer[:64] == 7).all() and (buffer[64 + wire.size :] == 7).all()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])
+def test_ties_and_edges_round_as_in_numpy(name: str) -> None:
+    """Halves of the scale, neighbours of the threshold, and every special bit pattern beside ordinary values."""
+    kernel = native(name)
+    halves = np.arange(-300, 300, dtype=np.float32) / 2
+    near = np.nextafter(np.repeat(np.float32(1.2302517), 32), np.linspace(0, 2, 32, dtype=np.float32))
+    special = np.repeat(np.array(SPECIAL, np.uint32).view(np.float32), 64)
+    special[1::2] = 1
+    x = np.concatenate([halves, near, special, halves * np.float32(2.0**-134), halves * np.float32(2.0**120)])
+    for fmt in [*DEFAULTS, *(BlockFormat("linear", width, 64) for width in range(2, 9))]:
+        wire, expected = (np.zeros(fmt.nbytes(x.size), np.uint8) for _ in range(2))
+        kernel.encode(fmt, x, None, wire, False)
+        REFERENCE.encode(fmt, x, None, expected, False)
+        assert np.array_equal(wire, expected)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4], ids=["aligned", "4 bytes off", "16 bytes off"])
+@pytest.mark.parametrize("name", ["native-avx512", "native-avx2"])
+def test_long_vectors_whose_stores_pass_the_caches_decode_alike(name: str, shift: int) -> None:
+    kernel, scalar, random = native(name), native("native-scalar"), np.random.default_rng(3)
+    count = (1 << 21) + 77
+    for fmt in DEFAULTS[:4]:
+        wire = random.integers(0, 126, fmt.nbytes(count), dtype=np.uint8)
+        room, expected = np.full(count + 32, 7, np.float32), np.zeros(count, np.float32)
+        begin = -room.ctypes.data % 64 // 4 + shift
+        kernel.decode(fmt, wire, room[begin : begin + count], 1.0, False)
+        scalar.decode(fmt, wire, expected, 1.0, False)
+        assert np.array_equal(bits(room[begin : begin + count]), bits(expected))
+        assert (room[:begin] == 7).all() and (room[begin + count :] == 7).all()
+
+
+def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTLOOM_KERNEL", "fallback")
+    assert kernels.current().name == "fallback"
+    monkeypatch.setenv("LIGHTLOOM_KERNEL", "gpu")
+    with pytest.raises(ConfigError, match="LIGHTLOOM_KERNEL=gpu: expected native"):
+        kernels.current()
