@@ -73,7 +73,7 @@ def plain(ddp: DistributedDataParallel, data: Iterator[tuple[Tensor, Tensor]], s
     for x, y in data:
         optimizer.zero_grad()
         loss = _loss(ddp, x, y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(float(loss))
     return losses
@@ -86,9 +86,9 @@ def accumulation(ddp: DistributedDataParallel, data: Iterator[tuple[Tensor, Tens
         optimizer.zero_grad()
         half = len(x) // 2
         with ddp.no_sync():
-            (_loss(ddp, x[:half], y[:half]) / 2).backward()
+            (_loss(ddp, x[:half], y[:half]) / 2).backward()  # type: ignore[no-untyped-call]
         loss = _loss(ddp, x[half:], y[half:]) / 2
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(2 * float(loss))
     return losses
@@ -100,7 +100,7 @@ def clipping(ddp: DistributedDataParallel, data: Iterator[tuple[Tensor, Tensor]]
     for x, y in data:
         optimizer.zero_grad()
         loss = _loss(ddp, x, y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(ddp.parameters(), 0.5)
         optimizer.step()
         losses.append(float(loss))
@@ -119,7 +119,7 @@ def scaled(ddp: DistributedDataParallel, data: Iterator[tuple[Tensor, Tensor]], 
     for x, y in data:
         optimizer.zero_grad()
         loss = _loss(ddp, x, y)
-        (loss * factor).backward()
+        (loss * factor).backward()  # type: ignore[no-untyped-call]
         for parameter in ddp.parameters():
             if parameter.grad is not None:
                 parameter.grad /= factor

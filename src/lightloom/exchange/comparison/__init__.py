@@ -1,0 +1,1 @@
+"""Exchanges compared by training: equal steps, equal time over a link of stated speed, bytes against loss."""
