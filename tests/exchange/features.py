@@ -186,7 +186,8 @@ def run(method: str, feature: str, group: dist.ProcessGroup | None = None) -> di
 
 
 def _loss(ddp: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    return (ddp(x) - y).square().mean()
+    difference: Tensor = ddp(x) - y
+    return difference.square().mean()
 
 
 def _data(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:

@@ -62,7 +62,7 @@ class Result:
     digest: str = ""
     """SHA-256 of the final parameters of rank 0."""
     step_seconds: float = 0.0
-    """Median time of a step on the loopback device, exchange included."""
+    """Median processor time of a step of one rank, exchange over the loopback device included."""
 
 
 def read(path: Path) -> Result | None:
@@ -93,12 +93,11 @@ def train(job: Task, case: Case, rank: int) -> Result:
     torch.manual_seed(case.seed)
     model = job.model()
     ddp = DistributedDataParallel(model)
-    # DDP passes gradients of a scaled loss to the exchange, which the scale is undone after.
     state = None if case.method == REFERENCE else attach(ddp, case.method, adaptive=False)
     optimizer, result, seconds = job.optimizer(model), Result(case), []
     chance = np.random.default_rng((case.seed, rank))
     for step in range(1, case.steps + 1):
-        began = time.perf_counter()
+        began = time.process_time()
         optimizer.zero_grad()
         (job.loss(ddp, chance) * case.gradient_scale).backward()  # type: ignore[no-untyped-call]
         if case.gradient_scale != 1.0:
@@ -106,7 +105,7 @@ def train(job: Task, case: Case, rank: int) -> Result:
                 assert parameter.grad is not None
                 parameter.grad /= case.gradient_scale
         optimizer.step()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         if step % job.every == 0 or step == case.steps:
             result.steps.append(step)
             result.loss.append(_validation(job, model, rank, case.ranks))

@@ -94,7 +94,8 @@ class BlockKernels(WireFormat):
         blocks.decode_runs(self.fmt, wire.numpy(), self._runs(shares, rank), out.numpy(), factor, add)
 
     def _runs(self, shares: Shares, rank: int) -> Ints:
-        return shares.table(rank) * np.array([1, 1, self.block_bytes])
+        runs: Ints = shares.table(rank) * np.array([1, 1, self.block_bytes])
+        return runs
 
 
 class BlockReference(WireFormat):

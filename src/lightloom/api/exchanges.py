@@ -1,0 +1,152 @@
+"""Exchanges compared by training: bytes against loss, and loss after equal time over a link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lightloom.core.files import cache_directory
+from lightloom.core.provenance import provenance
+from lightloom.core.results import Document, Result
+from lightloom.core.units import format_time, parse
+from lightloom.exchange.comparison.compare import Comparison, compare, run_all
+from lightloom.exchange.comparison.runs import REFERENCE, Case, cases
+from lightloom.exchange.comparison.tasks import task as find_task
+from lightloom.reports.figures.exchange_figure import ExchangePoint, exchange_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = (
+    "float32",
+    "bf16",
+    "int8",
+    "int4",
+    "int3",
+    "lloyd2",
+    "sign",
+    "inceptionn",
+    "inceptionn:scaled",
+    "truncate",
+    "topk",
+    "powersgd",
+    "localsgd:every=20",
+    "diloco:every=20",
+)
+"""What is compared unless methods are named."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ExchangeComparison(Result):
+    """Each method beside plain training on one task."""
+
+    task: str
+    ranks: int
+    steps: int
+    seeds: int
+    link: float
+    """Bytes that a rank sends in a second."""
+    methods: tuple[Comparison, ...]
+    losses: tuple[tuple[str, int, tuple[float, ...]], ...]
+    """(method, seed, validation losses) of every run."""
+    origin: Document
+
+    @property
+    def title(self) -> str:
+        """The task in a few words."""
+        return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seeds"
+
+    def summary(self) -> str:
+        front = ", ".join(row.method for row in self.methods if row.on_front)
+        return f"{self.title}: no method saves more bytes at a lower loss than {front}"
+
+    def to_json(self) -> Document:
+        return {
+            "schema": "lightloom.exchange-comparison/1",
+            "task": self.task,
+            "ranks": self.ranks,
+            "steps": self.steps,
+            "seeds": self.seeds,
+            "link_bytes_per_second": self.link,
+            "methods": [asdict(row) for row in self.methods],
+            "runs": [{"method": method, "seed": seed, "loss": list(loss)} for method, seed, loss in self.losses],
+            "provenance": self.origin,
+        }
+
+    def rows(self) -> list[Document]:
+        return [asdict(row) for row in self.methods]
+
+    def display_rows(self) -> list[dict[str, str]]:
+        return [
+            {
+                "method": row.method,
+                "bytes saved": f"{row.ratio:.2f} x",
+                "loss": f"{row.loss:.4f}",
+                "less plain": "" if row.method == REFERENCE else f"{row.difference:+.4f}",
+                "spread": "" if row.method == REFERENCE else f"{row.spread:.4f}",
+                "step over the link": format_time(row.step_seconds),
+                "loss after equal time": f"{row.loss_at_equal_time:.4f}",
+                "on the front": "yes" if row.on_front else "",
+            }
+            for row in self.methods
+        ]
+
+    def figure(self) -> Figure:
+        """Draw bytes saved against loss."""
+        points = []
+        for row in self.methods:
+            base = {seed: loss[-1] for method, seed, loss in self.losses if method == REFERENCE}
+            differences = [loss[-1] - base[seed] for method, seed, loss in self.losses if method == row.method]
+            name = row.method.partition(":")[0] if row.method != REFERENCE else "plain"
+            points.append(
+                ExchangePoint(name, row.ratio, row.difference, min(differences), max(differences), row.on_front)
+            )
+        return exchange_figure(points, self.title)
+
+
+def compare_exchanges(
+    task: str = "chars",
+    methods: Sequence[str] = METHODS,
+    *,
+    ranks: int = 4,
+    seeds: int = 3,
+    steps: int | None = None,
+    link: str | float = "1Gbps",
+    data: Path | None = None,
+    folder: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ExchangeComparison:
+    """Train a task with every method, in ``ranks`` real processes, and compare. Finished runs are not repeated.
+
+    Args:
+        task: ``mnist``, ``chars`` or ``text``.
+        methods: names of methods; plain training is always among the runs.
+        ranks: number of processes.
+        seeds: number of runs of each method.
+        steps: number of steps; the task's own unless given.
+        link: speed at which a rank sends, for equal time.
+        data: folder of data sets; ``$LIGHTLOOM_DATA`` unless given.
+        folder: where results are kept; in the cache unless given.
+        advance: function called with the number of runs that have ended.
+
+    Raises:
+        UnknownNameError: there is no such task or method.
+        ConfigError: a method's name cannot be read, or a data set is missing.
+        LaunchError: a rank failed.
+    """
+    speed = link if isinstance(link, int | float) else parse(link, "bandwidth")
+    count = steps if steps is not None else find_task(task, data).steps
+    planned: list[Case] = cases(task, methods, seeds, ranks, count)
+    results = run_all(planned, folder or cache_directory() / "exchanges", data, advance)
+    return ExchangeComparison(
+        task=task,
+        ranks=ranks,
+        steps=count,
+        seeds=seeds,
+        link=float(speed),
+        methods=tuple(compare(results, float(speed))),
+        losses=tuple((result.case.method, result.case.seed, tuple(result.loss)) for result in results),
+        origin=provenance({"task": task, "methods": list(methods), "ranks": ranks, "seeds": seeds, "steps": count}),
+    )
