@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
     from lightloom.exchange.distributed.ddp import attach as attach
+    from lightloom.exchange.distributed.function import ReduceState as ReduceState
+    from lightloom.exchange.distributed.function import all_reduce as all_reduce
     from lightloom.exchange.family import Family as Family
     from lightloom.exchange.method import ExchangeMethod as ExchangeMethod
     from lightloom.exchange.method import Gradient as Gradient
@@ -31,7 +33,9 @@ _HOMES = {
     "Family": "family",
     "Gradient": "method",
     "Phase": "method",
+    "ReduceState": "distributed.function",
     "Work": "method",
+    "all_reduce": "distributed.function",
     "attach": "distributed.ddp",
     "find": "registry",
     "names": "registry",

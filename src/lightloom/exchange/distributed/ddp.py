@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup, flat_float32, raw_nbytes
+from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import find
 from lightloom.training.hooks.adaptive import AdaptiveCompression
@@ -143,15 +143,7 @@ class ExchangeState(DdpHookState):
         """Replace a bucket by its average over ranks."""
         began, sent = time.perf_counter(), self._exchanger.group.sent
         with torch.no_grad():
-            if self.method.name == "float32":
-                self._exchanger.average(buffer, geometry)
-            else:
-                values = flat_float32(buffer.detach())
-                values = values / scale if scale != 1.0 else values
-                self._exchanger.average(values, geometry)
-                values = values.mul_(scale) if scale != 1.0 else values
-                if values.data_ptr() != buffer.data_ptr():
-                    buffer.copy_(torch.view_as_complex(values.view(-1, 2)) if buffer.is_complex() else values)
+            self._exchanger.average_tensor(buffer, geometry, scale)
         traffic = Traffic(raw_nbytes(geometry.size, self.ranks), self._exchanger.group.sent - sent)
         self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
         return buffer

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -20,17 +21,23 @@ class Exchanger(ABC):
 
     residuals: Residuals | None = None
     """What encodings took away so far; None without error feedback."""
+    any_type = False
+    """Whether ``average`` works in the type of the values; others work in float32."""
 
     def __init__(self, method: ExchangeMethod, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         """Begin without history.
 
         Args:
             method: what to run.
-            group: connections, which the exchanger closes.
+            group: connections, which the exchanger makes and closes.
             sizes: number of values by tensor, where known: a checkpoint must then hold just these.
+
+        Raises:
+            TransportError: a rank did not connect in time.
         """
         self.method = method
         self.group = group
+        self._connect()
         if method.feedback:
             self.residuals = Residuals(group.rank, group.ranks, sizes)
 
@@ -41,6 +48,34 @@ class Exchanger(ABC):
         Raises:
             TransportError: a rank left, fell silent or brought another number of values.
         """
+
+    def average_tensor(self, tensor: Tensor, geometry: Geometry, scale: float = 1.0) -> None:
+        """Replace a dense tensor of any type and shape by its mean over ranks; call it without gradients.
+
+        Args:
+            tensor: the values; complex ones are exchanged as pairs of real ones.
+            geometry: of its real values, flat.
+            scale: values are divided by it for the exchange and multiplied again.
+
+        Raises:
+            UnsupportedError: the tensor's type is wider than the method's.
+            TransportError: as ``average``.
+        """
+        real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        if self.any_type:
+            scale = 1.0
+        elif real.dtype == torch.float64:
+            raise UnsupportedError(
+                f"the tensor is {tensor.dtype}, and exchange {self.method} works in float32: it would lose digits and "
+                "range; expected float32 or narrower, or the exchange 'float32'"
+            )
+        flat = real.detach().reshape(-1)
+        values = flat if self.any_type else flat.to(torch.float32)
+        values = values / scale if scale != 1.0 else values
+        self.average(values, geometry)
+        values = values.mul_(scale) if scale != 1.0 else values
+        if values.data_ptr() != real.data_ptr():
+            real.copy_(values.view(real.shape))
 
     def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
         """Put the sum over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
@@ -77,3 +112,6 @@ class Exchanger(ABC):
     def close(self) -> None:
         """Leave the group. May be called any number of times."""
         self.group.close()
+
+    def _connect(self) -> None:
+        self.group.connect()

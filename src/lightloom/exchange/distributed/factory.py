@@ -9,10 +9,14 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.low_rank_exchange import LowRankExchanger
 from lightloom.exchange.distributed.plain_exchange import PlainExchanger
+from lightloom.exchange.distributed.sparse_exchange import SparseExchanger
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.exchange.methods.low_rank import PowerSgdExchange
 from lightloom.exchange.methods.plain import PlainExchange
+from lightloom.exchange.methods.sparse import TopKExchange
 
 
 @singledispatch
@@ -42,3 +46,13 @@ def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = 
 @exchanger.register
 def _(method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     return BlockExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return SparseExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return LowRankExchanger(method, group, sizes)

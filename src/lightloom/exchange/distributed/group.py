@@ -7,45 +7,90 @@ same backend.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.rendezvous import wait_for_all
+from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
+from lightloom.training.transport.ring import Ring
 
 
 class OwnGroup:
-    """Collectives among the ranks of ``group``, which count the bytes that this rank sends. All ranks must create it,
-    equally often.
+    """Collectives among the ranks of ``group``, or some of them, which count the bytes that this rank sends. All these
+    ranks must create it, equally often, and connect in the same order.
     """
 
-    def __init__(self, group: dist.ProcessGroup, timeout: float, *, device: str = "cpu") -> None:
-        """Connect.
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        timeout: float,
+        *,
+        device: str = "cpu",
+        host: str = "127.0.0.1",
+        members: Sequence[int] | None = None,
+    ) -> None:
+        """Remember who takes part; ``connect`` and ``ring`` connect.
 
-        Raises:
-            TransportError: a rank did not connect within ``timeout`` seconds.
+        Args:
+            group: process group through which ranks find each other.
+            timeout: time without progress after which a collective fails, in seconds.
+            device: type of the device that tensors are on.
+            host: IPv4 address of this rank, for rings of several hosts.
+            members: ranks of ``group`` that take part, this one among them; all unless given.
         """
-        self.rank, self.ranks, self.device = group.rank(), group.size(), device
+        self.members = list(range(group.size()) if members is None else members)
+        self.rank, self.ranks, self.device, self.timeout = (
+            self.members.index(group.rank()),
+            len(self.members),
+            device,
+            timeout,
+        )
         self.sent = 0
         """Bytes that this rank has sent to others; an all-reduce counts as 2 (ranks - 1) / ranks of its size."""
+        self._base, self._host = group, host
         self._group: Any = None
-        if self.ranks == 1:
+        self._ring: Ring | None = None
+
+    def connect(self) -> None:
+        """Connect all ranks with each other, unless they are.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+        """
+        if self.ranks == 1 or self._group is not None:
             return
-        if device == "cpu":
-            store = group.get_group_store()
-            number = store.add(f"lightloom/exchange/{self.rank}", 1)
-            own = PrefixStore(f"lightloom/exchange/group/{number}", store)
-            self._group = dist.ProcessGroupGloo(own, self.rank, self.ranks, timedelta(seconds=timeout))
-            wait_for_all(own, self.ranks, "connected", timeout)
+        if self.device == "cpu":
+            store = self._store()
+            self._group = dist.ProcessGroupGloo(store, self.rank, self.ranks, timedelta(seconds=self.timeout))
+            wait_for_all(store, self.ranks, "connected", self.timeout)
         else:
-            ranks = dist.get_process_group_ranks(group)
-            self._group = dist.new_group(ranks, timedelta(seconds=timeout), use_local_synchronization=True)
+            everyone = dist.get_process_group_ranks(self._base)
+            ranks = [everyone[member] for member in self.members]
+            self._group = dist.new_group(ranks, timedelta(seconds=self.timeout), use_local_synchronization=True)
+
+    def ring(self) -> Ring | None:
+        """Connect the ranks in a ring, unless they are; None for a single rank.
+
+        Raises:
+            TransportError: a rank did not connect in time, or cannot be reached.
+        """
+        if self._ring is None and self.ranks > 1:
+            self._ring = ring_from_store(
+                self._store(), self.rank, self.ranks, host=self._host, timeout=self.timeout, names=self.members
+            )
+        return self._ring
+
+    def subgroup(self, members: Sequence[int]) -> OwnGroup:
+        """Return a group of some ranks of this one, numbered as in this one, not connected yet."""
+        chosen = [self.members[member] for member in members]
+        return OwnGroup(self._base, self.timeout, device=self.device, host=self._host, members=chosen)
 
     def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:
         """Send consecutive parts of ``sent``, of ``sizes`` elements, to ranks 0, 1 ...; receive likewise.
@@ -77,9 +122,36 @@ class OwnGroup:
         self.sent += 2 * (self.ranks - 1) * values.numel() * values.element_size() // self.ranks
         self._wait(self._group.allreduce, [values])
 
+    def all_reduce_in_order(self, values: Tensor) -> None:
+        """Replace ``values`` by their sum over ranks, added in the order of ranks wherever in ``values`` they lie.
+
+        The order of ``all_reduce`` depends on the position, so that a value's sum does on the bucket that it is in.
+
+        Raises:
+            TransportError: a rank left or fell silent.
+        """
+        ends = [values.numel() * k // self.ranks for k in range(self.ranks + 1)]
+        sizes = [end - begin for begin, end in pairwise(ends)]
+        own = sizes[self.rank]
+        terms = values.new_empty(self.ranks * own)
+        self.all_to_all(terms, values, [own] * self.ranks, sizes)
+        first, *others = terms.split(own) if own else [terms]
+        for term in others:
+            first += term
+        self.all_gather(values, first, sizes)
+
     def close(self) -> None:
         """Leave the group. May be called any number of times."""
         self._group = None
+        if self._ring is not None:
+            self._ring.close()
+
+    def _store(self) -> PrefixStore:
+        """Return a part of the store that no other group of these ranks uses."""
+        store = self._base.get_group_store()
+        key = f"lightloom/exchange/{self.members[0]}-{zlib.crc32(repr(self.members).encode()):08x}"
+        number = store.add(f"{key}/{self.rank}", 1)
+        return PrefixStore(f"{key}/group/{number}", store)
 
     def _wait(self, collective: Any, *arguments: Any) -> None:
         if self._group is None:
@@ -94,12 +166,3 @@ class OwnGroup:
 def raw_nbytes(values: int, ranks: int) -> int:
     """Bytes that each rank of a ring all-reduce of float32 sends."""
     return 2 * (ranks - 1) * 4 * values // ranks
-
-
-def flat_float32(values: Tensor) -> Tensor:
-    """Return the float32 values of a buffer, flat: itself, or a copy where its type is narrower.
-
-    Complex values are two real ones. The caller copies the result back where it is not the buffer itself.
-    """
-    real = torch.view_as_real(values) if values.is_complex() else values
-    return real.reshape(-1).to(torch.float32)

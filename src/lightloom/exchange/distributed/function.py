@@ -1,0 +1,141 @@
+"""Any method as a function over a process group, for training loops without DDP.
+
+state = exchange.ReduceState("int4:block=128,feedback")
+for name, parameter in model.named_parameters():
+    exchange.all_reduce(parameter.grad, state=state, name=name)
+
+``state`` keeps residuals by tensor. Without it nothing is kept between calls: ``all_reduce(tensor, "int8")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lightloom.core.errors import ConfigError
+from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.registry import find
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.training.transport.process_group import group_or_default
+
+
+class ReduceState:
+    """Connections and history of one rank's calls of ``all_reduce``; a ``Stateful`` for checkpoints."""
+
+    def __init__(
+        self,
+        method: ExchangeMethod | str,
+        group: dist.ProcessGroup | None = None,
+        *,
+        device: str = "cpu",
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect the ranks of ``group``, so all of them must create theirs, in the same order.
+
+        Args:
+            method: the method or its name.
+            group: process group; the default group unless given.
+            device: type of the device that the tensors are on.
+            timeout: time without progress after which an exchange fails, in seconds.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+            UnsupportedError: the method does not average at every step, or there is no process group.
+        """
+        self.method = find(method) if isinstance(method, str) else method
+        self._exchanger = exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device))
+        self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
+
+    @property
+    def nbytes_sent(self) -> int:
+        """Bytes that this rank has sent."""
+        return self._exchanger.group.sent
+
+    def all_reduce(self, tensor: Tensor, name: str = "tensor") -> Tensor:
+        """Replace a tensor by its mean over ranks; all ranks call it with the same shape and name.
+
+        Raises:
+            UnsupportedError: its type is wider than the method's float32.
+            TransportError: a rank left or fell silent.
+        """
+        key = name, tuple(tensor.shape)
+        if key not in self._geometries:
+            self._geometries[key] = _geometry(tensor, name)
+        with torch.no_grad():
+            self._exchanger.average_tensor(tensor, self._geometries[key])
+        return tensor
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self._exchanger.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this rank needs to continue bit for bit."""
+        return self._exchanger.state_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks or method.
+        """
+        self._exchanger.load_state_dict(state_dict)
+
+
+_CONNECTIONS: WeakKeyDictionary[dist.ProcessGroup, dict[str, OwnGroup]] = WeakKeyDictionary()
+"""Connections of calls without a state, by group, then by type of device."""
+
+
+def all_reduce(
+    tensor: Tensor,
+    method: ExchangeMethod | str | None = None,
+    group: dist.ProcessGroup | None = None,
+    *,
+    state: ReduceState | None = None,
+    name: str = "tensor",
+) -> Tensor:
+    """Replace a tensor by its mean over the ranks of ``group``, the same bits on all of them; return it.
+
+    All ranks call this in the same order with the same shape. Without a state the first call connects the ranks, later
+    ones of the same group use these connections, and no error is fed back.
+
+    Args:
+        tensor: float32 or narrower, or complex64, dense, of any shape.
+        method: the method or its name; that of ``state`` unless given.
+        group: process group; the default group unless given.
+        state: connections and residuals of earlier calls.
+        name: name of the tensor, by which the state keeps residuals; one for each tensor.
+
+    Raises:
+        ConfigError: neither a method nor a state is given, or another method than the state's.
+        UnsupportedError: the method does not average at every step, or the tensor's type is wider than its own.
+        TransportError: a rank did not connect in time, left or fell silent.
+    """
+    chosen = find(method) if isinstance(method, str) else method
+    if state is not None:
+        if chosen is not None and chosen != state.method:
+            raise ConfigError(f"method = {chosen}, and the state is of {state.method}: expected one of them")
+        return state.all_reduce(tensor, name)
+    if chosen is None:
+        raise ConfigError("neither method nor state is given: expected for example method='int8'")
+    ranks, device = group_or_default(group), tensor.device.type
+    connections = _CONNECTIONS.setdefault(ranks, {})
+    if device not in connections:
+        connections[device] = OwnGroup(ranks, DEFAULT_TIMEOUT, device=device)
+    with torch.no_grad():
+        exchanger(chosen, connections[device]).average_tensor(tensor, _geometry(tensor, name))
+    return tensor
+
+
+def _geometry(tensor: Tensor, name: str) -> Geometry:
+    shape = (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
+    return Geometry.whole([(name, 0, shape)], prod(shape))

@@ -1,0 +1,62 @@
+"""Methods among four processes: equal replicas, nothing lost with feedback, planned bytes, resumed bit for bit."""
+
+from typing import Any
+
+import pytest
+
+from lightloom import exchange
+from lightloom.training.transport.launch import launch
+from tests.exchange import method_workers
+
+RANKS = 4
+METHODS = {
+    "float32": 1e-6,
+    "int4": 0.1,
+    "topk:share=0.1": 0.9,
+    "topk:share=0.1,feedback=no": 0.9,
+    "topk:share=1": 1e-6,
+    "powersgd:rank=2": 0.95,
+    "powersgd:rank=4,feedback=no": 0.95,
+}
+"""By method, the largest error of the sum of four averages of noise, relative to that sum."""
+
+
+@pytest.fixture(scope="module")
+def ranks() -> list[dict[str, Any]]:
+    outcomes = launch(method_workers.everything, RANKS, 120, {"methods": list(METHODS)})
+    return [outcome.value for outcome in outcomes]
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
+    method, results = exchange.find(text), [rank["laws"][text] for rank in ranks]
+    first = results[0]
+    assert all(result["digests"] == first["digests"] for result in results), "replicas differ"
+    assert all(result["resumed"] == first["resumed"] for result in results)
+    if text != "float32":  # torch's all-reduce adds up in an order that depends on the bucket
+        assert first["resumed"][0] == first["resumed"][1], "resumed, it goes on otherwise"
+    assert first["error"] <= METHODS[text]
+    if method.scale_free:
+        assert first["scaled"][1:] == first["scaled"][:1] * 2, "the scale of gradients matters"
+    if method.feedback:
+        assert first["kept"] <= 1e-6, "something is neither sent nor kept"
+    sent, planned = sum(result["sent"] for result in results) / RANKS, first["planned"]
+    if not method.needs_values:
+        assert sent == pytest.approx(planned, rel=0.01)
+    assert all("refused" in result or result["passed_on"] for result in results), "Inf must reach the loss scaler"
+    assert all(result["recovered"] for result in results)
+
+
+def test_power_sgd_is_exact_for_gradients_of_its_rank(ranks: list[dict[str, Any]]) -> None:
+    assert all(rank["factors"] < 1e-5 for rank in ranks)
+
+
+def test_the_function_averages_any_tensor(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        results = rank["functions"]
+        assert all(results[name] for name in results if name.startswith("torch.")), results
+        assert results["float64"]
+        assert "works in float32" in results["refused {'method': 'int8'}"]
+        assert "does not average gradients at every step" in results["refused {'method': 'diloco'}"]
+        assert "neither method nor state" in results["refused {}"]
+        assert results["stateful"] < 0.2
