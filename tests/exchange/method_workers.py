@@ -57,7 +57,7 @@ def digest(tensors: dict[str, Tensor]) -> str:
 def mean_over_ranks(step: int, ranks: int) -> dict[str, Tensor]:
     """What a plain exchange makes of the gradients of a step, in double precision."""
     every = [gradients(step, rank) for rank in range(ranks)]
-    return {name: sum(own[name].double() for own in every).reshape(-1) / ranks for name in SHAPES}
+    return {name: torch.stack([own[name].double().reshape(-1) for own in every]).mean(0) for name in SHAPES}
 
 
 def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
@@ -102,9 +102,10 @@ def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
 
 def _error(outputs: list[dict[str, Tensor]], ranks: int) -> float:
     """Error of the sum of averages over all steps, relative to the root mean square of the exact sum."""
-    exact = {name: sum(mean_over_ranks(step, ranks)[name] for step in range(STEPS)) for name in SHAPES}
-    errors = torch.cat([sum(out[name].double() for out in outputs) - exact[name] for name in SHAPES])  # type: ignore[union-attr,misc]
-    return float(errors.norm() / torch.cat(list(exact.values())).norm())  # type: ignore[arg-type]
+    every = [mean_over_ranks(step, ranks) for step in range(STEPS)]
+    exact = torch.stack([torch.cat([mean[name] for name in SHAPES]) for mean in every]).sum(0)
+    total = torch.stack([torch.cat([out[name].double() for name in SHAPES]) for out in outputs]).sum(0)
+    return float((total - exact).norm() / exact.norm())
 
 
 def _with_residuals(run: Exchanger, outputs: list[dict[str, Tensor]], ranks: int) -> float | None:
@@ -164,8 +165,8 @@ def functions(worker: Worker) -> dict[str, Any]:
                 again.load_state_dict(state.state_dict())
                 state = again
     exact = mean_over_ranks(0, worker.size)
-    error = torch.cat([sums[name].reshape(-1) / 30 - exact[name] for name in SHAPES])
-    results["stateful"] = float(error.norm() / torch.cat(list(exact.values())).norm())
+    errors = torch.cat([sums[name].reshape(-1) / 30 - exact[name] for name in SHAPES])
+    results["stateful"] = float(errors.norm() / torch.cat(list(exact.values())).norm())
     return results
 
 

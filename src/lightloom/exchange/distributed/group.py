@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
@@ -135,7 +136,7 @@ class OwnGroup:
         own = sizes[self.rank]
         terms = values.new_empty(self.ranks * own)
         self.all_to_all(terms, values, [own] * self.ranks, sizes)
-        first, *others = terms.split(own) if own else [terms]
+        first, *others = torch.split(terms, own) if own else [terms]
         for term in others:
             first += term
         self.all_gather(values, first, sizes)

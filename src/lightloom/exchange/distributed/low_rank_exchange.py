@@ -87,14 +87,16 @@ class LowRankExchanger(Exchanger):
         """Average the tensors that are not sent as factors, in one all-reduce."""
         if plain:
             (mean,) = self._mean([torch.cat([values[part] for part in plain])])
-            for part, averaged in zip(plain, mean.split([part.stop - part.start for part in plain]), strict=True):
+            for part, averaged in zip(
+                plain, torch.split(mean, [part.stop - part.start for part in plain]), strict=True
+            ):
                 values[part] = averaged
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
         """Means over ranks, by one all-reduce."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.group.ranks)
         self.group.all_reduce_in_order(flat)
-        parts = flat.split([tensor.numel() for tensor in tensors])
+        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _start(self, matrix: _Matrix, device: torch.device) -> Tensor:

@@ -58,7 +58,7 @@ class SparseExchanger(Exchanger):
         wire = own.new_empty(ranks * own.numel())
         self.group.all_gather(wire, own, [own.numel()] * ranks)
         values.zero_()
-        for message in wire.split(own.numel()):
+        for message in torch.split(wire, own.numel()):
             indices = message[: kept.total].long().add_(kept.offsets)
             values.index_add_(0, indices, message[kept.total :].view(torch.float32))
         values.div_(ranks)
