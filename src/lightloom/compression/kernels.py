@@ -133,7 +133,9 @@ def current() -> Kernel:
 
 @cache
 def _choose(request: str) -> Kernel:
-    return choose(request, load)
+    kernel = load(choose(request, load))
+    assert kernel is not None
+    return kernel
 
 
 def implementation() -> str:

@@ -8,11 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lightloom.core.errors import ConfigError
-
-Kernel = TypeVar("Kernel")
 
 PATHS = {"native-avx512": 2, "native-avx2": 1, "native-scalar": 0}
 """Paths through a C kernel, the fastest first, with the numbers that its functions take for them."""
@@ -47,8 +45,8 @@ def requested() -> str:
     return os.environ.get(_VARIABLE, "")
 
 
-def choose(request: str, load: Callable[[str], Kernel | None]) -> Kernel:
-    """Return the fastest kernel that fits the request; ``load`` returns None for what this machine cannot run.
+def choose(request: str, load: Callable[[str], object | None]) -> str:
+    """Name of the fastest kernel that fits the request; ``load`` returns None for what this machine cannot run.
 
     Raises:
         ConfigError: the request names no kernel, or one that was not built or that this CPU cannot run.
@@ -56,6 +54,6 @@ def choose(request: str, load: Callable[[str], Kernel | None]) -> Kernel:
     if request not in ("", "native", *NAMES):
         raise ConfigError(f"{_VARIABLE}={request}: expected native, {', '.join(NAMES)}, or nothing")
     for name in NAMES:
-        if (request == "" or name.startswith(request)) and (kernel := load(name)) is not None:
-            return kernel
+        if (request == "" or name.startswith(request)) and load(name) is not None:
+            return name
     raise ConfigError(f"{_VARIABLE}={request}: that kernel was not built here, or this CPU cannot run it")

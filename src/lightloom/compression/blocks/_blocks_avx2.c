@@ -119,13 +119,21 @@ SPECIALISED __m256i codes_of(__m256 x, const Constants *c, float *rest, int kind
     return codes;
 }
 
+SPECIALISED Scale scale_of(const Format *f, const float *values, const float *residual, int mode, int kind, int bits) {
+    if (kind == LINEAR) return linear_scale(largest_size(f, values, residual, mode), (float)((1 << (bits - 1)) - 1));
+    return mean_scale(tree_sum(f, values, residual, mode), f->block);
+}
+
 SPECIALISED void encode_values(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode,
-                               int kind) {
-    for (; blocks > 0; blocks--, values += f->block, out += bytes_of(f), residual += mode == FEEDBACK ? f->block : 0) {
+                               int kind, int bits) {
+    const int64_t block = f->block, residuals = mode == FEEDBACK ? block : 0;
+    Scale next = {0.0f, 0.0f, 0};
+    if (blocks > 0) next = scale_of(f, values, residual, mode, kind, bits);
+    for (; blocks > 0; blocks--, values += block, out += bytes_of(f), residual += residuals) {
         float *rest = mode == FEEDBACK ? residual : mode == LEAVE ? values : 0;
-        Scale s = kind == LINEAR
-                      ? linear_scale(largest_size(f, values, residual, mode), (float)((1 << (f->bits - 1)) - 1))
-                      : mean_scale(tree_sum(f, values, residual, mode), f->block);
+        Scale s = next;
+        /* A scale takes two divisions after the last value is seen: the next one's while this block is coded. */
+        if (blocks > 1) next = scale_of(f, values + block, residual + residuals, mode, kind, bits);
         if (!s.valid) {
             store_nan_block(f, out, rest);
             continue;
@@ -134,22 +142,24 @@ SPECIALISED void encode_values(const Format *f, float *values, float *residual, 
         const Constants c = {_mm256_set1_ps(s.scale), _mm256_set1_ps(s.inverse), _mm256_set1_ps(f->threshold * s.scale),
                              _mm256_set1_ps(f->decoded[0] * s.scale), _mm256_set1_ps(f->decoded[1] * s.scale)};
         uint8_t *p = out + SCALE_BYTES;
-        for (int i = 0; i < f->block; i += VECTOR, p += 2 * f->bits) {
+        for (int i = 0; i < f->block; i += VECTOR, p += 2 * bits) {
             Values x = load_values(values + i, residual + i, mode);
             __m256i a = codes_of(x.a, &c, rest ? rest + i : 0, kind);
             __m256i b = codes_of(x.b, &c, rest ? rest + i + 8 : 0, kind);
             __m128i low = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
             __m128i high = _mm_packs_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
             __m128i codes = _mm_packs_epi16(low, high);
-            store_codes(p, f->bits == 8 ? codes : pack_codes(codes, f->bits), f->bits);
+            store_codes(p, bits == 8 ? codes : pack_codes(codes, bits), bits);
         }
     }
 }
 
 SPECIALISED void encode_mode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
-    if (f->kind == LINEAR) encode_values(f, values, residual, blocks, out, mode, LINEAR);
-    else if (f->kind == LLOYD) encode_values(f, values, residual, blocks, out, mode, LLOYD);
-    else encode_values(f, values, residual, blocks, out, mode, SIGN);
+    if (f->kind == LLOYD) encode_values(f, values, residual, blocks, out, mode, LLOYD, 2);
+    else if (f->kind == SIGN) encode_values(f, values, residual, blocks, out, mode, SIGN, 1);
+    else if (f->bits == 8) encode_values(f, values, residual, blocks, out, mode, LINEAR, 8);
+    else if (f->bits == 4) encode_values(f, values, residual, blocks, out, mode, LINEAR, 4);
+    else encode_values(f, values, residual, blocks, out, mode, LINEAR, f->bits);
 }
 
 TARGET static void encode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
@@ -177,8 +187,7 @@ SPECIALISED uint64_t load_eight(const uint8_t *in, const uint8_t *end, int bits)
 }
 
 SPECIALISED void decode_values(const Format *f, const uint8_t *in, const uint8_t *end, int64_t blocks, float *out,
-                               float factor, int put, int kind) {
-    const int bits = f->bits;
+                               float factor, int put, int kind, int bits) {
     const __m256i place = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3), _mm256_set1_epi32(bits));
     const __m256i up = _mm256_sub_epi32(_mm256_set1_epi32(32 - bits), place);
     const __m128i down = _mm_cvtsi32_si128(32 - bits);
@@ -193,7 +202,8 @@ SPECIALISED void decode_values(const Format *f, const uint8_t *in, const uint8_t
                                                 _mm_set1_epi32((int)(uint32_t)(word >> (4 * bits))), 1);
             __m256 value;
             if (kind == LINEAR) {
-                __m256i code = _mm256_sra_epi32(_mm256_sllv_epi32(x, up), down);
+                __m256i code = bits == 8 ? _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))
+                                         : _mm256_sra_epi32(_mm256_sllv_epi32(x, up), down);
                 value = _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(code), scale), factors);
             } else { /* the table repeats itself, so that bits of the next code do not matter */
                 value = _mm256_permutevar8x32_ps(table, _mm256_srlv_epi32(x, place));
@@ -206,8 +216,10 @@ SPECIALISED void decode_values(const Format *f, const uint8_t *in, const uint8_t
 
 SPECIALISED void decode_put(const Format *f, const uint8_t *in, const uint8_t *end, int64_t blocks, float *out,
                             float factor, int put) {
-    if (f->kind == LINEAR) decode_values(f, in, end, blocks, out, factor, put, LINEAR);
-    else decode_values(f, in, end, blocks, out, factor, put, LLOYD);
+    if (f->kind != LINEAR) decode_values(f, in, end, blocks, out, factor, put, LLOYD, f->bits);
+    else if (f->bits == 8) decode_values(f, in, end, blocks, out, factor, put, LINEAR, 8);
+    else if (f->bits == 4) decode_values(f, in, end, blocks, out, factor, put, LINEAR, 4);
+    else decode_values(f, in, end, blocks, out, factor, put, LINEAR, f->bits);
 }
 
 TARGET static void decode(const Format *f, const uint8_t *in, const uint8_t *end, int64_t blocks, float *out,

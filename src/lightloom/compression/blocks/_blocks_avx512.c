@@ -32,8 +32,6 @@ SPECIALISED uint32_t largest_size(const Format *f, const float *values, const fl
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
     __m512i largest = _mm512_setzero_si512();
     for (int i = 0; i < f->block; i += VECTOR) {
-        _mm_prefetch((const char *)(values + i) + AHEAD, _MM_HINT_T0);
-        if (mode == FEEDBACK) _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T0);
         __m512i x = _mm512_castps_si512(load_values(values + i, residual + i, mode));
         largest = _mm512_max_epi32(largest, _mm512_and_si512(x, magnitude));
     }
@@ -47,22 +45,36 @@ SPECIALISED float sum_of_sixteen(__m512 x) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* The sum of sizes by halves. */
+/* Sizes at i of the four quarters of a block, added by halves. */
+SPECIALISED __m512 sizes_of_quarters(const float *values, const float *residual, int quarter, int mode) {
+    __m512 x[4];
+    for (int i = 0; i < 4; i++) x[i] = _mm512_abs_ps(load_values(values + i * quarter, residual + i * quarter, mode));
+    return _mm512_add_ps(_mm512_add_ps(x[0], x[2]), _mm512_add_ps(x[1], x[3]));
+}
+
 SPECIALISED float tree_sum(const Format *f, const float *values, const float *residual, int mode) {
     if (f->block == VECTOR) return sum_of_sixteen(_mm512_abs_ps(load_values(values, residual, mode)));
-    float sums[LARGEST_BLOCK / 2];
-    int half = f->block / 2;
-    for (int i = 0; i < half; i += VECTOR) {
-        _mm_prefetch((const char *)(values + 2 * i) + AHEAD, _MM_HINT_T0);
-        _mm_prefetch((const char *)(values + 2 * i) + AHEAD + 64, _MM_HINT_T0);
-        __m512 x = load_values(values + i, residual + i, mode);
-        __m512 y = load_values(values + i + half, residual + i + half, mode);
-        _mm512_storeu_ps(sums + i, _mm512_add_ps(_mm512_abs_ps(x), _mm512_abs_ps(y)));
-    }
-    for (half /= 2; half >= VECTOR; half /= 2)
-        for (int i = 0; i < half; i += VECTOR)
-            _mm512_storeu_ps(sums + i, _mm512_add_ps(_mm512_loadu_ps(sums + i), _mm512_loadu_ps(sums + i + half)));
+    if (f->block == 2 * VECTOR)
+        return sum_of_sixteen(_mm512_add_ps(_mm512_abs_ps(load_values(values, residual, mode)),
+                                            _mm512_abs_ps(load_values(values + VECTOR, residual + VECTOR, mode))));
+    int width = f->block / 4;
+    if (width == VECTOR) return sum_of_sixteen(sizes_of_quarters(values, residual, width, mode));
+    float sums[LARGEST_BLOCK / 4];
+    for (int i = 0; i < width; i += VECTOR)
+        _mm512_storeu_ps(sums + i, sizes_of_quarters(values + i, residual + i, width, mode));
+    for (width /= 2; width >= VECTOR; width /= 2)
+        for (int i = 0; i < width; i += VECTOR)
+            _mm512_storeu_ps(sums + i, _mm512_add_ps(_mm512_loadu_ps(sums + i), _mm512_loadu_ps(sums + i + width)));
     return sum_of_sixteen(_mm512_loadu_ps(sums));
+}
+
+SPECIALISED Scale scale_of(const Format *f, const float *values, const float *residual, int mode, int kind, int bits) {
+    for (int i = 0; i < f->block; i += VECTOR) {
+        _mm_prefetch((const char *)(values + i) + AHEAD, _MM_HINT_T0);
+        if (mode == FEEDBACK) _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T0);
+    }
+    if (kind == LINEAR) return linear_scale(largest_size(f, values, residual, mode), (float)((1 << (bits - 1)) - 1));
+    return mean_scale(tree_sum(f, values, residual, mode), f->block);
 }
 
 typedef struct {
@@ -130,11 +142,14 @@ SPECIALISED void encode_vector(__m512 x, const Constants *c, uint8_t *out, float
 SPECIALISED void encode_values(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode,
                                int kind, int bits) {
     Constants c = packing(bits);
-    for (; blocks > 0; blocks--, values += f->block, out += bytes_of(f), residual += mode == FEEDBACK ? f->block : 0) {
+    const int64_t block = f->block, residuals = mode == FEEDBACK ? block : 0;
+    Scale next = {0.0f, 0.0f, 0};
+    if (blocks > 0) next = scale_of(f, values, residual, mode, kind, bits);
+    for (; blocks > 0; blocks--, values += block, out += bytes_of(f), residual += residuals) {
         float *rest = mode == FEEDBACK ? residual : mode == LEAVE ? values : 0;
-        Scale s = kind == LINEAR
-                      ? linear_scale(largest_size(f, values, residual, mode), (float)((1 << (bits - 1)) - 1))
-                      : mean_scale(tree_sum(f, values, residual, mode), f->block);
+        Scale s = next;
+        /* A scale takes two divisions after the last value is seen: the next one's while this block is coded. */
+        if (blocks > 1) next = scale_of(f, values + block, residual + residuals, mode, kind, bits);
         if (!s.valid) {
             store_nan_block(f, out, rest);
             continue;

@@ -27,30 +27,38 @@ static Scale scale_of(const Format *f, const float *x) {
     return mean_scale(tree_sum(sizes, f->block), f->block);
 }
 
-/* Replaces eight values by their errors and returns their codes, one in `bits` bits. */
-SPECIALISED uint64_t encode_eight(const Format *f, float *x, Scale s, int kind) {
-    uint64_t word = 0, mask = (1u << f->bits) - 1;
-    for (int i = 0; i < 8; i++) {
+/* Replaces values by their errors; their codes come one in a byte. The compiler makes vectors of these loops. */
+SPECIALISED void quantise(const Format *f, float *x, uint8_t *codes, Scale s, int kind) {
+    const float threshold = f->threshold * s.scale, inner = f->decoded[0] * s.scale, outer = f->decoded[1] * s.scale;
+    for (int i = 0; i < f->block; i++) {
         float decoded;
-        uint64_t code;
         if (kind == LINEAR) {
             float sum = x[i] * s.inverse + ROUNDING;
-            code = bits_of(sum) & mask;
+            codes[i] = (uint8_t)bits_of(sum);
             decoded = (sum - ROUNDING) * s.scale;
         } else {
-            code = x[i] < 0.0f;
-            if (kind == LLOYD) code = 2 * code + (float_of(bits_of(x[i]) & 0x7FFFFFFF) > f->threshold * s.scale);
-            decoded = f->decoded[code] * s.scale;
+            int negative = x[i] < 0.0f, large = kind == LLOYD && float_of(bits_of(x[i]) & 0x7FFFFFFF) > threshold;
+            codes[i] = (uint8_t)(kind == LLOYD ? 2 * negative + large : negative);
+            decoded = large ? outer : inner;
+            decoded = negative ? -decoded : decoded;
         }
-        word |= code << (f->bits * i);
         x[i] -= decoded;
     }
-    return word;
+}
+
+static void pack(const uint8_t *codes, uint8_t *out, int block, int bits) {
+    const uint64_t mask = (1u << bits) - 1;
+    for (int i = 0; i < block; i += 8, out += bits) {
+        uint64_t word = 0;
+        for (int j = 0; j < 8; j++) word |= (codes[i + j] & mask) << (bits * j);
+        for (int b = 0; b < bits; b++) out[b] = (uint8_t)(word >> (8 * b));
+    }
 }
 
 SPECIALISED void encode_kind(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode,
                              int kind) {
     float x[LARGEST_BLOCK], *rest = mode == FEEDBACK ? residual : mode == LEAVE ? values : 0;
+    uint8_t codes[LARGEST_BLOCK];
     for (; blocks > 0; blocks--, values += f->block, out += bytes_of(f)) {
         memcpy(x, values, 4 * (size_t)f->block);
         for (int i = 0; mode == FEEDBACK && i < f->block; i++) x[i] += rest[i];
@@ -59,11 +67,9 @@ SPECIALISED void encode_kind(const Format *f, float *values, float *residual, in
             store_nan_block(f, out, rest);
         } else {
             store_scale(out, s.scale);
-            uint8_t *p = out + SCALE_BYTES;
-            for (int i = 0; i < f->block; i += 8, p += f->bits) {
-                uint64_t word = encode_eight(f, x + i, s, kind);
-                for (int b = 0; b < f->bits; b++) p[b] = (uint8_t)(word >> (8 * b));
-            }
+            quantise(f, x, codes, s, kind);
+            if (f->bits == 8) memcpy(out + SCALE_BYTES, codes, (size_t)f->block);
+            else pack(codes, out + SCALE_BYTES, f->block, f->bits);
             if (rest) memcpy(rest, x, 4 * (size_t)f->block);
         }
         if (rest) rest += f->block;

@@ -15,6 +15,8 @@ from lightloom.compression.blocks.kernels import current
 from lightloom.core.arrays import Bytes, Float32s, Ints
 from lightloom.core.errors import InputError, UnsupportedError
 
+_FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
+
 
 def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
     """Write the message of ``values`` to ``out``.
@@ -84,7 +86,7 @@ def decode_runs(
 
 
 def _check_values(values: Float32s, name: str, write: bool = False) -> None:
-    _check(values, name, np.dtype(np.float32), write)
+    _check(values, name, _FLOAT32, write)
 
 
 def _check_residual(residual: Float32s, count: int) -> None:
@@ -119,11 +121,12 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
 def _check_wire(fmt: BlockFormat, wire: Bytes, write: bool) -> None:
     if fmt.kind == "fp8":
         raise UnsupportedError("fp8 blocks are written and read by the torch reference only")
-    _check(wire, "wire", np.dtype(np.uint8), write)
+    _check(wire, "wire", _UINT8, write)
 
 
 def _check(array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool) -> None:
-    if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+    flags = array.flags
+    if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:
         raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")
-    if write and not array.flags.writeable:
+    if write and not flags.writeable:
         raise InputError(f"{name} must be writable")
