@@ -6,15 +6,13 @@ import os
 import socket
 import threading
 import time
-from datetime import timedelta
 
 import pytest
 
 from lightloom.training.transport.channel import ABORT, FRAME_SIZE, MARKED_TOS, Frame
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
 from lightloom.training.transport.ring import Ring
-from tests.training.transport.rings import PATIENCE, LocalStore, on_ring, results
+from tests.training.transport.rings import PATIENCE, on_ring, results
 
 LIMIT = 1 << 25
 
@@ -131,56 +129,6 @@ def test_closing_from_another_thread_ends_a_waiting_exchange() -> None:
             over.set()
 
     results(on_ring(2, job))
-
-
-def test_a_missing_rank_and_an_address_of_another_host_are_named() -> None:
-    with pytest.raises(TransportError, match=r"rank 0: rank 1 did not come within 0\.2 s"):
-        ring_from_store(LocalStore(), 0, 2, setup_timeout=0.2)
-    with pytest.raises(TransportError, match=r"rank 0 cannot listen at 192\.0\.2\.1"):  # of no host: RFC 5737
-        ring_from_store(LocalStore(), 0, 2, host="192.0.2.1", setup_timeout=0.2)
-    with pytest.raises(TransportError, match="at least 2"):
-        ring_from_store(LocalStore(), 0, 1)
-
-
-def test_nobody_passes_before_all_have_come() -> None:
-    store, passed = LocalStore(), threading.Event()
-
-    def come() -> None:
-        wait_for_all(store, 3, "key", PATIENCE)
-        passed.set()
-
-    ranks = [threading.Thread(target=come) for _ in range(2)]
-    for rank in ranks:
-        rank.start()
-    assert not passed.wait(0.1)
-    come()
-    for rank in ranks:
-        rank.join()
-    with pytest.raises(RuntimeError, match="timeout"):
-        wait_for_all(store, 3, "other", 0.01)
-
-
-def test_strangers_who_call_are_hung_up_on_and_delay_nobody() -> None:
-    store = LocalStore()
-    rings: dict[int, Ring] = {}
-
-    def join(rank: int) -> None:
-        rings[rank] = ring_from_store(store, rank, 2, setup_timeout=PATIENCE)
-
-    first = threading.Thread(target=join, args=(0,))
-    first.start()
-    published = "lightloom/ring/0/1"
-    store.wait([published], timedelta(seconds=PATIENCE))
-    port = int(store.get(published).decode().rpartition(":")[2])
-    stranger, silent = (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2))
-    with stranger, silent:
-        stranger.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        silent.sendall(b"LL")
-        join(1)
-        first.join(PATIENCE)
-        assert set(rings) == {0, 1}
-    for ring in rings.values():
-        ring.close()
 
 
 def test_frames_survive_and_noise_does_not() -> None:

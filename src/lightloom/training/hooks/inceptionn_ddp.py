@@ -69,7 +69,7 @@ class InceptionnState(DdpHookState):
         tag_histogram: bool = False,
         parameters: Iterable[tuple[str, Tensor]] | None = None,
         loss_scale: Callable[[], float] | None = None,
-        host: str = "127.0.0.1",
+        host: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Connect to the neighbours.
@@ -85,7 +85,7 @@ class InceptionnState(DdpHookState):
                 order in which DDP first passes them, which depends on the model and on bucket sizes.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, as
                 scaled ones would be too large to compress.
-            host: IPv4 address of this rank, for rings of several hosts.
+            host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.
             timeout: time without progress after which an exchange fails, in seconds.
 
         Raises:

@@ -49,7 +49,7 @@ class InceptionnFsdpState:
         error_feedback: bool = True,
         tag_histogram: bool = False,
         loss_scale: Callable[[], float] | None = None,
-        host: str = "127.0.0.1",
+        host: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Connect to the neighbours, as ``attach_inceptionn_fsdp`` does; options are those of ``InceptionnState``."""

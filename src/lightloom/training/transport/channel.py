@@ -68,6 +68,13 @@ class Frame:
         return Frame(kind, bool(marked), sequence, nbytes, reason.rstrip(b"\0").decode(errors="replace"))
 
 
+def _type_of_service(sock: socket.socket) -> tuple[int, int]:
+    """Level and option of a socket under which its packets are marked: ToS in IPv4, traffic class in IPv6."""
+    if sock.family == socket.AF_INET6:
+        return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
+    return socket.IPPROTO_IP, socket.IP_TOS
+
+
 class Channel:
     """One rank's end of the connections to one peer; ``ChannelGroup`` waits for the sockets and calls ``serve``.
 
@@ -110,7 +117,7 @@ class Channel:
         if marked != self._marked:
             if self._unacknowledged():
                 return False
-            self.data.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKED_TOS if marked else 0)
+            self.data.setsockopt(*_type_of_service(self.data), MARKED_TOS if marked else 0)
             self._marked = marked
         return True
 

@@ -169,7 +169,7 @@ def hierarchy_from_store(
     groups: Groups,
     *,
     name: str = "hierarchy",
-    host: str = "127.0.0.1",
+    host: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Iterator[Hierarchy]:
     """Connect a worker until the context ends; all ranks call this or ``aggregator_from_store``, equally often.
@@ -207,7 +207,7 @@ def aggregator_from_store(
     groups: Groups,
     *,
     name: str = "hierarchy",
-    host: str = "127.0.0.1",
+    host: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Node:
     """Connect the aggregator of ``groups``, for ``aggregate``; see ``hierarchy_from_store``."""
@@ -216,7 +216,7 @@ def aggregator_from_store(
     return _star(store, len(groups.members), groups, name, host=host, timeout=timeout)
 
 
-def _star(store: Store, place: int, groups: Groups, name: str, *, host: str, timeout: float) -> Node:
+def _star(store: Store, place: int, groups: Groups, name: str, *, host: str | None, timeout: float) -> Node:
     assert groups.aggregator is not None
     names = (*groups.leaders, groups.aggregator)
     tree = Tree.star(len(groups.members))

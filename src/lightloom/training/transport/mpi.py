@@ -70,8 +70,9 @@ def bcast(
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
     payload = encode(codec, flat) if communicator.rank == root else b""
-    size = communicator.bcast(memoryview(payload).nbytes, root)
-    buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size, np.uint8)
+    size = np.array([memoryview(payload).nbytes], np.int64)
+    communicator.Bcast(size, root)
+    buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size[0], np.uint8)
     communicator.Bcast(buffer, root)
     return _decoded(buffer, codec, flat.size).reshape(np.shape(values))
 
@@ -147,24 +148,27 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
 
     Without the check one rank would fail and the others would wait forever.
     """
-    own = (tuple(np.shape(values)), "no codec" if codec is None else codec.name)
-    brought = communicator.allgather(own)
-    for rank, other in enumerate(brought):
-        if other != brought[0]:
-            raise InputError(
-                f"rank {rank} brings shape {other[0]} and {other[1]}, rank 0 {brought[0][0]} and {brought[0][1]}: "
-                "expected the same"
-            )
+    words = f"{tuple(np.shape(values))} and {'no codec' if codec is None else codec.name}"
+    own = np.frombuffer(words.encode(), np.uint8)
+    sizes = np.empty(communicator.size, np.int64)
+    communicator.Allgather(np.array([own.size], np.int64), sizes)
+    brought = np.empty(sizes.sum(), np.uint8)
+    communicator.Allgatherv(own, (brought, sizes))
+    others = [piece.tobytes().decode() for piece in np.split(brought, np.cumsum(sizes)[:-1])]
+    for rank, other in enumerate(others):
+        if other != others[0]:
+            raise InputError(f"rank {rank} brings shape {other}, rank 0 {others[0]}: expected the same")
     return float32_values(values)
 
 
 def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Bytes] | None:
     outgoing = np.frombuffer(payload, np.uint8)
-    sizes = communicator.gather(outgoing.size, root)
+    sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None
+    communicator.Gather(np.array([outgoing.size], np.int64), sizes, root)
     if sizes is None:
         communicator.Gatherv(outgoing, None, root)
         return None
-    incoming = np.empty(sum(sizes), np.uint8)
+    incoming = np.empty(sizes.sum(), np.uint8)
     communicator.Gatherv(outgoing, (incoming, sizes), root)
     return np.split(incoming, np.cumsum(sizes)[:-1])
 

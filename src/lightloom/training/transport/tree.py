@@ -9,8 +9,9 @@ from typing import Any
 from lightloom.core.errors import ConfigError
 from lightloom.training.transport.channel import Channel
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
+from lightloom.training.transport.meeting import Pair
 from lightloom.training.transport.payload import Payload
-from lightloom.training.transport.rendezvous import Pair, Store, connect
+from lightloom.training.transport.rendezvous import Store, connect
 
 _WHAT = "tree"
 
@@ -120,7 +121,7 @@ def node_from_store(
     rank: int,
     *,
     name: str = "tree",
-    host: str = "127.0.0.1",
+    host: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     **options: Any,
 ) -> Node:
