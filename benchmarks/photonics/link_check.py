@@ -1,4 +1,4 @@
-"""`onn link` beside a second field simulation: ``python -m benchmarks.photonics.link_check [--json FILE]``.
+"""`onn link` beside a second field simulation: ``python -m benchmarks.photonics.link_check``.
 
 The second one (`benchmarks.support.field_simulation`) reads only the files that ``onn build`` and ``onn map`` export,
 and sends fields through every interferometer. Both draw fabrications, words and noise of their own. A setting agrees
@@ -92,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.photonics.link_check")
     parser.add_argument("--json", type=Path, help="also write every rate and interval to this file")
     parser.add_argument("--fabrications", type=int, default=FABRICATIONS, help="of the second one")
+    parser.add_argument("--only", default="", help="settings whose name has this text")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.json is not None:
@@ -109,6 +110,8 @@ def main() -> None:
     rows: dict[str, Any] = {}
     print(f"{'setting':44}{'onn link':>11}{'second':>11}   95 % interval of the second")
     for number, (name, link) in enumerate(settings().items()):
+        if options.only not in name:
+            continue
         theirs = wrong_words(read, meshes, asdict(link), options.fabrications, WORDS, options.seed + number)
         ours = word_errors(chip, link, words=WORDS, fabrications=4 * options.fabrications, seed=options.seed).wrong
         row = rows[name] = compared(ours, theirs)

@@ -238,7 +238,7 @@ class Chip:
     def _laser(self, words: int) -> Array:
         if self.settings["rin_db"] is None:
             return np.ones(words)
-        variance = 10 ** (self.settings["rin_db"] / 10) * self.settings["bandwidth"]
+        variance = 10 ** (self.settings["rin_db"] / 10) * self.settings["detector_bandwidth"]
         return np.sqrt(np.maximum(1 + np.sqrt(variance) * self.rng.normal(size=words), 0))
 
     def _noise(self, index: int, last: bool) -> Array:

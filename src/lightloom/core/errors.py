@@ -8,7 +8,7 @@ LightloomError
 │   ├── WorkloadError     a model could not be built or traced
 │   ├── CodecError        a compressed stream is malformed, truncated or corrupted
 │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
-├── VerificationError     a schedule is wrong (names rank, chunk, step or link)
+├── VerificationError     a schedule is wrong (names rank, chunk, step or link), or a proof does not hold
 ├── BoundError            a cost came out below its proved lower bound: our fault
 └── TransportError, LaunchError (lightloom.training)   a peer fell silent, a worker failed
 """
@@ -58,7 +58,7 @@ class UnsupportedError(InputError):
 
 
 class VerificationError(LightloomError):
-    """A schedule does not do what its collective promises, or uses the fabric illegally."""
+    """A schedule does not do what its collective promises, or uses the fabric illegally; or a proof does not hold."""
 
 
 class BoundError(LightloomError):

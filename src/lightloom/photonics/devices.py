@@ -15,7 +15,9 @@ shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -74,6 +76,20 @@ def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[n
     return np.stack([np.stack([upper, right], -1), np.stack([left, lower], -1)], -2)
 
 
+LARGEST: Mapping[str, tuple[float, str]] = MappingProxyType(
+    {
+        "phase_error": (10.0, "rad"),
+        "coupler_error": (10.0, "rad"),
+        "loss_db": (100.0, "dB"),
+        "loss_spread_db": (100.0, "dB"),
+        "thermal_crosstalk": (0.5, "of a heater's phase"),
+        "dac_bits": (32.0, "bits"),
+        "detector_noise": (100.0, "full scales"),
+    }
+)
+"""Largest values of `NonIdealities` with their units: beyond 10 rad angles are uniform, 100 dB leave no light."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonIdealities:
     """Differences of fabricated meshes from ideal ones, which have all values 0.
@@ -102,10 +118,11 @@ class NonIdealities:
             value = getattr(self, field.name)
             if not np.isfinite(value) or value < 0:
                 raise ConfigError(f"{field.name}={value}: expected a finite number of at least 0")
-        if self.dac_bits != int(self.dac_bits) or self.dac_bits > 32:
+            largest, unit = LARGEST[field.name]
+            if value > largest:
+                raise ConfigError(f"{field.name}={value:g}: expected at most {largest:g} {unit}")
+        if self.dac_bits != int(self.dac_bits):
             raise ConfigError(f"dac_bits={self.dac_bits}: expected a whole number from 0 to 32")
-        if self.thermal_crosstalk > 0.5:
-            raise ConfigError(f"thermal_crosstalk={self.thermal_crosstalk}: expected at most 0.5")
 
 
 def receiver_noise(

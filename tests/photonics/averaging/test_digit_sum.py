@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.errors import InputError
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import InputError, VerificationError
 from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
 from lightloom.photonics.registry import find_averager
 
@@ -25,6 +26,19 @@ def test_every_number_of_servers_is_proved_and_tried(servers: int, rounding: Rou
     assert len(arithmetic.steps()) == 5
     tried, wrong = arithmetic.try_sums(most=20_000)
     assert tried == min(20_000, np.prod(servers * arithmetic.largest_digits() + 1)) and wrong == 0
+
+
+class _Carrying(DigitSum):
+    """A digit sum whose carries are too large."""
+
+    def carries(self) -> Ints:
+        return super().carries() + self.servers
+
+
+def test_a_proof_that_does_not_hold_raises() -> None:
+    """Not by `assert`, which `python -O` leaves out."""
+    with pytest.raises(VerificationError, match="4 servers and 8 bits: not true that carries are at most 3"):
+        _Carrying(servers=4, bits=8).steps()
 
 
 @pytest.mark.slow

@@ -63,8 +63,8 @@ def test_options_are_read_as_they_are_shown(value: float) -> None:
         ({"swing": "2"}, "at most 1.5"),
         ({"dac-bits": "1.5"}, "whole number"),
         ({"dac-bits": "99"}, "0 to 32"),
-        ({"crosstalk": "0.9"}, "at most 0.5"),
-        ({"path-loss": "1000dB"}, "at most 100"),
+        ({"crosstalk": "0.9"}, "expected 0 to 0.5"),
+        ({"path-loss": "1000dB"}, "expected 0 to 100 dB"),
         ({"fullscale": "3mW"}, "did you mean 'full-scale'"),
     ],
 )

@@ -18,7 +18,7 @@ from lightloom.photonics.meshes import MeshMapping, disturb, map_blocks, map_com
 from lightloom.photonics.meshes.batched import fabricated_matrices
 from lightloom.photonics.pam4 import encode
 from lightloom.photonics.tolerance.fabricated import Amplifiers, fabricate_averagers
-from lightloom.photonics.tolerance.word_errors import count_wrong_words, lanes, received_levels, words_right
+from lightloom.photonics.tolerance.word_errors import count_wrong_words, received_levels, words_right
 
 ARGUMENTS = FunctionArguments(servers=2, bits=4, inputs=2)
 
@@ -70,7 +70,7 @@ def test_all_codes_arrive_on_ideal_devices() -> None:
     first, second = np.divmod(np.arange(256), 16)
     codes = np.stack([first, second])
     batch = fabricate_averagers(averager(), NonIdealities(), np.random.default_rng(0), 1)
-    levels = received_levels(batch, lanes(codes, 4, 1), [None] * len(batch.gains), np.random.default_rng(0))
+    levels = received_levels(batch, codes[None], [None] * len(batch.gains), np.random.default_rng(0))
     expected = encode(codes.sum(0) // 2, 4)
     for server in range(2):
         assert (expected == levels[0, server].T).all()

@@ -120,7 +120,7 @@ def calibrate(
     _check(crosstalk, modes)
     check_outputs([figure])
     given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-    mapping = chosen_mapping(network, MeshMapping(), **given)
+    mapping = chosen_mapping(network, MeshMapping(), given)
     options = {**mapping.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
     origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)

@@ -56,7 +56,7 @@ def chip(
             raise ConfigError(f"{str(path)!r}: expected a name that ends in {ending}")
     check_outputs([figure], [netlist, gds])
     rules, dispersion = Rules(pitch=pitch), Dispersion()
-    mapping = chosen_mapping(network, MeshMapping(form="compact"), **given)
+    mapping = chosen_mapping(network, MeshMapping(form="compact"), given)
     weights, arguments = load_network(network)
     averager = map_averager(weights, arguments, mapping)
     plan = floor_plan(averager, rules)

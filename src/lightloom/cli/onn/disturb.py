@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -110,6 +110,8 @@ def disturb(
     fields = dict(zip(_FIELDS.values(), given, strict=True))
     how = NonIdealities(**cast(Any, fields))
     sweeps = [_read_sweep(text) for text in sweep or []]
+    for field, values in sweeps:
+        replace(how, **cast(Any, {field: values[-1]}))  # the largest value is refused before anything is computed
     counts = {"draws": draws, "samples": samples}
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
@@ -131,7 +133,7 @@ def disturb(
         return
     if data is not None or folder is not None:
         raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
-    mapping = chosen_mapping(network, MeshMapping(), exact=False, **given_mapping)
+    mapping = chosen_mapping(network, MeshMapping(), given_mapping, exact=False)
     calibration = "none" if uncalibrated else "rows" if mapping.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **mapping.to_json(), "units": units, **counts}
     if units and is_cascade(network):

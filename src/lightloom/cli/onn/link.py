@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from lightloom.cli.onn.link_sweeps import LinkSweep, read_sweep, swept
+from lightloom.cli.onn.link_sweeps import LinkSweep, link_at, read_sweep, swept
 from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
 from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
@@ -102,9 +102,13 @@ def link(
     given = {name: value for name, value in locals().items() if name.replace("_", "-") in OPTIONS and value is not None}
     settings = _settings({name.replace("_", "-"): str(value) for name, value in given.items()}, ideal)
     sweeps = [read_sweep(text) for text in sweep or []]
+    for swept_option in sweeps:
+        for value in swept_option.values[:: max(1, len(swept_option.values) - 1)]:
+            link_at(settings, swept_option, value)  # ends out of range are refused before anything is computed
     check_outputs([figure])
     weights, arguments = load_network(network)
-    mapping = chosen_mapping(network, BALANCED, form=form, mesh=mesh, gains=gains, components=components)
+    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    mapping = chosen_mapping(network, BALANCED, given_mapping)
     chip = design_chip(weights, arguments, mapping)
     tried = {"words": words, "fabrications": draws, "seed": seed}
     configuration = [network_hash(weights, arguments), asdict(settings), mapping.to_json(), tried, sweep, rate_only]
@@ -144,7 +148,7 @@ def _measured(
         "columns": chip.mapped.depth,
         "crossings": chip.mapped.crossings,
         **together.to_json(),
-        "light": light(chip, settings, together.peaks).to_json(),
+        "light": light(chip, settings, together.peaks, together.raised).to_json(),
         "contributions": None if compared is None else compared.to_json(),
         "note": NO_AVERAGER if settings.unit in ("electro-optic", "saturable") else None,
         "sweeps": rows,
@@ -187,6 +191,8 @@ def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
     yield "light on the chip", f"oscillators {power['oscillators_watts']}, carriers {power['carriers_watts']}"
     yield "peak", f"{power['peak_watts']}, {lit['peak_place']}"
     yield "largest gain", f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}"
+    if lit["levels_raised_db"]:
+        yield "levels", f"lanes and units raised by up to {lit['levels_raised_db']:.2g} dB for the loss of their paths"
     for place in lit["beyond_optical_amplifiers"]:
         peak = format_quantity(lit["peaks_watts"][place], "power")
         yield "not to be had", f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW"

@@ -58,10 +58,19 @@ def swept(
     chip: Chip, link: Link, sweep: LinkSweep, advance: Callable[[int], object], tried: Mapping[str, Any]
 ) -> Document:
     """Return the word error rates of a sweep."""
+    rows = [
+        {"value": value, **word_errors(chip, link_at(link, sweep, value), advance=advance, **tried).to_json()}
+        for value in sweep.values
+    ]
+    return {"option": sweep.option, "unit": find_option(sweep.option).unit, "rows": rows}
+
+
+def link_at(link: Link, sweep: LinkSweep, value: float) -> Link:
+    """Return the link at one value of a sweep.
+
+    Raises:
+        ConfigError: the value is out of the option's range.
+    """
     option = find_option(sweep.option)
-    rows = []
-    for value in sweep.values:
-        setting: Any = int(value) if option.unit == "bits" else value
-        changed = replace(link, **{option.field: setting})
-        rows.append({"value": value, **word_errors(chip, changed, advance=advance, **tried).to_json()})
-    return {"option": sweep.option, "unit": option.unit, "rows": rows}
+    setting: Any = int(value) if option.unit == "bits" else value
+    return replace(link, **{option.field: setting})

@@ -189,10 +189,11 @@ def _chosen(
     if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if form != _UNITARY:
-        return chosen_mapping(source, MeshMapping(), False, form=form, mesh=mesh, gains=gains, components=components)
+        given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+        return chosen_mapping(source, MeshMapping(), given, exact=False)
     if components:
         raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
-    return chosen_mapping(None, MeshMapping(), mesh=mesh, gains=gains)
+    return chosen_mapping(None, MeshMapping(), {"mesh": mesh, "gains": gains})
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ from lightloom.photonics.averaging.realised.files import load_mapping
 from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 
 
-def chosen_mapping(network: Path | None, default: MeshMapping, exact: bool = True, **given: Any) -> MeshMapping:
+def chosen_mapping(
+    network: Path | None, default: MeshMapping, given: Mapping[str, Any], exact: bool = True
+) -> MeshMapping:
     """Return the mapping of the options that are not None, else that stored in the file, else the command's default.
 
     Args:
         network: file of a network, a cascade or a matrix; only networks store a mapping.
         default: mapping of the command.
-        exact: whether the form must not be an approximation.
         given: form, mesh, gains and components as options; None where one is not given.
+        exact: whether the form must not be an approximation.
 
     Raises:
         InputError: an option has an unknown value, or the file cannot be read.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Codes, Floats, Ints
-from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.photonics.block_quantisation import Rounding
 from lightloom.photonics.detection import DigitReceiver
 from lightloom.photonics.pam4 import check_codes
@@ -88,17 +88,23 @@ class DigitSum:
         """Return the steps of the proof that the mean is exact, each checked in whole numbers.
 
         Raises:
-            AssertionError: a step does not hold.
+            VerificationError: a step does not hold.
         """
         servers, levels, count = self.servers, self.levels, self.digits
         top, carries = self.largest_digits().tolist(), self.carries().tolist()
         largest = sum(levels**place * digit for place, digit in enumerate(top))
-        assert largest == (1 << self.bits) - 1
-        assert max(carries) <= servers - 1
         width = max(int(servers * digit + carry).bit_length() for digit, carry in zip(top, carries, strict=False))
-        assert width <= (servers * levels - 1).bit_length()
         total = servers * largest
-        assert (total + self.offset) // servers == largest and self.offset // servers == 0
+        steps = {
+            f"the largest digits make the code {(1 << self.bits) - 1}": largest == (1 << self.bits) - 1,
+            f"carries are at most {servers - 1}": max(carries) <= servers - 1,
+            f"adders need no more bits than {servers * levels - 1}": width <= (servers * levels - 1).bit_length(),
+            f"the largest mean is {largest}": (total + self.offset) // servers == largest,
+            "rounding adds nothing to 0": self.offset // servers == 0,
+        }
+        for step, holds in steps.items():
+            if not holds:
+                raise VerificationError(f"digit-sum of {servers} servers and {self.bits} bits: not true that {step}")
         return (
             f"digits: every code from 0 to {largest} is the sum of {levels}^k d_k, {count} digits of 0..{levels - 1}",
             f"sums: t_k lies in 0..{servers * (levels - 1)}, so many steps and one level more; decided right, it is "
@@ -187,7 +193,8 @@ class DigitSumAverager:
 
     def _sigma(self, digits: NDArray[np.uint8]) -> Floats:
         """Return the standard deviation of each sum [M, n], in steps."""
-        assert self.power is not None
+        if self.power is None:
+            raise ValueError("without a power every sum is decided right")
         levels = np.arange(self.arithmetic.levels)
         counts = (digits[..., None] == levels).sum(axis=1, dtype=np.int64)
         receiver = self.receiver

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.levels import set_levels
 from lightloom.photonics.averaging.proved.noise import noisy_accuracy
 from lightloom.photonics.averaging.realised.light import Matrix, light_matrices, light_units
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
@@ -94,12 +95,7 @@ def effective_network(
 
 def calibrated_matrix(matrix: Matrix, target: Matrix, calibration: Calibration) -> Matrix:
     """Return ``matrix`` [outputs, inputs] times the factors that bring it closest to ``target``."""
-    if calibration == "none":
-        return matrix
-    rows = calibration == "rows"
-    powers = np.sum(matrix**2, axis=1 if rows else None, keepdims=True)
-    products = np.sum(matrix * target, axis=1 if rows else None, keepdims=True)
-    return np.asarray(matrix * np.divide(products, powers, out=np.ones_like(powers), where=powers > 0))
+    return set_levels(matrix, target, calibration).matrices
 
 
 def fabricated(

@@ -20,6 +20,9 @@ from lightloom.photonics.meshes.blocks import MappedBlocks
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
+_LONGEST = 1e6
+"""Longest measure in micrometres: a metre."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -42,6 +45,8 @@ class Rules:
         for name in ("pitch", "heater", "coupler", "channel", "unit", "margin"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ConfigError(f"{name}={getattr(self, name)}: expected a length above 0 µm")
+            if getattr(self, name) > _LONGEST:
+                raise ConfigError(f"{name}={getattr(self, name):g}: expected at most {_LONGEST:g} µm")
 
     @property
     def column(self) -> float:

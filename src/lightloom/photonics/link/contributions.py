@@ -12,7 +12,7 @@ from typing import Any
 
 from lightloom.core.results import Document
 from lightloom.photonics.link.chip import Chip
-from lightloom.photonics.link.settings import Link, erring, only, without
+from lightloom.photonics.link.settings import RANGES, Link, erring, only, without
 from lightloom.photonics.link.word_errors import WordErrors, word_errors
 
 ENOUGH = 50
@@ -74,9 +74,12 @@ class Contributions:
 
 
 def enlarged(link: Link, factor: float) -> Link:
-    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square."""
-    changed: dict[str, Any] = {name: getattr(link, name) * factor for name in _SPREADS}
-    changed["full_scale"] = link.full_scale / factor**2
+    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square.
+
+    What would be out of its range stops there.
+    """
+    changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
+    changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
     changed["swing"] = min(link.swing * factor, math.pi / 2)
     if link.rin_db is not None:
         changed["rin_db"] = min(link.rin_db + 20 * math.log10(factor), -80.0)

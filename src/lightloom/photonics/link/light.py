@@ -31,6 +31,8 @@ class Light:
     """Largest power of a signal by place."""
     largest_gain_db: float
     """Largest gain of a row, in dB."""
+    levels_raised_db: float
+    """Largest power that calibration of levels adds to a lane or a unit's output, in dB."""
 
     @property
     def peak(self) -> tuple[str, float]:
@@ -56,20 +58,24 @@ class Light:
             "peak_place": place,
             "peaks_watts": dict(self.peaks),
             "largest_gain_db": self.largest_gain_db,
+            "levels_raised_db": self.levels_raised_db,
             "beyond_optical_amplifiers": self.beyond_amplifiers,
         }
 
 
-def light(chip: Chip, link: Link, peaks: Mapping[str, float]) -> Light:
-    """Return the powers of a link, for signals of relative ``peaks``."""
-    lane = link.full_scale * chip.lane_share
+def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Light:
+    """Return the powers of a link, for signals of relative ``peaks``.
+
+    Where calibration sets levels, lanes and carriers have up to ``raised`` times the power that the design gives them.
+    """
+    lane = link.full_scale * chip.lane_share * raised
     laser = lane * 10 ** (link.path_loss_db / 10)
     hidden = sum(len(units.decides) for units in chip.units)
     outputs = len(chip.layers[-1].gains) if link.gain == "electrical" else 0
     limiting = link.unit == "limiting"
     decided = sum(int(units.decides.sum()) for units in chip.units) if limiting else hidden + outputs
     kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing if limiting else math.pi / 2)
-    carriers = decided * link.full_scale + (hidden + outputs - decided) * kept.carrier
+    carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * kept.carrier)
     return Light(
         lane=lane,
         laser_per_lane=laser,
@@ -78,4 +84,5 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float]) -> Light:
         carriers=carriers,
         peaks={place: power * link.full_scale for place, power in peaks.items()},
         largest_gain_db=decibels(chip.mapped.gain),
+        levels_raised_db=10 * math.log10(raised),
     )

@@ -55,18 +55,22 @@ OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
         "skew": LinkOption("skew", "symbols", "Time of arrival of a server's symbols."),
         "gain": LinkOption("gain", "name", "What amplifies behind a mesh: electrical (homodyne units) or optical."),
         "noise-figure": LinkOption("noise_figure_db", "dB", "Of the optical amplifiers."),
-        "bandwidth": LinkOption("bandwidth", "Hz", "Of the noise of lasers and optical amplifiers."),
+        "bandwidth": LinkOption("bandwidth", "Hz", "Of the noise of optical amplifiers."),
         "local-oscillator": LinkOption("local_oscillator", "W", "Power of every balanced detector's oscillator."),
         "responsivity": LinkOption("responsivity", "A/W", "Of every photodiode."),
         "noise-density": LinkOption("noise_density", "A/√Hz", "Input-referred noise of the electrical amplifiers."),
-        "detector-bandwidth": LinkOption("detector_bandwidth", "Hz", "Of every detector."),
+        "detector-bandwidth": LinkOption(
+            "detector_bandwidth", "Hz", "Of every detector: of shot, thermal and lasers' noise."
+        ),
         "unit": LinkOption("unit", "name", "Behind a mesh: limiting, clip (ideal), electro-optic or saturable."),
         "swing": LinkOption("swing", "rad", "Of the modulators that keep values; bits swing by half a wave."),
         "bias-error": LinkOption("bias_error", "share", "Of every bias."),
         "gain-error": LinkOption("gain_error", "share", "Of every gain."),
         "threshold-error": LinkOption("threshold_error", "share", "Of the distance between levels, at receivers."),
         "calibration": LinkOption(
-            "calibration", "name", "What sets gains and biases on the chip: words, rows, or none."
+            "calibration",
+            "name",
+            "What sets the chip: words (gains, biases), levels (gains, lanes, units), rows (gains), or none.",
         ),
         "phase-error": LinkOption("phase_error", "rad", "Of every phase shifter of the meshes."),
         "coupler-error": LinkOption("coupler_error", "rad", "Mixing angle of every coupler."),

@@ -36,10 +36,10 @@ class Senders:
 
 
 def digits(codes: Ints, bits: int) -> Float32s:
-    """Return the levels [servers, signals, words] of codes [servers, words], most significant first."""
+    """Return the levels [..., signals, words] of codes [..., words], most significant first."""
     count = symbols_for(bits)
     shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)[:, None]
-    return ((codes[:, None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
+    return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
 
 
 def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -67,8 +67,11 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 
 
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
-    """Return amplitudes of lasers with relative intensity noise over the bandwidth, around 1."""
+    """Return amplitudes of lasers with relative intensity noise over the detectors' bandwidth, around 1.
+
+    Intensity noise is seen where light is detected, and only as fast as detectors are.
+    """
     if link.rin_db is None:
         return np.ones(shape, np.float32)
-    deviation = np.float32(np.sqrt(10 ** (link.rin_db / 10) * link.bandwidth))
+    deviation = np.float32(np.sqrt(10 ** (link.rin_db / 10) * link.detector_bandwidth))
     return np.asarray(np.sqrt(np.maximum(1 + deviation * rng.standard_normal(shape, np.float32), 0)), np.float32)

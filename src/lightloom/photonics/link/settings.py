@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import LARGEST, NonIdealities
 
 Modulation = Literal["field", "intensity"]
 Gain = Literal["electrical", "optical"]
-Calibration = Literal["words", "rows", "none"]
+Calibration = Literal["words", "levels", "rows", "none"]
 Unit = Literal["limiting", "clip", "electro-optic", "saturable"]
 _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -34,6 +34,27 @@ LARGEST_SWING = 1.5
 LARGEST_NOISE_FIGURE_DB = 100.0
 """Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
+RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
+    {
+        "full_scale": (1e-15, 1e3, "W"),
+        "path_loss_db": (0.0, 100.0, "dB"),
+        "phase_lock": (0.0, 10.0, "rad"),
+        "power_error": (0.0, 10.0, "of a server's power"),
+        "polarisation": (0.0, 10.0, "rad"),
+        "skew": (0.0, 10.0, "symbols"),
+        "noise_figure_db": (0.0, LARGEST_NOISE_FIGURE_DB, "dB"),
+        "bandwidth": (1.0, 1e15, "Hz"),
+        "local_oscillator": (1e-15, 1e3, "W"),
+        "responsivity": (1e-6, 10.0, "A/W"),
+        "noise_density": (0.0, 1e-3, "A/√Hz"),
+        "detector_bandwidth": (1.0, 1e15, "Hz"),
+        "bias_error": (0.0, 10.0, "of a bias"),
+        "gain_error": (0.0, 10.0, "of a gain"),
+        "threshold_error": (0.0, 100.0, "distances between levels"),
+        **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name != "detector_noise"},
+    }
+)
+"""Least and largest value of each quantity of a link with its unit; beyond them arithmetic says nothing of a link."""
 _MESH = (
     "phase_error",
     "coupler_error",
@@ -55,7 +76,7 @@ class Link:
     modulation: Modulation = "field"
     """Whether field amplitudes or powers are proportional to the levels."""
     rin_db: float | None = -150.0
-    """Relative intensity noise of every laser, in dB/Hz; None for none."""
+    """Relative intensity noise of every laser, in dB/Hz, over the detectors' bandwidth; None for none."""
     phase_lock: float = 0.05
     """Phase error of a server's laser against the chip's, in radians; drawn for every word."""
     power_error: float = 0.01
@@ -71,7 +92,7 @@ class Link:
     amplifier_noise: bool = True
     """Whether optical amplifiers emit noise."""
     bandwidth: float = 50e9
-    """Optical bandwidth that lasers' and amplifiers' noise fills, in Hz."""
+    """Optical bandwidth that the noise of optical amplifiers fills, in Hz."""
     local_oscillator: float = 1e-3
     """Power of the local oscillator of every balanced detector, in watts."""
     responsivity: float = 1.0
@@ -81,7 +102,7 @@ class Link:
     shot_noise: bool = True
     """Whether local oscillators cause shot noise."""
     detector_bandwidth: float = 35e9
-    """Electrical bandwidth of every detector, in Hz."""
+    """Electrical bandwidth of every detector, in Hz: of shot, thermal and lasers' intensity noise."""
     unit: Unit = "limiting"
     """Nonlinear unit behind every mesh."""
     swing: float = 0.25
@@ -118,14 +139,11 @@ class Link:
             if not math.isfinite(value) or value < 0 or (value == 0 and field.name in _POSITIVE):
                 least = "more than 0" if field.name in _POSITIVE else "at least 0"
                 raise ConfigError(f"{field.name} = {value}: expected a finite number of {least}")
+            low, high, unit = RANGES.get(field.name, (-math.inf, math.inf, ""))
+            if not low <= value <= high:
+                raise ConfigError(f"{field.name} = {value:g}: expected {low:g} to {high:g} {unit}")
         if self.rin_db is not None and not -250 <= self.rin_db <= -80:
             raise ConfigError(f"rin_db = {self.rin_db}: expected -250 to -80 dB/Hz")
-        if self.path_loss_db > 100 or self.loss_db > 100:
-            raise ConfigError(f"losses of {self.path_loss_db} and {self.loss_db} dB: expected at most 100")
-        if self.noise_figure_db > LARGEST_NOISE_FIGURE_DB:
-            raise ConfigError(
-                f"noise_figure_db = {self.noise_figure_db}: expected at most {LARGEST_NOISE_FIGURE_DB:g} dB"
-            )
         if not 0 < self.swing <= LARGEST_SWING:
             raise ConfigError(f"swing = {self.swing}: expected more than 0 and at most {LARGEST_SWING} rad")
         self.non_idealities.__post_init__()

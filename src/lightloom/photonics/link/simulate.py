@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Float32s, Floats, Ints
-from lightloom.photonics.link.calibration import calibrated
+from lightloom.photonics.link.calibration import Calibrated, calibrated_chip
 from lightloom.photonics.link.chip import Chip, Complex, fabricated
 from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
 from lightloom.photonics.link.sender import Senders, laser_noise, modulate
@@ -67,25 +67,32 @@ class FabricatedLink:
         self.senders = Senders.draw(chip.arguments.servers, link, self.stream("servers"))
         meshes, errors = self.stream("meshes"), link.non_idealities
         mapped = chip.mapped
-        entry, *passive = (fabricated(part, errors, meshes) for part in (mapped.preprocessing, *chip.layers))
-        targets = list(mapped.layers.target_matrices)
+        entry, *passive = (fabricated(part, errors, meshes) for part in mapped.matrices)
+        targets = [*mapped.layers.target_matrices, mapped.targets["T"]]
         # Servers' lanes arrive with both quadratures: P and the first layer are one matrix to the first units.
         scale = chip.input_scale
         passive[0] = passive[0] @ (scale * mapped.preprocessing.gains[:, None] * entry)
         targets[0] = targets[0] @ (scale * mapped.targets["P"])
-        self.layers = [self._layer(index, passive[index], targets[index]) for index in range(len(passive))]
-        self._draw_receivers(fabricated(mapped.splitting, errors, meshes) * mapped.splitting.gains[:, None])
+        # Receivers make up for the division of T among the servers.
+        passive[-1] = passive[-1] * mapped.splitting.gains[:, None]
+        receivers = np.full(len(passive[-1]), np.sqrt(chip.arguments.servers))
+        targets[-1] = receivers[:, None] * targets[-1]
+        designed = [*(layer.gains for layer in chip.layers), receivers]
+        made = calibrated_chip(passive, targets, designed, chip.statistics, link.calibration, link.gain == "electrical")
+        self.raised = float(max(setting.levels.max(initial=1.0) for setting in made)) ** 2
+        """Largest factor by which calibration raised the power of a lane or of a unit's output."""
+        self.lane_levels = _column(made[0].levels)
+        self.layers = [self._layer(index, passive[index], made[index]) for index in range(len(chip.layers))]
+        self._draw_receivers(passive[-1], made[-1])
 
     def stream(self, name: str) -> np.random.Generator:
         """Return a generator for one part of the fabrication."""
         return np.random.default_rng([*self.seed, *name.encode()])
 
-    def _layer(self, index: int, passive: Complex, target: Floats) -> FabricatedLayer:
-        link, designed = self.link, self.chip.layers[index].gains
-        statistics, how = self.chip.statistics[index], link.calibration
-        gains, added = calibrated(passive.real, target, designed, statistics, how)
-        gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(designed)))
-        matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive
+    def _layer(self, index: int, passive: Complex, made: Calibrated) -> FabricatedLayer:
+        link, gains = self.link, made.gains
+        gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))
+        matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive * made.levels
         leaves_as_light = index == len(self.chip.layers) - 1 and link.gain == "optical"
         real = np.concatenate([matrix.real, -matrix.imag], axis=1) if index == 0 else matrix.real
         imaginary = np.concatenate([matrix.imag, matrix.real], axis=1) if index == 0 else matrix.imag
@@ -94,7 +101,7 @@ class FabricatedLink:
         else:
             noise = np.hypot(emitted_noise(link, gains), 0.0 if leaves_as_light else homodyne_noise(link))
         copies = 2 if leaves_as_light else 1
-        biases = (self.chip.biases[index] + added) * (1 + link.bias_error * bias_error)
+        biases = (self.chip.biases[index] + made.added) * (1 + link.bias_error * bias_error)
         return FabricatedLayer(
             matrix=np.concatenate([real, imaginary][:copies]).astype(np.float32),
             biases=_column(np.concatenate([biases, np.zeros_like(biases)][:copies])),
@@ -102,24 +109,21 @@ class FabricatedLink:
             inverse_gains=_column(np.tile(1 / np.where(gains > 0, gains, 1.0), copies)),
         )
 
-    def _draw_receivers(self, splitting: Complex) -> None:
-        link, rng = self.link, self.stream("receivers")
-        nominal = np.full(len(splitting), np.sqrt(self.chip.arguments.servers))
-        target = nominal[:, None] * self.chip.mapped.targets["T"]
-        gains, added = calibrated(splitting.real, target, nominal, self.chip.statistics[-1], link.calibration)
-        matrix = (gains * (1 + link.gain_error * rng.normal(size=len(gains))))[:, None] * splitting
+    def _draw_receivers(self, splitting: Complex, made: Calibrated) -> None:
+        link, rng, gains = self.link, self.stream("receivers"), made.gains
+        matrix = (gains * (1 + link.gain_error * rng.normal(size=len(gains))))[:, None] * splitting * made.levels
         copies = [matrix.real, -matrix.imag] if link.gain == "optical" else [matrix.real]
         self.exit = np.concatenate(copies, axis=1).astype(np.float32)
         self.exit_noise = _column(homodyne_noise(link, link.path_loss_db) * gains)
         errors = link.threshold_error * rng.normal(size=(len(gains), LEVELS - 1))
-        levels = np.arange(LEVELS - 1) + 0.5 - self.chip.output_scale * added[:, None]
+        levels = np.arange(LEVELS - 1) + 0.5 - self.chip.output_scale * made.added[:, None]
         self.thresholds = (levels + errors).astype(np.float32)
 
     def receive(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words]."""
         chip, link, words = self.chip, self.link, codes.shape[1]
         lanes = modulate(codes, chip.arguments.bits, link, self.senders, rng)
-        self.peaks.note("server lanes at P", lanes * np.float32(np.sqrt(chip.lane_share)))
+        self.peaks.note("server lanes at P", self.lane_levels * lanes * np.float32(np.sqrt(chip.lane_share)))
         signals = lanes.reshape(-1, words)
         for index, layer in enumerate(self.layers):
             arguments = layer.matrix @ signals

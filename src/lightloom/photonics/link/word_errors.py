@@ -47,6 +47,8 @@ class WordErrors(WrongWords):
     """Words that not all servers receive equal, [fabrications]."""
     peaks: dict[str, float]
     """Largest power by place, relative to full scale."""
+    raised: float = 1.0
+    """Largest factor by which calibration raised the power of a lane or of a unit's output."""
 
     def to_json(self) -> dict[str, object]:
         """Return rate, interval and counts."""
@@ -80,6 +82,7 @@ def word_errors(
     mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
     wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
     peaks: dict[str, float] = {}
+    raised = 1.0
     for number in range(fabrications):
         made = FabricatedLink(chip, link, (seed, number))
         rng, noise = np.random.default_rng((seed, number, 1)), np.random.default_rng((seed, number, 2))
@@ -90,6 +93,7 @@ def word_errors(
             split[number] += int((received != received[0]).any(axis=0).sum())
         for place, power in made.peaks.values.items():
             peaks[place] = max(peaks.get(place, 0.0), power)
+        raised = max(raised, made.raised)
         if advance is not None:
             advance(1)
-    return WordErrors(wrong=wrong, split=split, words=words, peaks=peaks)
+    return WordErrors(wrong=wrong, split=split, words=words, peaks=peaks, raised=raised)

@@ -10,11 +10,12 @@ multiplied as complex matrices. Units and receivers detect real parts. All ampli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.photonics.averaging.levels import Setting, set_levels
 from lightloom.photonics.averaging.realised.light import light_biases
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import Link
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 
     Matrices = NDArray[np.complex128]
 
-Setting = Literal["levels", "rows", "matrix", "none"]
 _LINK = Link()
-_PASSES = 3
-"""Passes of setting levels; further ones change little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,49 +90,17 @@ def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting
             (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
     """
     targets = list(mapped.targets.values())
+    # No unit detects the light between P and the first layer, and no amplifier stands there: they are set together.
+    matrices, wanted = [drawn[1] @ drawn[0], *drawn[2:-1]], [targets[1] @ targets[0], *targets[2:-1]]
+    made = [set_levels(matrix, target, setting) for matrix, target in zip(matrices, wanted, strict=True)]
     designed = [matrix.gains for matrix in mapped.layers.matrices]
-    light, _ = _calibrated(drawn[0], targets[0], setting)
-    wanted = targets[0]
-    hidden, gains = [], []
-    for layer, (matrices, target) in enumerate(zip(drawn[1:-1], targets[1:-1], strict=True)):
-        # No unit detects the light between P and the first layer.
-        light, wanted = (matrices @ light, target @ wanted) if layer == 0 else (matrices, target)
-        light, factors = _calibrated(light, wanted, setting)
-        gains.append(np.abs(designed[layer] * factors))
-        hidden.append(np.ascontiguousarray(light.real))
-    last, scales = _calibrated(drawn[-1] @ light, targets[-1] @ wanted, setting)
+    # Nor does one between the last layer and T; T's outputs are those of receivers.
+    last = set_levels(drawn[-1] @ made[-1].matrices, targets[-1] @ wanted[-1], setting)
     return FabricatedAveragers(
         mapped=mapped,
-        hidden=tuple(hidden[:-1]),
-        last=np.ascontiguousarray(last.real),
-        splitting=np.ascontiguousarray(drawn[-1].real * scales[..., None]),
-        gains=tuple(gains),
+        hidden=tuple(np.ascontiguousarray(levels.matrices.real) for levels in made[:-1]),
+        last=np.ascontiguousarray(last.matrices.real),
+        splitting=np.ascontiguousarray(drawn[-1].real * last.outputs[..., None]),
+        gains=tuple(np.abs(gains * levels.outputs) for gains, levels in zip(designed, made, strict=True)),
         biases=tuple(light_biases(mapped.network)),
     )
-
-
-def _calibrated(matrices: Matrices, target: Floats, setting: Setting) -> tuple[Matrices, Floats]:
-    """Return matrices [count, outputs, inputs] with rows and columns set for ``target``, and the rows' factors.
-
-    A pass sets what is behind the matrix (amplifiers, receivers: rows), then what is before it (lanes, units: columns).
-    """
-    total = np.ones(matrices.shape[:2])
-    if setting == "none":
-        return matrices, total
-    if setting == "matrix":
-        common = _factors(matrices.real, target, axis=(1, 2))
-        return matrices * common, total * common[..., 0]
-    norms = np.linalg.norm(target, axis=1, keepdims=True)
-    weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    for _ in range(_PASSES if setting == "levels" else 1):
-        rows = _factors(matrices.real, target, axis=2)
-        matrices, total = matrices * rows, total * rows[..., 0]
-        if setting == "levels":
-            matrices = matrices * _factors(matrices.real * weights, target * weights, axis=1)
-    return matrices, total
-
-
-def _factors(matrices: Floats, target: Floats, axis: int | tuple[int, int]) -> Floats:
-    products = (matrices * target).sum(axis=axis, keepdims=True)
-    powers = (matrices**2).sum(axis=axis, keepdims=True)
-    return np.asarray(np.divide(products, powers, out=np.ones_like(products), where=powers > 0))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.units import parse
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import LARGEST, NonIdealities
+from lightloom.photonics.link.settings import RANGES
 from lightloom.photonics.tolerance.fabricated import Amplifiers
 
 DEVICE_FIELDS = {
@@ -59,11 +60,15 @@ class Tolerance:
         return {name: value for name, value in given.items() if value} | power
 
     def scaled(self, share: float) -> Tolerance:
-        """Return the request with all errors times ``share``; noise falls with the square root of the power."""
+        """Return the request with all errors times ``share``; noise falls with the square root of the power.
+
+        An error that would exceed the largest one of its kind stops there.
+        """
         devices = self.devices
         for field, _ in DEVICE_FIELDS.values():
             if field != "dac_bits":
-                devices = replace(devices, **{field: getattr(devices, field) * share})  # type: ignore[arg-type, unused-ignore]
+                value = min(getattr(devices, field) * share, LARGEST[field][0])
+                devices = replace(devices, **{field: value})  # type: ignore[arg-type, unused-ignore]
         power = None if self.full_scale is None else self.full_scale / share**2
         return replace(self, devices=devices, full_scale=power)
 
@@ -110,6 +115,9 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
         seen.add(name)
         if name == POWER:
             power = parse(value, "power")
+            low, high, unit = RANGES["full_scale"]
+            if power > 0 and not low <= power <= high:
+                raise ConfigError(f"--tolerate power = {power:g} W: expected {low:g} to {high:g} {unit}")
         else:
             field, unit = DEVICE_FIELDS[name]
             fields[field] = _number(name, value.removesuffix(unit).strip() if unit else value)

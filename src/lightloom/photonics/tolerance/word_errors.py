@@ -12,12 +12,13 @@ from lightloom.photonics.averaging.fabrication import Calibration
 from lightloom.photonics.averaging.mapped_averager import MappedAverager
 from lightloom.photonics.averaging.realised.light import light_units
 from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.link.sender import digits
 from lightloom.photonics.link.word_errors import WrongWords
 from lightloom.photonics.link.words import draw_words
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed
 from lightloom.photonics.meshes.montecarlo import Evaluate
-from lightloom.photonics.pam4 import LEVELS, encode
+from lightloom.photonics.pam4 import LEVELS
 from lightloom.photonics.tolerance.fabricated import Amplifiers, FabricatedAveragers, averagers_of, fabricate_averagers
 
 _FABRICATIONS_AT_ONCE = 20
@@ -101,28 +102,21 @@ def wrong_words(
     arguments = batch.mapped.arguments
     codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
     expected = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)(codes)
-    received = received_levels(batch, lanes(codes, arguments.bits, batch.count), noise, rng, receivers)
-    digits = encode(expected, arguments.bits).reshape(batch.count, words, -1).swapaxes(1, 2)
-    return np.asarray((received != digits[:, None]).any(axis=(1, 2)).sum(axis=1))
-
-
-def lanes(codes: Ints, bits: int, count: int) -> Floats:
-    """Return the fields of the servers' lanes [count, servers · signals, words] for codes [servers, count · words]."""
-    levels = encode(codes, bits).astype(np.float64) / (LEVELS - 1)  # [servers, count * words, signals]
-    servers, _, signals = levels.shape
-    return np.ascontiguousarray(
-        levels.reshape(servers, count, -1, signals).transpose(1, 0, 3, 2).reshape(count, servers * signals, -1)
-    )
+    received = received_levels(batch, codes.reshape(-1, batch.count, words).swapaxes(0, 1), noise, rng, receivers)
+    right = digits(expected.reshape(batch.count, words), arguments.bits)
+    return np.asarray((received != right[:, None]).any(axis=(1, 2)).sum(axis=1))
 
 
 def received_levels(
     batch: FabricatedAveragers,
-    fields: Floats,
+    codes: Ints,
     noise: Sequence[Floats | None],
     rng: np.random.Generator,
     receivers: float = 0.0,
 ) -> Ints:
-    """Return the levels that servers decide, [count, servers, signals, words], for fields of their lanes."""
+    """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words]."""
+    fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
+    fields = fields.reshape(batch.count, -1, codes.shape[-1])
     network, units = batch.mapped.network, light_units(batch.mapped.network)
     for matrices, bias, sigma, unit in zip(batch.hidden, batch.biases, noise, units[1:], strict=False):
         fields = matrices @ fields

@@ -48,10 +48,16 @@ class Conditions:
     """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
 
     def __post_init__(self) -> None:
-        for name in ("power_noise", "drift", "aging"):
+        for name, largest, unit in (
+            ("power_noise", 10.0, "input powers"),
+            ("drift", 10.0, "rad"),
+            ("aging", 10.0, "rad"),
+        ):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+            if value > largest:
+                raise ConfigError(f"{name}={value:g}: expected at most {largest:g} {unit}")
         if self.settings is not None and self.settings < 1:
             raise ConfigError(f"settings={self.settings}: expected at least 1")
 
