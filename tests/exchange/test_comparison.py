@@ -1,0 +1,76 @@
+"""Comparisons are paired with plain training, their front is not beaten, and finished runs are not repeated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.api.exchanges import compare_exchanges
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.exchange.comparison import compare as comparisons
+from lightloom.exchange.comparison.compare import compare, run_all
+from lightloom.exchange.comparison.runs import REFERENCE, Case, Result, cases, read
+
+
+def result(method: str, seed: int, loss: float, sent: float) -> Result:
+    case = Case(task="chars", method=method, seed=seed, steps=4, ranks=2)
+    return Result(case, [2, 4], [2 * loss, loss], sent, 1000.0, True, "", 0.01)
+
+
+losses = st.dictionaries(
+    st.sampled_from(["a", "b", "c", "d"]), st.tuples(st.floats(0.1, 9), st.floats(1, 1000)), min_size=1
+)
+
+
+@given(losses, st.lists(st.floats(-1, 1), min_size=1, max_size=3))
+def test_rows_are_paired_and_the_front_is_not_beaten(
+    methods: dict[str, tuple[float, float]], shifts: list[float]
+) -> None:
+    results = [
+        result(method, seed, loss + 2 * shift, sent)
+        for seed, shift in enumerate(shifts)
+        for method, (loss, sent) in {REFERENCE: (5.0, 1000.0), **methods}.items()
+    ]
+    rows = compare(results, 1e6)
+    assert [row.method for row in rows] == [REFERENCE, *methods]
+    for row in rows[1:]:
+        assert row.difference == pytest.approx(methods[row.method][0] - 5.0)  # what seeds share cancels
+        assert row.spread == pytest.approx(0, abs=1e-9)
+    front = [row for row in rows if row.on_front]
+    assert front
+    assert not any(a.ratio > b.ratio and a.loss < b.loss for a in rows for b in front)
+
+
+def test_a_seed_without_plain_training_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no plain run of seed 1"):
+        compare([result(REFERENCE, 0, 1, 1), result("a", 1, 1, 1)], 1e6)
+
+
+def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[int] = []
+
+    def launch(_: object, ranks: int, __: float, arguments: dict[str, list[dict[str, object]]]) -> None:
+        launched.append(len(arguments["cases"]))
+        for fields in arguments["cases"]:
+            case = Case(**fields)  # type: ignore[arg-type]
+            write_atomically(tmp_path / case.file, json.dumps(asdict(Result(case, [1], [1.0], 1, 1))))
+
+    monkeypatch.setattr(comparisons, "launch", launch)
+    first = cases("chars", ["int8"], 2, 2, 4)
+    run_all(first, tmp_path)
+    write_atomically(tmp_path / first[0].file, "{")  # cut off
+    results = run_all(cases("chars", ["int8", "bf16"], 2, 2, 4), tmp_path)
+    assert launched == [2, 2, 2, 1]
+    assert len(results) == 6
+    assert read(tmp_path / "none.json") is None
+
+
+def test_unknown_tasks_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="task"):
+        compare_exchanges("cifar", ["int8"])
