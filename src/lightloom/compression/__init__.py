@@ -4,6 +4,7 @@ from lightloom.compression.base import Codec
 from lightloom.compression.block_fixed_point import BlockFixedPoint
 from lightloom.compression.header import Header
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.compression.inceptionn_scaled import InceptionnScaled
 from lightloom.compression.kernels import implementation
 from lightloom.compression.registry import Family, codecs, find
 from lightloom.compression.stream import FramedCodec, StreamDecoder, tag_histogram
@@ -17,6 +18,7 @@ __all__ = [
     "Header",
     "Inceptionn",
     "InceptionnPrinted",
+    "InceptionnScaled",
     "StreamDecoder",
     "Truncation",
     "codecs",

@@ -17,10 +17,12 @@ LARGEST_CHUNK = 1 << 24
 """Largest number of values per frame that is read."""
 FRAME_HEADER = 8
 """Size of the length and checksum before each payload, in bytes."""
-TAGGED = (1, 2)
-"""Codecs whose frames hold two tag bits for each value: both forms of INCEPTIONN."""
+TAGGED = (1, 2, 5)
+"""Codecs whose frames hold two tag bits for each value: all forms of INCEPTIONN."""
+SCALED = (5,)
+"""Codecs whose values were multiplied by a power of two."""
 
-_HEADER = struct.Struct("<4sBBBBQI")
+_HEADER = struct.Struct("<4sBBBbQI")
 _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -30,13 +32,16 @@ class Header:
     """The header of a stream."""
 
     codec: int
-    """Family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed point."""
+    """Family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed
+    point, 5 scaled INCEPTIONN."""
     parameter: int
     """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits per value."""
     count: int
     """Number of values in the stream."""
     chunk: int
     """Values per frame; the last frame may hold fewer."""
+    power: int = 0
+    """p of the power of two 2^p that values were multiplied by."""
 
     @property
     def frames(self) -> int:
@@ -45,7 +50,7 @@ class Header:
 
     def pack(self) -> bytes:
         """Return the 24 header bytes."""
-        head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, 0, self.count, self.chunk)
+        head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, self.power, self.count, self.chunk)
         return head + _CRC.pack(zlib.crc32(head))
 
     @classmethod
@@ -58,13 +63,13 @@ class Header:
         head = bytes(data[:HEADER_BYTES])
         if len(head) < HEADER_BYTES:
             raise CodecError(f"a stream begins with {HEADER_BYTES} bytes of header, not {len(head)}")
-        magic, version, codec, parameter, reserved, count, chunk = _HEADER.unpack_from(head)
+        magic, version, codec, parameter, power, count, chunk = _HEADER.unpack_from(head)
         if magic != MAGIC:
             raise CodecError(f"not a lightloom stream: it begins with {magic!r}, not {MAGIC!r}")
-        if version != VERSION or reserved:
-            raise CodecError(f"stream version {version}.{reserved}: this release reads version {VERSION}.0")
+        if version != VERSION or (power and codec not in SCALED):
+            raise CodecError(f"stream version {version}.{power}: this release reads version {VERSION}.0")
         if zlib.crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
             raise CodecError("the stream's header is corrupted: its CRC-32 is wrong")
         if chunk % 8 or not 8 <= chunk <= LARGEST_CHUNK:
             raise CodecError(f"chunks of {chunk} values: expected a multiple of 8 up to {LARGEST_CHUNK}")
-        return cls(codec, parameter, count, chunk)
+        return cls(codec, parameter, count, chunk, power)

@@ -10,6 +10,7 @@ from typing import Any
 from lightloom.compression.base import Codec
 from lightloom.compression.block_fixed_point import BlockFixedPoint
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.compression.inceptionn_scaled import InceptionnScaled
 from lightloom.compression.truncation import Truncation
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import plugins_of
@@ -110,6 +111,13 @@ _BUILT_IN = (
         read=read_bound,
         default="2^-10",
         summary="INCEPTIONN as its paper prints it; errors exceed bounds below 2^-7",
+    ),
+    Family(
+        name="inceptionn-scaled",
+        build=InceptionnScaled,
+        read=read_bound,
+        default="2^-10",
+        summary="INCEPTIONN of messages scaled by a power of two: the bound is relative to their root mean square",
     ),
     Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
     Family(

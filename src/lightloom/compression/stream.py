@@ -1,11 +1,13 @@
 """The byte stream: a 24-byte header, then one frame for every chunk of values, each with its own checksum.
 
-    header   magic "LLGC" | u8 version | u8 codec | u8 parameter | u8 0 | u64 values | u32 values a chunk | u32 crc32
+    header   magic "LLGC" | u8 version | u8 codec | u8 parameter | i8 power
+             u64 values | u32 values a chunk | u32 crc32
     frame    u32 payload bytes | u32 checksum | payload
 
-Little-endian. The header's CRC-32 covers the 20 bytes before it. A frame's checksum is the low half of XXH64 over its
-payload, seeded with ``frame index << 32 | payload bytes``, so that frames cannot be swapped or resized
-unnoticed. Frames stand alone: several threads encode and decode them, and a receiver decodes each as it arrives.
+Little-endian. The power is 0, but for codecs that scale values by a power of two. The header's CRC-32 covers the 20
+bytes before it. A frame's checksum is the low half of XXH64 over its payload, seeded with ``frame index << 32 | payload
+bytes``, so that frames cannot be swapped or resized unnoticed. Frames stand alone: several threads encode and decode
+them, and a receiver decodes each as it arrives.
 """
 
 from __future__ import annotations

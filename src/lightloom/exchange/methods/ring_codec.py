@@ -4,7 +4,8 @@
     all-gather       sums of all ranks' gradients
 
 INCEPTIONN's bound is absolute, so that larger sums take more bits; scaled, every message is multiplied by a power of
-two that brings its root mean square near 2^-5 (one byte more). Truncation is what the INCEPTIONN paper compares with.
+two that brings its root mean square near 2^-5, which a free byte of its header holds. Truncation is what the INCEPTIONN
+paper compares with.
 Sources: Li et al., MICRO 2018, Algorithms 1 to 3; ``lightloom.training.transport.ring_all_reduce``.
 """
 
@@ -20,8 +21,6 @@ from lightloom.exchange.spelling import flag, read
 STREAM_BYTES = 32
 """Header of a coded message and of its first frame (``compression.header``); a frame more every 65,536 values."""
 FRAME_BYTES, FRAME_VALUES = 8, 1 << 16
-SCALE_BYTES = 1
-"""The power of two of a scaled message."""
 _LARGEST_BITS = 34.0
 """Bits of a value that INCEPTIONN sends as it is, tag included."""
 _MOST_EXPONENT = 14
@@ -47,7 +46,7 @@ class RingCodecExchange(ExchangeMethod):
         values = gradient.values
         share = -(-values // ranks)
         frames = max(-(-share // FRAME_VALUES), 1)
-        headers = ranks * (STREAM_BYTES + (frames - 1) * FRAME_BYTES + (SCALE_BYTES if self.scaled else 0))
+        headers = ranks * (STREAM_BYTES + (frames - 1) * FRAME_BYTES)
         sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in self.value_bits(gradient))
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 
@@ -75,12 +74,12 @@ class InceptionnExchange(RingCodecExchange):
 
     @property
     def codec(self) -> str:
-        return f"inceptionn:2^-{self.exponent}"
+        return f"inceptionn{'-scaled' if self.scaled else ''}:2^-{self.exponent}"
 
     @property
     def measured_as(self) -> str:
         """Name under which ``Gradient.coded`` has the sizes of this method's messages."""
-        return f"{self.codec},scaled" if self.scaled else self.codec
+        return self.codec
 
     @property
     def scale_free(self) -> bool:
@@ -153,7 +152,7 @@ FAMILIES = (
         summary="INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
         options=(
             ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
-            ("scaled", "scale each message by a power of two first (one byte more); off by default: an absolute bound"),
+            ("scaled", "scale each message by a power of two first; off by default: an absolute bound"),
             ("feedback", "add the error of each encoding to the next gradient, on by default"),
         ),
         build=_inceptionn,

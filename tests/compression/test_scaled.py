@@ -1,0 +1,77 @@
+"""Scaled INCEPTIONN: powers of two do not matter, errors are relative to the message, damage is noticed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.compression import Header, Inceptionn, InceptionnScaled, find, tag_histogram
+from lightloom.compression.inceptionn_scaled import power_of
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import CodecError, ConfigError
+from tests.compression.strategies import vectors
+
+CODEC = InceptionnScaled()
+
+
+def gradient(seed: int, size: int, exponent: int = 0) -> Float32s:
+    spread = np.random.default_rng(seed).standard_t(3, size).astype(np.float32)
+    return spread * np.float32(2.0**exponent)
+
+
+@given(st.integers(0, 999), st.integers(1, 300), st.integers(-100, 90))
+def test_powers_of_two_do_not_matter(seed: int, size: int, exponent: int) -> None:
+    values, scaled = gradient(seed, size), gradient(seed, size, exponent)
+    assert power_of(scaled) == power_of(values) - exponent
+    first, second = CODEC.encode(values), CODEC.encode(scaled)
+    assert bytes(first[24:]) == bytes(second[24:])
+    assert (CODEC.decode(second) == CODEC.decode(first) * np.float32(2.0**exponent)).all()
+    left = scaled.copy()
+    assert bytes(CODEC.encode_leaving(left)) == bytes(second)
+    assert (CODEC.decode(second) + left == scaled).all()
+
+
+@given(st.integers(0, 999), st.integers(1, 300), st.integers(1, 14))
+def test_errors_are_relative_to_the_root_mean_square(seed: int, size: int, k: int) -> None:
+    values = gradient(seed, size)
+    size_of_values = float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+    codec = InceptionnScaled(2.0**-k)
+    assert np.abs(codec.round_trip(values) - values).max() < 2.0**-k * 2**5.5 * size_of_values
+
+
+@given(vectors)
+def test_any_values_come_back(values: Float32s) -> None:
+    decoded = CODEC.round_trip(values)
+    assert decoded.shape == values.shape
+    infinite = ~np.isfinite(values)
+    assert (np.isfinite(decoded) == ~infinite).all()
+
+
+@given(st.binary(min_size=1, max_size=3), st.integers(0, 10_000))
+def test_damage_is_noticed(noise: bytes, place: int) -> None:
+    stream = bytearray(CODEC.encode(gradient(5, 200)))
+    original = bytes(stream)
+    at = place % (len(stream) - len(noise))
+    stream[at : at + len(noise)] = bytes(a ^ b for a, b in zip(stream[at:], noise, strict=False))
+    if bytes(stream) != original:
+        with pytest.raises(CodecError):
+            CODEC.decode(bytes(stream))
+
+
+def test_streams_say_what_they_are() -> None:
+    assert find("inceptionn-scaled") == CODEC
+    assert CODEC.name == "inceptionn-scaled:2^-10"
+    values = gradient(1, 64)
+    header = Header.parse(CODEC.encode(values))
+    assert (header.codec, header.power) == (5, power_of(values))
+    assert tag_histogram(CODEC.encode(values)).sum() == 64
+    with pytest.raises(CodecError, match="codec 5"):
+        Inceptionn().decode(CODEC.encode(values))
+    with pytest.raises(CodecError, match="codec 1"):
+        CODEC.decode(Inceptionn().encode(values))
+    with pytest.raises(CodecError, match="version"):
+        Header.parse(Header(1, 10, 8, 8, 3).pack())
+    with pytest.raises(ConfigError, match="power of two"):
+        InceptionnScaled(0.3)
+    assert CODEC.round_trip(np.zeros(5, np.float32)).tolist() == [0.0] * 5
+    assert CODEC.round_trip(np.empty(0, np.float32)).size == 0
