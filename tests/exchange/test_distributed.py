@@ -12,6 +12,9 @@ RANKS = 4
 METHODS = {
     "float32": 1e-6,
     "int4": 0.1,
+    "inceptionn": 0.1,
+    "inceptionn:bound=2^-8,scaled": 0.3,
+    "truncate:bits=16": 0.02,
     "topk:share=0.1": 0.9,
     "topk:share=0.1,feedback=no": 0.9,
     "topk:share=1": 1e-6,

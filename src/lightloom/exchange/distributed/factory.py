@@ -11,11 +11,13 @@ from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.low_rank_exchange import LowRankExchanger
 from lightloom.exchange.distributed.plain_exchange import PlainExchanger
+from lightloom.exchange.distributed.ring_exchange import RingExchanger
 from lightloom.exchange.distributed.sparse_exchange import SparseExchanger
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.blocks import BlockExchange
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
 from lightloom.exchange.methods.plain import PlainExchange
+from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.exchange.methods.sparse import TopKExchange
 
 
@@ -56,3 +58,8 @@ def _(method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = N
 @exchanger.register
 def _(method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     return LowRankExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return RingExchanger(method, group, sizes)
