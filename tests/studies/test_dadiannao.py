@@ -35,6 +35,7 @@ from lightloom.studies.dadiannao.networks import counted, inception_variant, pri
 from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
 from lightloom.studies.dadiannao.table2 import sizes
 from tests.studies.drawn import svg_bytes
+from tests.studies.rows import assert_sound
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers" / "dadiannao.md"
 ID = re.compile(r"dadiannao\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
@@ -99,6 +100,7 @@ def test_ids_follow_the_grammar_and_deviations_say_why(study: Study) -> None:
     for claim in study.claims:
         assert ID.fullmatch(claim.id), claim.id
         assert claim.why or claim.status == "match"
+    assert_sound("dadiannao", study.claims)
 
 
 @pytest.mark.parametrize("what", HEADLINE)

@@ -33,6 +33,7 @@ from lightloom.studies.sipml import (
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RING_MS
 from lightloom.studies.sipml.small_graphs import balanced_graph
+from tests.studies.rows import assert_sound
 
 ID = re.compile(r"sipml\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
 DEVIATING = {
@@ -54,6 +55,7 @@ def rows() -> dict[str, Claim]:
 
 def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Claim]) -> None:
     assert all(ID.fullmatch(claim.id) for claim in rows.values())
+    assert_sound("sipml", rows.values())
     section_3 = {name: claim for name, claim in rows.items() if name.startswith(("example.", "figure4."))}
     assert {name for name, claim in section_3.items() if claim.status == "deviates"} == DEVIATING
     assert not any(claim.status == "not reproducible" for claim in section_3.values())

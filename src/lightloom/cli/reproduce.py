@@ -11,7 +11,7 @@ from rich.table import Table
 
 from lightloom.cli.options import Json, option
 from lightloom.cli.output import check_outputs, print_result
-from lightloom.core.claims import SCHEMA
+from lightloom.core.claims import SCHEMA, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import content_hash, provenance
 from lightloom.reports.console import claims_table, make_console
@@ -59,7 +59,8 @@ def reproduce(
 
         write_page(results, report, origin)
     assumptions = {result.name: list(result.assumptions) for result in results}
-    document = {"schema": SCHEMA, "rows": rows, "assumptions": assumptions, "provenance": origin}
+    counts = {result.name: status_counts(result.claims) for result in results}
+    document = {"schema": SCHEMA, "rows": rows, "counts": counts, "assumptions": assumptions, "provenance": origin}
     print_result(document, as_json, _parts(results), {"report": report})
 
 
@@ -69,4 +70,5 @@ def _parts(results: Iterable[Study]) -> Iterator[str | Table]:
     width = console.width if console.is_terminal else None
     for result in results:
         yield claims_table(result.claims, width, title=f"{result.name}: {result.paper}")
+        yield f"{result.name}: {counts_in_words(result.claims)}"
         yield from (f"assumed: {assumption}" for assumption in result.assumptions)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-Basis = Literal["reproduced", "derived", "stand-in"]
-Status = Literal["match", "derived", "stand-in", "deviates", "not reproducible"]
+Basis = Literal["reproduced", "derived", "stand-in", "by construction"]
+Status = Literal["match", "derived", "stand-in", "by construction", "deviates", "not reproducible"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 """In order of merit."""
 SCHEMA = "lightloom.study/1"
@@ -16,11 +17,20 @@ SCHEMA = "lightloom.study/1"
 class Claim:
     """One published figure and what we get for it.
 
-    The status follows from the numbers and their basis. Where ``|ours − paper| <= tolerance`` it is ``match`` if the
-    paper's own experiment was reproduced, ``derived`` if ours is computed from the paper's printed figures, so that
-    agreement shows only that these fit together, and ``stand-in`` if another experiment stands for the paper's. It is
-    ``deviates`` where the numbers differ, and ``not reproducible`` where there is nothing of ours to compare (``ours``
-    is None). A row that does not match says why.
+    The status follows from the numbers and their basis. Where ``|ours − paper| <= tolerance`` it is
+
+    * ``match`` if the paper's own experiment, measurement or count was reproduced,
+    * ``derived`` if ours combines figures that the paper prints in a way that it does not print, so that agreement
+      shows only that these fit together,
+    * ``stand-in`` if another experiment stands for the paper's,
+    * ``by construction`` if ours is the paper's printed number, or its printed formula on its own inputs, so that
+      agreement shows nothing but that it was copied and calculated rightly.
+
+    It is ``deviates`` where the numbers differ, and ``not reproducible`` where there is nothing to compare (``ours`` or
+    ``paper`` is None). A row that does not match says why.
+
+    Raises:
+        ValueError: a row that does not match says nothing, or the tolerance accepts the trivial answer.
     """
 
     id: str
@@ -30,7 +40,9 @@ class Claim:
     unit: str
     tolerance: float = 0.0
     basis: Basis = "reproduced"
-    """What ours rests on: the paper's experiment, its own printed figures, or another experiment in its place."""
+    """What ours rests on: the paper's experiment, its printed figures, another experiment, or the paper's formula."""
+    trivial: float = 0.0
+    """The answer that needs no experiment, in the row's unit: a tolerance that accepts it would show nothing."""
     fitted: bool = False
     """Whether a constant was fitted to the paper to get ``ours``."""
     why: str = ""
@@ -39,6 +51,11 @@ class Claim:
     def __post_init__(self) -> None:
         if self.status != "match" and not self.why:
             raise ValueError(f"{self.id}: a row that {self.status} must say why")
+        if self.tolerance and isinstance(self.paper, int | float) and self._agrees(self.paper, self.trivial):
+            raise ValueError(
+                f"{self.id}: a tolerance of {self.tolerance:g} around {self.paper:g} accepts {self.trivial:g}, "
+                f"which needs no experiment: expected a tolerance below {abs(self.paper - self.trivial):g}"
+            )
 
     @property
     def status(self) -> Status:
@@ -48,11 +65,33 @@ class Claim:
         if isinstance(self.ours, str) or isinstance(self.paper, str):
             agree = self.ours == self.paper
         else:
-            agree = abs(self.ours - self.paper) <= self.tolerance * (1 + 1e-9)
+            agree = self._agrees(self.paper, self.ours)
         if not agree:
             return "deviates"
         return "match" if self.basis == "reproduced" else self.basis
 
+    def _agrees(self, paper: float, value: float) -> bool:
+        return abs(value - paper) <= self.tolerance * (1 + 1e-9)
+
     def to_json(self) -> dict[str, Any]:
         """The row as the commands print it."""
         return asdict(self) | {"status": self.status}
+
+
+def status_counts(claims: Iterable[Claim]) -> dict[Status, int]:
+    """Return the number of rows with each status, in order of merit; statuses without a row are left out."""
+    statuses = [claim.status for claim in claims]
+    return {status: count for status in STATUSES if (count := statuses.count(status))}
+
+
+def counts_in_words(claims: Iterable[Claim]) -> str:
+    """Return the counts as a sentence reads them: ``31 match, 9 by construction, 18 deviates, of 58 rows``.
+
+    Matches that rest on fitted constants are named beside them.
+    """
+    rows = list(claims)
+    words = [f"{count} {status}" for status, count in status_counts(rows).items()]
+    fitted = sum(claim.fitted and claim.status == "match" for claim in rows)
+    if fitted:
+        words[0] += f" ({fitted} with fitted constants)"
+    return f"{', '.join(words)}, of {len(rows)} rows"

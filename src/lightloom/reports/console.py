@@ -29,6 +29,7 @@ _STATUS_STYLES: dict[Status, str] = {
     "match": "green",
     "derived": "cyan",
     "stand-in": "cyan",
+    "by construction": "dim",
     "deviates": "yellow",
     "not reproducible": "dim",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lightloom.core.claims import STATUSES, Claim
+from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.reports.figures.base import to_svg
@@ -84,7 +84,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "memory_colours": _MEMORY_COLOURS,
         "numeric_columns": numeric_columns,
-        "claim_counts": claim_counts,
+        "status_counts": status_counts,
     }
     return environment
 
@@ -95,12 +95,6 @@ def numeric_columns(table: Table) -> list[bool]:
         bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
         for i in range(len(table.columns))
     ]
-
-
-def claim_counts(claims: tuple[Claim, ...]) -> list[tuple[str, int]]:
-    """How many rows have each status, in order of merit; statuses without a row are left out."""
-    counts = [(status, sum(claim.status == status for claim in claims)) for status in STATUSES]
-    return [(status, count) for status, count in counts if count]
 
 
 def bar_scale(rows: Sequence[RankingRow]) -> float:

@@ -67,6 +67,7 @@ class Printed(Config):
     unit: str = ""
     tolerance: float = 0.0
     basis: Basis = "reproduced"
+    trivial: float = 0.0
     fitted: bool = False
     why: str = ""
     """What explains a deviation; fields in braces are filled in with computed values."""
@@ -133,8 +134,8 @@ class Paper:
     def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
         """Return a row: ``ours`` beside the published value of ``rows[template]``.
 
-        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``, ``fitted``
-        and ``why`` among them replace what the file says.
+        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``,
+        ``trivial``, ``fitted`` and ``why`` among them replace what the file says.
         """
         name = template.format(**values)
         printed = self.rows[template].model_dump()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.claims import Status
+from lightloom.core.claims import counts_in_words
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report
 from lightloom.studies.base import Study
-
-_NOT_REPRODUCED: Mapping[Status, str] = {
-    "derived": "follow from the paper's own",
-    "stand-in": "agree in another experiment",
-}
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
@@ -26,9 +20,6 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
         ConfigError: the place cannot be written to.
     """
     claims = tuple(claim for study in studies for claim in study.claims)
-    counts = Counter(claim.status for claim in claims)
-    first = f"{counts['match']} of {len(claims)} published figures match"
-    others = [f"{counts[status]} {words}" for status, words in _NOT_REPRODUCED.items() if counts[status]]
     pictures = tuple(
         Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
         for study in studies
@@ -36,8 +27,8 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     )
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
-        headline=f"{', '.join([first, *others])}; the others stay and say why.",
-        facts=tuple((study.name, study.paper) for study in studies),
+        headline=f"{counts_in_words(claims)}; what does not match stays and says why.",
+        facts=tuple((study.name, f"{study.paper}: {counts_in_words(study.claims)}") for study in studies),
         notes=tuple(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
         pictures=pictures,
         claims=claims,

@@ -11,13 +11,14 @@ from lightloom.training.datasets.folder import data_folder
 
 def job_count() -> int:
     """Return the number of training runs."""
-    return len(training_runs.jobs()) + len(language_runs.jobs()) + len(images_runs.VARIANTS)
+    return len(training_runs.jobs()) + language_runs.job_count() + len(images_runs.VARIANTS)
 
 
 def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the training runs without results in ``work`` and write their records there.
 
-    The records are ``training.json`` and ``language.json``, and ``images.json`` if CIFAR-100 is available.
+    The records are ``training.json``, ``language-small.json`` and ``language.json``, and ``images.json`` if CIFAR-100
+    is available.
 
     Raises:
         ConfigError: a data set is missing.

@@ -58,6 +58,8 @@ class Recipe:
     block: int = 256
     record_every: int = 32
     validation_windows: int = 128
+    bfloat16: bool = True
+    """Whether products are computed in bfloat16; weights, gradients and losses stay float32."""
 
     @property
     def tokens(self) -> int:
@@ -165,8 +167,8 @@ class _Run:
 
     def _loss(self, windows: NDArray[np.uint8]) -> Tensor:
         tokens = torch.from_numpy(windows.astype(np.int64))
-        # bfloat16 products are what CPUs of today multiply fast; weights, gradients and losses stay float32.
-        with torch.autocast("cpu", torch.bfloat16):
+        # CPUs with matrix units for bfloat16 multiply it fast; others take twice as long as in float32.
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.bfloat16):
             logits = self.net(tokens[:, :-1])
         return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
