@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.api.exchanges import compare_exchanges
+from lightloom.api.exchange_comparison import compare_exchanges
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.exchange.comparison import compare as comparisons

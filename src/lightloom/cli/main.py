@@ -56,6 +56,9 @@ COMMANDS = {
         "lightloom.cli.schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
     ),
     "compress": Entry("lightloom.cli.compress.command", "Measure codecs on gradients; compress files of floats."),
+    "exchange": Entry(
+        "lightloom.cli.exchange.app", "Compare the ways in which replicas exchange gradients.", "exchange"
+    ),
     "onn": Entry(
         "lightloom.cli.onn.app",
         "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",

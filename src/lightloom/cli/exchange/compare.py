@@ -1,0 +1,61 @@
+"""``lightloom exchange compare``: exchanges on a training task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+
+from lightloom.api.exchange_comparison import METHODS, ExchangeComparison, compare_exchanges
+from lightloom.cli.options import Json, count_option, figure_option, option
+from lightloom.cli.output import check_outputs, print_result
+from lightloom.core.provenance import provenance_line
+from lightloom.reports.console import plain_table
+from lightloom.reports.progress import progress
+
+
+def compare(
+    *,
+    task: Annotated[str, option("mnist, chars (tinyshakespeare) or text (WikiText-2).")] = "chars",
+    methods: Annotated[
+        list[str] | None,
+        option("An exchange, as int4:block=128; repeatable, all by default.", "METHOD", "--method"),
+    ] = None,
+    ranks: Annotated[int, count_option("--ranks", "Number of processes.", least=2)] = 4,
+    seeds: Annotated[int, count_option("--seeds", "Runs of each exchange.", least=1)] = 3,
+    steps: Annotated[int | None, count_option("--steps", "Steps; 300, or 400 for mnist, by default.", least=1)] = None,
+    link: Annotated[str, option("Speed at which each rank sends, for equal time.")] = "1Gbps",
+    data: Annotated[Path | None, option("Folder of data sets; $LIGHTLOOM_DATA otherwise.")] = None,
+    folder: Annotated[Path | None, option("Where finished runs are kept; in the cache by default.")] = None,
+    figure: Annotated[Path | None, figure_option("Draw bytes saved against loss")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.
+
+    Runs that have finished are not repeated, so that a comparison that was interrupted continues.
+    """
+    check_outputs([figure])
+    chosen = methods or METHODS
+    with progress("training", seeds * (len(chosen) + 1)) as advance:
+        result = compare_exchanges(
+            task, chosen, ranks=ranks, seeds=seeds, steps=steps, link=link, data=data, folder=folder, advance=advance
+        )
+    if figure is not None:
+        from lightloom.reports.figures.base import save
+
+        save(result.figure(), figure, provenance_line(result.origin))
+    print_result(result.to_json(), as_json, _parts(result), {"figure": figure})
+
+
+def _parts(result: ExchangeComparison) -> Iterator[str | Table]:
+    rows = result.display_rows()
+    yield plain_table(list(rows[0]), [list(row.values()) for row in rows], title=result.title)
+    yield (
+        "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "
+        "batches; spread: largest less smallest. Steps over the link and equal time are a model: processor time as "
+        "measured here, then sending."
+    )
+    unequal = [row.method for row in result.methods if not row.replicas_equal]
+    yield f"replicas differ: {', '.join(unequal)}" if unequal else "replicas are equal bit for bit in every run"
