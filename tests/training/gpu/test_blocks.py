@@ -1,21 +1,31 @@
-"""Blocks on torch tensors: the bytes, values and residuals of the CPU kernels."""
+"""Blocks on torch tensors: the bytes, values and residuals of the CPU kernels.
+
+Triton's kernels run on a GPU where there is one, and in Triton's interpreter elsewhere (tests/conftest.py).
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.compression import blocks
 from lightloom.compression.blocks import BlockFormat
-from lightloom.core.errors import InputError
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.training.gpu import blocks as gpu_blocks
 from lightloom.training.gpu import blocks_reference as reference
-from tests.compression.blocks.strategies import formats, gradients, values
+from lightloom.training.gpu.codec import refusal
+from tests.compression.blocks.strategies import formats, gradients, seeds, values
 from tests.compression.strategies import bits
 
 Array = NDArray[np.float32]
+runs_here = pytest.mark.skipif(refusal() is not None, reason=str(refusal()))
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @given(formats, values)
@@ -57,3 +67,47 @@ def test_fp8_blocks_with_values_that_are_not_finite_are_nan() -> None:
     x = torch.tensor([1.0] * 7 + [float("inf")] + [448.0] * 8)
     out = reference.decode(fmt, reference.encode(fmt, x), 16)
     assert out[:8].isnan().all() and torch.equal(out[8:], x[8:])
+
+
+def on_device(array: NDArray[Any]) -> torch.Tensor:
+    """A copy on the device."""
+    return torch.from_numpy(array.copy()).to(DEVICE)
+
+
+@runs_here
+@settings(max_examples=40)
+@given(formats, values, seeds, st.sampled_from([1.0, 1 / 3]))
+def test_triton_has_the_bytes_values_and_residuals_of_the_cpu(
+    fmt: BlockFormat, x: Array, seed: int, factor: float
+) -> None:
+    random = np.random.default_rng(seed)
+    cuts = np.sort(random.integers(0, x.size + 1, 3))
+    counts = np.diff([0, *cuts, x.size])
+    sizes = -(-counts // fmt.block) * fmt.block_bytes
+    runs = np.column_stack([np.cumsum(counts) - counts, counts, np.cumsum(sizes) - sizes + 5])[random.permutation(4)]
+    residual, wire = random.standard_normal(x.size).astype(np.float32), np.full(sizes.sum() + 9, 7, np.uint8)
+    where = gpu_blocks.places(fmt, runs).to(DEVICE)
+    ours = [on_device(array) for array in (x, residual, wire)]
+    with np.errstate(all="ignore"):  # the interpreter computes with NumPy
+        gpu_blocks.encode_runs(fmt, *ours[:2], where, ours[2])
+        blocks.encode_runs(fmt, x, residual, runs, wire)
+        assert ours[2].cpu().numpy().tobytes() == wire.tobytes()
+        assert np.array_equal(bits(ours[1].cpu().numpy()), bits(residual))
+        for add in (False, True):
+            gpu_blocks.decode_runs(fmt, ours[2], where, ours[1], factor, add)
+            blocks.decode_runs(fmt, wire, runs, residual, factor, add)
+            assert np.array_equal(ours[1].cpu().numpy(), residual, equal_nan=True)
+
+
+@runs_here
+def test_triton_leaves_errors_and_refuses_what_it_cannot_take() -> None:
+    fmt, x = BlockFormat("linear", 4, 16), np.linspace(-1, 1, 100, dtype=np.float32)
+    wire, left = np.zeros(fmt.nbytes(100), np.uint8), on_device(x)
+    where, sent = gpu_blocks.places(fmt, np.array([[0, 100, 0]])).to(DEVICE), on_device(wire)
+    gpu_blocks.encode_leaving_runs(fmt, left, where, sent)
+    blocks.encode_leaving(fmt, x, wire)
+    assert np.array_equal(left.cpu().numpy(), x) and sent.cpu().numpy().tobytes() == wire.tobytes()
+    with pytest.raises(InputError, match=r"contiguous tensor of torch\.float32, not torch\.float64"):
+        gpu_blocks.encode_runs(fmt, left.double(), None, where, sent)
+    with pytest.raises(UnsupportedError, match="fp8 blocks have no Triton kernel"):
+        gpu_blocks.encode_runs(BlockFormat("fp8", 8, 16), left, None, where, sent)

@@ -5,11 +5,7 @@ They run on a GPU where there is one, and in Triton's interpreter elsewhere (tes
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,41 +110,3 @@ def test_other_types_are_refused() -> None:
         gpu_codec.encode(Inceptionn(), torch.zeros(8, dtype=torch.float64, device=DEVICE))
     with pytest.raises(InputError, match="uint8"):
         gpu_codec.decode(Inceptionn(), torch.zeros(8, device=DEVICE))
-
-
-SIGNATURES: dict[str, dict[str, str]] = {
-    "measure_groups": {"values": "*i32", "sizes": "*i32"},
-    "write_groups": {"values": "*i32", "ends": "*i64", "out": "*u8"},
-    "seal_frames": {"out": "*u8", "starts": "*i64", "ends": "*i64"},
-    "find_frames": {"data": "*u8", "starts": "*i64", "status": "*i32"},
-    "walk_frames": {"data": "*u8", "starts": "*i64", "places": "*i64", "status": "*i32"},
-    "read_groups": {"data": "*u8", "places": "*i64", "out": "*i32"},
-}
-"""Types of the pointers; every other argument is a count or a constant."""
-
-
-def compile_for_cuda(counts: str) -> None:
-    """Compile every kernel for counts of one size, i32 or i64; no GPU is needed, but Triton must not interpret."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource, compile
-
-    from lightloom.training.gpu import kernels as gpu_kernels
-
-    for name, signature in SIGNATURES.items():
-        kernel = getattr(gpu_kernels, name)
-        constants = {"bound": 10, "width": 12}
-        types = dict.fromkeys(kernel.arg_names, counts) | signature
-        types |= {argument: "constexpr" for argument in constants if argument in types}
-        arguments = enumerate(kernel.arg_names)
-        values = {(place,): constants[argument] for place, argument in arguments if argument in constants}
-        assert compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]
-
-
-@pytest.mark.parametrize("counts", ["i32", pytest.param("i64", marks=pytest.mark.slow)])
-def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path, counts: str) -> None:
-    pytest.importorskip("triton", reason="needs triton")
-    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    code = f"from {__name__} import compile_for_cuda; compile_for_cuda({counts!r})"
-    root = Path(__file__).parents[__name__.count(".")]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
