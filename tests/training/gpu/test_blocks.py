@@ -62,6 +62,12 @@ def test_the_reference_decodes_no_message_of_another_size() -> None:
         reference.decode(BlockFormat("linear", 8, 8), torch.zeros(49, dtype=torch.uint8), 40)
 
 
+def test_the_reference_reads_messages_at_odd_bytes() -> None:
+    fmt, x = BlockFormat("linear", 3, 8), torch.tensor([0.5, -1.0, 3.0])
+    wire = torch.cat([torch.zeros(1, dtype=torch.uint8), reference.encode(fmt, x)])
+    assert torch.equal(reference.decode(fmt, wire[1:], 3), torch.tensor([0.0, -1.0, 3.0]))
+
+
 def test_fp8_blocks_with_values_that_are_not_finite_are_nan() -> None:
     fmt = BlockFormat("fp8", 8, 8)
     x = torch.tensor([1.0] * 7 + [float("inf")] + [448.0] * 8)
@@ -87,16 +93,16 @@ def test_triton_has_the_bytes_values_and_residuals_of_the_cpu(
     runs = np.column_stack([np.cumsum(counts) - counts, counts, np.cumsum(sizes) - sizes + 5])[random.permutation(4)]
     residual, wire = random.standard_normal(x.size).astype(np.float32), np.full(sizes.sum() + 9, 7, np.uint8)
     where = gpu_blocks.places(fmt, runs).to(DEVICE)
-    ours = [on_device(array) for array in (x, residual, wire)]
+    ours_x, ours_rest, ours_wire = (on_device(array) for array in (x, residual, wire))
     with np.errstate(all="ignore"):  # the interpreter computes with NumPy
-        gpu_blocks.encode_runs(fmt, *ours[:2], where, ours[2])
+        gpu_blocks.encode_runs(fmt, ours_x, ours_rest, where, ours_wire)
         blocks.encode_runs(fmt, x, residual, runs, wire)
-        assert ours[2].cpu().numpy().tobytes() == wire.tobytes()
-        assert np.array_equal(bits(ours[1].cpu().numpy()), bits(residual))
+        assert ours_wire.cpu().numpy().tobytes() == wire.tobytes()
+        assert np.array_equal(bits(ours_rest.cpu().numpy()), bits(residual))
         for add in (False, True):
-            gpu_blocks.decode_runs(fmt, ours[2], where, ours[1], factor, add)
+            gpu_blocks.decode_runs(fmt, ours_wire, where, ours_rest, factor, add)
             blocks.decode_runs(fmt, wire, runs, residual, factor, add)
-            assert np.array_equal(ours[1].cpu().numpy(), residual, equal_nan=True)
+            assert np.array_equal(ours_rest.cpu().numpy(), residual, equal_nan=True)
 
 
 @runs_here

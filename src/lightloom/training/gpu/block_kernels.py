@@ -3,8 +3,8 @@
 A program takes ROWS blocks of B values as [ROWS, G, 8]: G groups of eight values, a power of two that is at least
 B / 8, each of which becomes a word of ``bits`` bytes. ``places`` has a row for each block: its first value, its number
 of values and its first byte. Kernels must be launched with ``enable_fp_fusion=False``: a product that is contracted
-with a sum rounds once, not twice. Arguments have no types, as Triton reads annotations itself: pointers, then counts, then
-compile-time constants.
+with a sum rounds once, not twice. Arguments have no types, as Triton reads annotations itself: pointers, then counts,
+then compile-time constants.
 """
 
 from __future__ import annotations

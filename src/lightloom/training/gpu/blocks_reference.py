@@ -47,7 +47,8 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
             f"a message of {wire.numel()} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
         )
     blocks = wire.reshape(-1, fmt.block_bytes)
-    scale = blocks[:, :SCALE_BYTES].contiguous().view(torch.bfloat16).float()
+    low, high = blocks[:, :1].to(torch.int32), blocks[:, 1:SCALE_BYTES].to(torch.int32)  # a view may not be aligned
+    scale = (low << 16 | high << 24).view(torch.float32)
     return _values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
 
 
