@@ -1,7 +1,8 @@
 """Narrow formats as bytes: what the shares of a buffer look like on the wire.
 
-In CPU memory the kernels of ``lightloom.compression.blocks`` encode all runs of a share in one call. On other devices,
-and for fp8, the reference in torch does, whose bytes are the same; it has not run on a GPU yet.
+In CPU memory the kernels of ``lightloom.compression.blocks`` encode all runs of a share in one call, and on CUDA
+devices those in Triton where it is installed. Elsewhere, and for fp8, the reference in torch does. The bytes are the
+same; nothing but the CPU kernels has run on hardware yet.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from lightloom.compression.blocks import BlockFormat
 from lightloom.core.arrays import Ints
 from lightloom.exchange.distributed.geometry import Shares
 from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.training.gpu import blocks as gpu_blocks
 from lightloom.training.gpu import blocks_reference
+from lightloom.training.gpu.codec import refusal
 
 
 class WireFormat(ABC):
@@ -94,8 +97,30 @@ class BlockKernels(WireFormat):
         blocks.decode_runs(self.fmt, wire.numpy(), self._runs(shares, rank), out.numpy(), factor, add)
 
     def _runs(self, shares: Shares, rank: int) -> Ints:
-        runs: Ints = shares.table(rank) * np.array([1, 1, self.block_bytes])
-        return runs
+        return byte_runs(shares, rank, self.block_bytes)
+
+
+class BlockTriton(WireFormat):
+    """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
+
+    def __init__(self, fmt: BlockFormat) -> None:
+        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
+        self._places: dict[tuple[Shares, int], Tensor] = {}
+
+    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
+        gpu_blocks.encode_runs(self.fmt, values, residual, self._places_of(shares, rank, wire), wire)
+
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
+        gpu_blocks.decode_runs(self.fmt, wire, self._places_of(shares, rank, wire), out, factor, add)
+
+    def _places_of(self, shares: Shares, rank: int, wire: Tensor) -> Tensor:
+        key = (shares, rank)
+        if key not in self._places:
+            runs = byte_runs(shares, rank, self.block_bytes)
+            self._places[key] = gpu_blocks.places(self.fmt, runs).to(wire.device)
+        return self._places[key]
 
 
 class BlockReference(WireFormat):
@@ -140,7 +165,15 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
         return CastFormat(casts[method.width.name])
     kinds = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
     fmt = BlockFormat(kinds.get(method.width.name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
-    return BlockKernels(fmt) if device == "cpu" and fmt.kind != "fp8" else BlockReference(fmt)
+    if device == "cpu" and fmt.kind != "fp8":
+        return BlockKernels(fmt)
+    return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and refusal() is None else BlockReference(fmt)
+
+
+def byte_runs(shares: Shares, rank: int, block_bytes: int) -> Ints:
+    """Return the runs of a rank as rows of position in the buffer, values and first byte of its message."""
+    runs: Ints = shares.table(rank) * np.array([1, 1, block_bytes])
+    return runs
 
 
 def _with_zero(values: Tensor) -> Tensor:
