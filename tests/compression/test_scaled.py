@@ -62,7 +62,7 @@ def test_streams_say_what_they_are() -> None:
     assert find("inceptionn-scaled") == CODEC
     assert CODEC.name == "inceptionn-scaled:2^-10"
     values = gradient(1, 64)
-    header = Header.parse(CODEC.encode(values))
+    header = Header.parse(bytes(CODEC.encode(values)))
     assert (header.codec, header.power) == (5, power_of(values))
     assert tag_histogram(CODEC.encode(values)).sum() == 64
     with pytest.raises(CodecError, match="codec 5"):

@@ -6,6 +6,7 @@ import hashlib
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -17,12 +18,26 @@ from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import Gradient
+from lightloom.photonics.block_quantisation import CodeBuffers, mean_codes
 from lightloom.training.transport.worker import Worker
 
 SHAPES: dict[str, tuple[int, ...]] = {"weight": (48, 64), "bias": (64,), "scale": (), "kernel": (16, 8, 3, 3)}
 STEPS = 4
 TIMEOUT = 60.0
 SCALES = (0, 5, -5)
+
+
+def prepare() -> None:
+    """Compile kernels before ranks are forked, so that they share them."""
+    buffers = CodeBuffers.of((3,), 16)
+    values, codes = np.ones(3, np.float32), np.empty(3, buffers.code_type)
+    scales = buffers.scales(values)
+    buffers.encode(values, scales, codes)
+    buffers.decode(codes, scales, values)
+    mean_codes(codes[None], "half-up", np.empty_like(codes))
+
+
+prepare()
 
 
 def geometry_of(names: list[str]) -> Geometry:

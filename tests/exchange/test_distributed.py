@@ -18,6 +18,13 @@ METHODS = {
     "topk:share=0.1": 0.9,
     "topk:share=0.1,feedback=no": 0.9,
     "topk:share=1": 1e-6,
+    "optical": 0.001,
+    "optical:averager=(table2:4-8),bits=16": 0.5,
+    "two-level:between=float32,node=2": 1e-6,
+    "two-level:between=(int4:block=64),node=2": 0.1,
+    "two-level:between=(topk:share=0.1),node=2": 0.9,
+    "two-level:between=inceptionn,node=2": 0.1,
+    "two-level:between=int4,node=4": 1e-6,
     "powersgd:rank=2": 0.95,
     "powersgd:rank=4,feedback=no": 0.95,
 }
@@ -36,12 +43,12 @@ def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None
     first = results[0]
     assert all(result["digests"] == first["digests"] for result in results), "replicas differ"
     assert all(result["resumed"] == first["resumed"] for result in results)
-    if text != "float32":  # torch's all-reduce adds up in an order that depends on the bucket
+    if "float32" not in text and "table2" not in text:  # noise, and torch's order of additions, depend on the bucket
         assert first["resumed"][0] == first["resumed"][1], "resumed, it goes on otherwise"
     assert first["error"] <= METHODS[text]
     if method.scale_free:
         assert first["scaled"][1:] == first["scaled"][:1] * 2, "the scale of gradients matters"
-    if method.feedback:
+    if first["kept"] is not None:
         assert first["kept"] <= 1e-6, "something is neither sent nor kept"
     sent, planned = sum(result["sent"] for result in results) / RANKS, first["planned"]
     if not method.needs_values:

@@ -129,8 +129,7 @@ class ExchangeState(DdpHookState):
 
     def _average_plain(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Future[Tensor]:
         """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
-        kept = self._exchanger.residuals
-        residual = kept.drain(geometry, buffer.device) if kept is not None else None
+        residual = self._exchanger.drain(geometry, buffer.device)
         if residual is not None:
             real = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
             real += residual.mul_(scale).to(real.dtype)

@@ -94,6 +94,11 @@ class Exchanger(ABC):
             "fp16, fp8, int8, int4, int3, lloyd2, sign, inceptionn, truncate"
         )
 
+    def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
+        """Return what to add to this rank's next gradients, if they are averaged without this exchange, and forget it;
+        None if there is nothing."""
+        return None if self.residuals is None else self.residuals.drain(geometry, device)
+
     def state_dict(self) -> dict[str, Any]:
         """Return what the rank needs to continue bit for bit."""
         return {} if self.residuals is None else self.residuals.state_dict()

@@ -10,15 +10,19 @@ from lightloom.exchange.distributed.block_exchange import BlockExchanger
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.low_rank_exchange import LowRankExchanger
+from lightloom.exchange.distributed.optical_exchange import OpticalExchanger
 from lightloom.exchange.distributed.plain_exchange import PlainExchanger
 from lightloom.exchange.distributed.ring_exchange import RingExchanger
 from lightloom.exchange.distributed.sparse_exchange import SparseExchanger
+from lightloom.exchange.distributed.two_level_exchange import TwoLevelExchanger
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.blocks import BlockExchange
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
+from lightloom.exchange.methods.optical import OpticalExchange
 from lightloom.exchange.methods.plain import PlainExchange
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.exchange.methods.sparse import TopKExchange
+from lightloom.exchange.methods.two_level import TwoLevelExchange
 
 
 @singledispatch
@@ -63,3 +67,13 @@ def _(method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None
 @exchanger.register
 def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     return RingExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: OpticalExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return OpticalExchanger(method, group, sizes)
+
+
+@exchanger.register
+def _(method: TwoLevelExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    return TwoLevelExchanger(method, group, sizes, make=exchanger)

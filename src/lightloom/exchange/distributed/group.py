@@ -13,7 +13,6 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
@@ -109,6 +108,9 @@ class OwnGroup:
         Raises:
             TransportError: a rank left or fell silent.
         """
+        if self.ranks == 1:
+            received.copy_(own)
+            return
         copies = own.repeat(self.ranks)
         self.all_to_all(received, copies, sizes, [own.numel()] * self.ranks)
 
@@ -123,23 +125,37 @@ class OwnGroup:
         self.sent += 2 * (self.ranks - 1) * values.numel() * values.element_size() // self.ranks
         self._wait(self._group.allreduce, [values])
 
-    def all_reduce_in_order(self, values: Tensor) -> None:
-        """Replace ``values`` by their sum over ranks, added in the order of ranks wherever in ``values`` they lie.
+    def reduce_scatter_in_order(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Return the sum over ranks of this rank's part of ``values``, added in the order of ranks.
 
         The order of ``all_reduce`` depends on the position, so that a value's sum does on the bucket that it is in.
+
+        Args:
+            values: parts by rank, of ``sizes`` elements, one after the other; not changed.
+            sizes: the same on all ranks.
+
+        Raises:
+            TransportError: a rank left or fell silent.
+        """
+        own = sizes[self.rank]
+        if self.ranks == 1:
+            return values.clone()
+        terms = values.new_empty(self.ranks * own)
+        self.all_to_all(terms, values, [own] * self.ranks, sizes)
+        rows = terms.view(self.ranks, own)
+        for term in rows[1:]:
+            rows[0] += term
+        return rows[0]
+
+    def all_reduce_in_order(self, values: Tensor) -> None:
+        """Replace ``values`` by their sum over ranks, added in the order of ranks wherever in ``values`` they lie.
 
         Raises:
             TransportError: a rank left or fell silent.
         """
         ends = [values.numel() * k // self.ranks for k in range(self.ranks + 1)]
         sizes = [end - begin for begin, end in pairwise(ends)]
-        own = sizes[self.rank]
-        terms = values.new_empty(self.ranks * own)
-        self.all_to_all(terms, values, [own] * self.ranks, sizes)
-        first, *others = torch.split(terms, own) if own else [terms]
-        for term in others:
-            first += term
-        self.all_gather(values, first, sizes)
+        self.all_gather(values, self.reduce_scatter_in_order(values, sizes), sizes)
 
     def close(self) -> None:
         """Leave the group. May be called any number of times."""

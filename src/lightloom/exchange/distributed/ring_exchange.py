@@ -1,8 +1,5 @@
 """Codecs around a ring: ``training.transport.ring_all_reduce`` inside the interface of exchanges.
 
-    buffer     | weight 0 1 2 3 | bias 0 1 2 3 |           4 ranks: every tensor is cut into 4 pieces
-    in blocks  | weight 0, bias 0 | weight 1, bias 1 | ...  and block k holds piece k of all tensors
-
 Residuals are stored in blocks, as a block plus its gradient is what is encoded, and encoding leaves the next residuals
 in the same memory.
 """
@@ -11,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,57 +16,13 @@ from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry, Piece
+from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.training.transport.payload import StreamObserver, encode
 from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
-
-
-class _Blocks:
-    """A buffer as the blocks that go around the ring."""
-
-    def __init__(self, geometry: Geometry, ranks: int) -> None:
-        """Cut every tensor into a piece a rank."""
-        self.sizes: list[int] = []
-        """Number of values by block."""
-        self._moves: list[list[tuple[slice, slice]]] = []
-        """By block, the position of each piece in the buffer and in the block."""
-        pieces: list[Piece] = []
-        begin = 0
-        for k in range(ranks):
-            moves, at = [], 0
-            for piece in geometry.pieces:
-                first, end = piece.length * k // ranks, piece.length * (k + 1) // ranks
-                if end > first:
-                    pieces.append(Piece(piece.tensor, piece.start + first, begin + at, end - first))
-                    in_buffer = slice(piece.offset + first, piece.offset + end)
-                    moves.append((in_buffer, slice(at, at := at + end - first)))
-            self._moves.append(moves)
-            self.sizes.append(at)
-            begin += at
-        self.geometry = Geometry(pieces, geometry.size)
-        """Where the tensors lie in all blocks, one after the other."""
-        self._ends = np.cumsum(self.sizes)[:-1]
-
-    def split(self, flat: Float32s) -> list[Float32s]:
-        """Blocks of memory with ``self.geometry``, not copied."""
-        return np.split(flat, self._ends)
-
-    def gather(self, buffer: Float32s, blocks: Sequence[Float32s], *, add: bool) -> None:
-        """Copy a buffer into its blocks, or add it to them."""
-        for block, moves in zip(blocks, self._moves, strict=True):
-            for in_buffer, in_block in moves:
-                if add:
-                    block[in_block] += buffer[in_buffer]
-                else:
-                    block[in_block] = buffer[in_buffer]
-
-    def scatter(self, k: int, block: Float32s, buffer: Float32s, factor: float) -> None:
-        """Put ``factor`` times block k to the positions of its pieces in a buffer."""
-        for in_buffer, in_block in self._moves[k]:
-            np.multiply(block[in_block], np.float32(factor), out=buffer[in_buffer])
 
 
 class RingExchanger(Exchanger):
@@ -103,7 +55,7 @@ class RingExchanger(Exchanger):
         super().__init__(method, group, sizes)
         self.codec = compression.find(method.codec) if isinstance(method, RingCodecExchange) else codec
         self._observe = observe
-        self._blocks: dict[Geometry, _Blocks] = {}
+        self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
         ring, ranks = self.group.ring(), self.group.ranks
@@ -111,16 +63,18 @@ class RingExchanger(Exchanger):
             return
         with ring.breaking_off():
             if geometry not in self._blocks:
-                self._blocks[geometry] = _Blocks(geometry, ranks)
-            cut, buffer, leave = self._blocks[geometry], values.numpy(), self.residuals is not None
-            own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(cut.geometry)
-            blocks = cut.split(own.numpy())
-            cut.gather(buffer, blocks, add=leave)
+                cut = TensorBlocks(geometry, ranks)
+                self._blocks[geometry] = cut, cut.joined()
+            (cut, joined), leave = self._blocks[geometry], self.residuals is not None
+            own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
+            parts = cut.split(own)
+            cut.gather(values, parts, add=leave)
+            blocks = [part.numpy() for part in parts]
             down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
             message = encode(self.codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
             def put(k: int, block: Float32s, _: object) -> None:
-                cut.scatter(k, block, buffer, 1 / ranks)
+                cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
             up = all_gather(ring, message, self.codec, cut.sizes, put)
         self.group.sent += (down + up).nbytes_sent

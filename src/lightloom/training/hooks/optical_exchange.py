@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -44,6 +44,19 @@ class BucketBuffers:
         share = -(-sum(sizes) // ranks)
         shape, dtype = (ranks, share), quantise.code_type
         return cls(quantise, np.zeros(shape, dtype), np.zeros(shape, dtype))
+
+
+class CodeGroup(Protocol):
+    """The collectives that averaging codes needs."""
+
+    def largest(self, values: Bytes) -> Bytes:
+        """Maximum over ranks of each value."""
+
+    def transpose(self, rows: Codes, incoming: Codes) -> None:
+        """Send row k of ``rows`` to rank k; both arrays have shape (ranks, n)."""
+
+    def gather(self, rows: Codes) -> None:
+        """Send row k of rank k to all ranks, in place."""
 
 
 class ExchangeGroup:
@@ -82,7 +95,7 @@ class ExchangeGroup:
 class OpticalExchange:
     """Averages flat float32 gradients over ranks, as servers around one averager do."""
 
-    def __init__(self, averager: Averager, group: ExchangeGroup | None, rank: int, ranks: int) -> None:
+    def __init__(self, averager: Averager, group: CodeGroup | None, rank: int, ranks: int) -> None:
         """Average over ``group``, which is None for a single rank."""
         self.averager, self.group, self.rank, self.ranks = averager, group, rank, ranks
 
