@@ -56,7 +56,7 @@ class ExchangeComparison(Result):
     @property
     def title(self) -> str:
         """The task in a few words."""
-        return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seeds"
+        return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
     def summary(self) -> str:
         front = ", ".join(row.method for row in self.methods if row.on_front)
