@@ -30,8 +30,8 @@ def test_chips_are_calibrated_and_drawn(onn: Command) -> None:
 def test_a_network_averages_again(onn: Command) -> None:
     save_network(onn.folder / "net.npz", build(2, 4).network, FunctionArguments(servers=2, bits=4))
     found = onn.json("calibrate", "net.npz")
-    assert found["accuracy_before"] < 0.3 and found["accuracy_after"] > 0.7
-    assert [row["name"] for row in found["chips"]] == ["layer 1", "layer 2", "layer 3"]
+    assert found["accuracy_before"] < 0.3 and found["accuracy_after"] > 0.7 and found["words"] == 20_000
+    assert [row["name"] for row in found["chips"]] == ["P", "layer 1", "layer 2", "layer 3", "T"]
 
 
 def test_a_fit_that_failed_is_said(onn: Command) -> None:

@@ -64,6 +64,8 @@ def test_the_catalog_has_the_sturdy_network(cluster: str, ranks: int, levels: in
     assert (
         found.sources["power_per_rank"].startswith("assumption") and "90 % of draws" in found.sources["power_per_rank"]
     )
+    scaled = "light of two levels is one level's, scaled" in found.sources["power_per_rank"]
+    assert scaled == (levels > 1)
     assert "16 instances of 400 Gb/s a rank" in found.built_of and "needs lasers of all servers" in found.built_of
 
 

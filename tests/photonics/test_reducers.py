@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
 from lightloom.photonics import detection
+from lightloom.photonics.link.sources import SOURCES
 from lightloom.photonics.reducers import compare, designs, networks, sums
 from lightloom.photonics.reducers.compare import RIVALS, compare_reducers
 from lightloom.photonics.reducers.comparison import ReducerComparison, saving_of
@@ -105,6 +106,15 @@ def test_a_plain_lane_costs_what_the_constant_says() -> None:
         2 * 10**0.3 * VALUES["laser"], rel=1e-9
     )
     assert lanes.sender + lanes.receiver == pytest.approx(2 * (VALUES["end"] - VALUES["laser"]))
+
+
+def test_the_path_of_a_lane_is_that_of_its_laser(compared: ReducerComparison) -> None:
+    """Light at the modulator, less the loss, is what the detector of a plain lane needs; `onn link` names it."""
+    lanes = Lanes(setting=Setting(servers=4), values=VALUES)
+    launched = 2 * 2e-12 * 50e9 * 0.09
+    assert launched * 10 ** (-lanes.path_loss_db / 10) == pytest.approx(lanes.reference_power)
+    assert compared.path_loss_db == compared.to_json()["path_loss_db"] == pytest.approx(lanes.path_loss_db)
+    assert f"{lanes.path_loss_db:.0f} dB" in SOURCES["path_loss_db"]
 
 
 def test_sums_that_no_light_saves_say_so() -> None:

@@ -115,7 +115,7 @@ class Averaging(Config):
             "averaging_latency": f"assumption: derived from {origin}, fibres left out",
             "power_per_rank": (
                 f"assumption: derived from {origin}, {made.assumed} of whose constants are assumptions; all instances "
-                f"{made.low:.3g} to {most} W in 90 % of draws"
+                f"{made.low:.3g} to {most} W in 90 % of draws{_of_levels(made.levels)}"
             ),
             "energy_per_bit": "derived: every part draws its power busy or idle, in power_per_rank",
             "built": f"derived: {instances_text(made.instances, made.instance_bandwidth)}",
@@ -230,6 +230,13 @@ class BuiltAverager(Config):
         if self.needs:
             line += f"; needs {', '.join(self.needs)}"
         return line + (f"; breaks a limit: {', '.join(self.limits)}" if self.limits else "")
+
+
+def _of_levels(levels: int) -> str:
+    """Return how the light of several levels came about: it was not simulated."""
+    return (
+        "" if levels == 1 else "; light of two levels is one level's, scaled by the noise they must bear, not simulated"
+    )
 
 
 def instances_text(count: int, each: float) -> str:

@@ -25,7 +25,7 @@ from lightloom.photonics.meshes.calibration import (
     target_of,
     try_calibration,
 )
-from lightloom.photonics.meshes.calibration.calibrate import probe_vectors
+from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, probe_vectors
 from lightloom.photonics.meshes.calibration.fit import _moved, power_derivatives
 from lightloom.photonics.meshes.wiring import design, wiring_of
 from tests.photonics.meshes.strategies import haar
@@ -107,10 +107,22 @@ def test_wholly_unknown_offsets_are_found_by_sweeps(kind: Kind, modes: int) -> N
 
 def test_another_order_of_outputs_avoids_what_couplers_cannot_split() -> None:
     ideal, coarse = random_mesh(6, "rectangular", 3), replace(SILICON, coupler_error=0.1)
-    stuck = try_calibration(ideal, coarse, Conditions(power_noise=1e-5), 3)
-    free = try_calibration(ideal, coarse, Conditions(power_noise=1e-5, output_orders=50), 3)
-    assert sorted(free.calibration.order) == list(range(6))
+    stuck = try_calibration(ideal, coarse, Conditions(power_noise=1e-5, output_orders=0), 3)
+    free = try_calibration(ideal, coarse, Conditions(power_noise=1e-5, aging=0.01), 3)
+    assert free.calibration.order.tolist() != sorted(free.calibration.order) == list(range(6))
     assert stuck.after > 0.01 and free.after < 1e-4
+    assert free.renewed is not None and free.aged is not None and free.renewed < 0.1 * free.aged
+    np.testing.assert_allclose(free.calibration.programmed.matrix(), ideal.matrix()[free.calibration.order], atol=1e-9)
+
+
+def test_outputs_stay_in_order_where_couplers_reach() -> None:
+    """Other orders are tried only where the fitted twin says that a splitting is out of reach."""
+    ideal = random_mesh(6, "rectangular", 3)
+    default, fixed = (
+        try_calibration(ideal, SILICON, Conditions(output_orders=orders), 1) for orders in (OUTPUT_ORDERS, 0)
+    )
+    assert default.limit < 1e-9
+    assert default.calibration.order.tolist() == list(range(6)) and default.after == fixed.after
 
 
 def test_unknown_offsets_of_a_mapped_matrix_are_refused() -> None:

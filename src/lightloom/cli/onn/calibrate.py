@@ -17,13 +17,14 @@ from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
-from lightloom.photonics.averaging.calibrated import calibrate_network
-from lightloom.photonics.averaging.fabrication import map_network
+from lightloom.photonics.averaging.mapped_averager import map_averager
 from lightloom.photonics.averaging.realised.files import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes import Kind, MeshMapping
 from lightloom.photonics.meshes.calibration import Conditions, random_mesh, try_calibration
+from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS
 from lightloom.photonics.meshes.calibration.trial import AGAIN
+from lightloom.photonics.tolerance.calibrated import calibrate_averager
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.base import save
 from lightloom.reports.onn.calibration import calibration_figure
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 _MOST_MODES = 64
 """Largest unitary: the fit's equations have 4 unknowns an interferometer, 8,064 at 64 modes."""
-_SAMPLES = 400_000
+_WORDS = 20_000
+"""Words behind the share that a network's servers receive right."""
 _UNEXPLAINED = 3.0
 """Multiple of the detectors' noise from which on a fit has failed, or the chip has errors that a twin lacks."""
 INVISIBLE = (
@@ -48,7 +50,9 @@ INVISIBLE = (
 
 _Source = Annotated[
     Path | None,
-    typer.Argument(metavar="NET.npz", help="A network, each layer one chip; without it random unitary matrices."),
+    typer.Argument(
+        metavar="NET.npz", help="A network: P, each layer and T are chips; without it random unitary matrices."
+    ),
 ]
 _Form = Annotated[
     str | None, option("Of a network: economy, compact or svd, as in `onn map`; economy unless the file stores one.")
@@ -66,8 +70,10 @@ _Unknown = Annotated[
     bool, option("Phase offsets from a whole turn, found by sweeps first; random matrices.", name="--unknown-offsets")
 ]
 _Orders = Annotated[
-    int,
-    count_option("--output-orders", "Other orders of the outputs to try if couplers cannot split so.", least=0),
+    int | None,
+    count_option(
+        "--output-orders", f"Orders of the outputs to try where couplers cannot split so, {OUTPUT_ORDERS}.", least=0
+    ),
 ]
 _Settings = Annotated[int | None, count_option("--settings", "Settings that are measured.", least=1)]
 
@@ -89,7 +95,7 @@ def calibrate(
     dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     power_noise: _Noise = 1e-3,
     unknown_offsets: _Unknown = False,
-    output_orders: _Orders = 0,
+    output_orders: _Orders = None,
     drift: _Drift = 0.0,
     aging: _Aging = 0.0,
     settings: _Settings = None,
@@ -112,9 +118,9 @@ def calibrate(
         aging=aging,
         settings=settings,
         unknown_offsets=unknown_offsets,
-        output_orders=output_orders,
+        output_orders=OUTPUT_ORDERS if output_orders is None else output_orders,
     )
-    if network is not None and (unknown_offsets or output_orders):
+    if network is not None and (unknown_offsets or output_orders is not None):
         option_name = "--unknown-offsets" if unknown_offsets else "--output-orders"
         raise ConfigError(f"{option_name}: for random matrices on one mesh each, not for a network")
     _check(crosstalk, modes)
@@ -173,15 +179,13 @@ def _network(
     seed: int,
     advance: Callable[[int], None],
 ) -> Document:
-    network, arguments = loaded
-    mapped = map_network(network, mapping)
-    result = calibrate_network(
-        mapped, arguments.function(), how, conditions, samples=_SAMPLES, seed=seed, advance=advance
-    )
+    mapped = map_averager(*loaded, mapping)
+    result = calibrate_averager(mapped, how, conditions, words=_WORDS, seed=seed, advance=advance)
     return {
         "chips": [{"name": name, **trial.row()} for name, trial in result.trials.items()],
-        "accuracy_before": result.accuracy_before,
-        "accuracy_after": result.accuracy_after,
+        "words": result.words,
+        "accuracy_before": result.right_before,
+        "accuracy_after": result.right_after,
     }
 
 
@@ -206,13 +210,20 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table | str]:
         facts.append(("drift", f"{conditions['drift']:g} rad between settings"))
     if "accuracy_after" in document:
         before, after = (100 * document[f"accuracy_{when}"] for when in ("before", "after"))
-        facts.append(("averaged rightly", f"{before:.4f} % before, {after:.4f} % after"))
+        words = f"of {document['words']:,} words at all servers, half of them near-equal; P and T calibrated too"
+        facts.append(("averaged rightly", f"{before:.4f} % before, {after:.4f} % after, {words}"))
     yield facts_table(facts, title=_title(document, network))
     columns = ["chip", "signals", "MZIs", "settings", "powers", "error before", "after", "devices allow", "fit steps"]
     if conditions["aging"]:
         columns += [f"aged {conditions['aging']:g} rad", "calibrated again"]
     yield plain_table(columns, [_cells(row) for row in rows])
     for row in rows:
+        if row["output_order"] != sorted(row["output_order"]):
+            order = " ".join(map(str, row["output_order"]))
+            yield (
+                f"chip {row['name']}: as designed its couplers cannot split so; outputs in the order {order}, "
+                "which receivers undo"
+            )
         left = row["residuals"][-1]
         if left > _UNEXPLAINED * max(conditions["power_noise"], 1e-6):
             yield (

@@ -14,6 +14,7 @@ from lightloom.cli.options import Json, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance_line
+from lightloom.photonics.link.settings import Link
 from lightloom.photonics.reducers.compare import DRAWS
 from lightloom.photonics.reducers.compare import compare_reducers as compare
 from lightloom.photonics.reducers.comparison import ReducerComparison
@@ -80,6 +81,7 @@ def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
     yield from (f"  {sentence}" for sentence in made.verdict)
     yield ""
     yield facts_table(FORFEITS, title="what averaging in the light forfeits")
+    yield Text(_path(made), style="dim")
     assumed = sum(constant.assumed for constant in made.constants.values())
     given = sum(constant.given for constant in made.constants.values())
     yield Text(
@@ -87,6 +89,14 @@ def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
         f"Ranges: 90 % of {made.draws} draws of all constants, each evenly over its range, independent of the others.",
         style="dim",
     )
+
+
+def _path(made: ReducerComparison) -> str:
+    """The loss of a lane's path, where it comes from, and why `onn link` has another."""
+    laser, efficiency = (made.constants[name].value for name in ("laser", "laser_efficiency"))
+    derived = f"derived from the laser of a plain lane ({laser:g} pJ/bit at an efficiency of {efficiency:g})"
+    other = f"onn link assumes {Link().path_loss_db:g} dB for couplers, modulator and connectors alone"
+    return f"path of a lane: {made.path_loss_db:.0f} dB from modulator to detector, margin included, {derived}; {other}"
 
 
 def _costs(made: ReducerComparison, title: str) -> Table:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.photonics.averaging.digit_sum import DigitSum
-from lightloom.photonics.reducers.constants import Constant
-from lightloom.photonics.reducers.lanes import Setting
+from lightloom.photonics.reducers.constants import Constant, nominal
+from lightloom.photonics.reducers.lanes import Lanes, Setting
 from lightloom.photonics.reducers.rival import Rival
 from lightloom.photonics.reducers.tornado import Turn
 
@@ -56,6 +56,11 @@ class ReducerComparison(Result):
         """Steps of the proof that digit sums average exactly."""
         return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
 
+    @property
+    def path_loss_db(self) -> float:
+        """Loss of a lane's path that the lasers of plain lanes imply, from modulator to detector, margin included."""
+        return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
+
     def saving(self, first: str, second: str) -> float:
         """Return the share of energy that the first rival saves against the second."""
         return saving_of(self.rivals[first], self.rivals[second])
@@ -97,6 +102,7 @@ class ReducerComparison(Result):
             "bits": setting.bits,
             "symbol_rate": setting.symbol_rate,
             "word_errors": setting.word_errors,
+            "path_loss_db": self.path_loss_db,
             "rivals": self.rows(),
             "refused": dict(self.refused),
             "draws": self.draws,

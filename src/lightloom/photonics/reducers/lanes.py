@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import expm1, log1p, log2
+from math import expm1, log1p, log2, log10
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.detection import DigitReceiver, Scheme
@@ -119,6 +119,12 @@ class Lanes:
         """Watts at the detector of a plain PAM4 lane with error correction."""
         plain = Lanes(setting=self.setting, values=self.values)
         return needed(plain.digit_receiver(1), self.corrected_errors, "separate")
+
+    @property
+    def path_loss_db(self) -> float:
+        """Loss in dB from the modulator to the detector that the laser of a plain lane implies, margin included."""
+        plain = self.launched(2 * self.values["laser"])
+        return 10 * log10(plain / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
         """Return joules a symbol of the laser of a lane that needs ``power`` watts behind ``extra_db`` more of loss."""

@@ -20,6 +20,8 @@ from lightloom.photonics.meshes.wiring import design
 
 _LEAST_SETTINGS = 12
 _POWERS_PER_UNKNOWN = 10
+OUTPUT_ORDERS = 20
+"""Other orders of a mesh's outputs that are tried where a splitting is out of the couplers' reach."""
 _NEAR = 0.7
 """Radians by which every other setting differs from the designed phases, standard deviation."""
 
@@ -36,7 +38,9 @@ class Calibration:
     twin_errors: tuple[float, ...]
     """Error of the matrix in the twin while it was programmed."""
     order: Ints
-    """Row of the matrix that leaves at each output, [outputs]; ascending unless other orders were tried."""
+    """Row of the matrix that leaves at each output, [outputs]; ascending unless a splitting was out of reach."""
+    programmed: Mesh | MappedMatrix
+    """The phases of ideal devices for the matrix with its rows in that order."""
     measured_settings: int
     measurements: int
     """Powers that were measured."""
@@ -51,7 +55,7 @@ def calibrate(
     start: Twin | None = None,
     unknown_offsets: bool = False,
     real: bool = False,
-    output_orders: int = 0,
+    output_orders: int = OUTPUT_ORDERS,
     seed: int = 0,
     advance: Callable[[int], None] = ignore,
 ) -> Calibration:
@@ -97,6 +101,7 @@ def calibrate(
         twin=fitted.twin,
         settings=programmed.settings,
         order=order,
+        programmed=ideal,
         residuals=fitted.residuals,
         twin_errors=programmed.errors,
         measured_settings=counted.settings,

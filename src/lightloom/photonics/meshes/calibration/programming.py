@@ -93,8 +93,8 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
     rng, target = np.random.default_rng((seed, 4)), mesh.matrix()
     best, fewest = (np.arange(mesh.outputs), mesh), mesh.mzis + 1
     order = np.arange(mesh.outputs)
-    for _ in range(tries + 1):
-        candidate = decompose(target[order], mesh.kind)
+    for attempt in range(tries + 1):
+        candidate = decompose(target[order], mesh.kind) if attempt else mesh
         outside = int(within_reach(np.sin(candidate.theta / 2) ** 2, twin.first, twin.second)[1].sum())
         if outside < fewest:
             best, fewest = (order, candidate), outside

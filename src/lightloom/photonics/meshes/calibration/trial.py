@@ -11,7 +11,7 @@ import numpy as np
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.calibration.calibrate import Calibration, calibrate, target_of
+from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, Calibration, calibrate, target_of
 from lightloom.photonics.meshes.calibration.chip import SimulatedChip
 from lightloom.photonics.meshes.calibration.fit import Unknowns, ignore
 from lightloom.photonics.meshes.calibration.programming import program
@@ -42,7 +42,7 @@ class Conditions:
     """What is fitted."""
     unknown_offsets: bool = False
     """Whether the phase offsets are drawn from a whole turn, and found by sweeps first."""
-    output_orders: int = 0
+    output_orders: int = OUTPUT_ORDERS
     """Other orders of the outputs that are tried if a splitting is out of the couplers' reach."""
     real: bool = False
     """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
@@ -92,6 +92,7 @@ class Trial:
             "mzi_count": twin.wiring.devices,
             "settings": made.measured_settings,
             "measurements": made.measurements,
+            "output_order": made.order.tolist(),
             "error_before": self.before,
             "error_after": self.after,
             "error_limit": self.limit,
@@ -146,8 +147,17 @@ def try_calibration(
         chip.age(conditions.aging)
         aged = chip.error(made.settings, arranged, real=real)
         unknowns = replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False)
-        again = calibrate(chip, ideal, settings=AGAIN, unknowns=unknowns, start=made.twin, real=real, seed=seed + 1)
-        renewed = chip.error(again.settings, target, real=real)
+        again = calibrate(
+            chip,
+            made.programmed,
+            settings=AGAIN,
+            unknowns=unknowns,
+            start=made.twin,
+            real=real,
+            output_orders=0,  # receivers read the outputs in the order of before
+            seed=seed + 1,
+        )
+        renewed = chip.error(again.settings, arranged, real=real)
     return Trial(
         calibration=made,
         before=before,
