@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule.counting import distinct, sorted_by
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 
@@ -59,8 +60,8 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     groups = len(members)
     source, destination, route = schedule.ends(slice(None))
     code = (source * fabric.ranks + destination) * fabric.routes + route
-    distinct, transfer = np.unique(code, return_inverse=True)
-    pair, way = np.divmod(distinct, fabric.routes)
+    transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
+    pair, way = np.divmod(transfers, fabric.routes)
     ends = np.divmod(pair, fabric.ranks)
     if groups > 1:
         ends = tuple(members.T[end].ravel() for end in ends)  # type: ignore[assignment]
@@ -73,10 +74,13 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     hop = np.repeat(paths.begins[transfer] - begins, count) + np.arange(len(row))
     first, last = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
     first[begins], last[begins + count - 1] = True, True
-    place = np.empty(len(transfer), np.int64)
-    place[np.argsort(np.repeat(schedule.step, groups), kind="stable")] = np.arange(len(transfer))
     link = paths.link[hop]
-    order = np.lexsort((place[row], link))
+    if (schedule.step[1:] >= schedule.step[:-1]).all():
+        order = sorted_by(link)
+    else:
+        place = np.empty(len(transfer), np.int64)
+        place[np.argsort(np.repeat(schedule.step, groups), kind="stable")] = np.arange(len(transfer))
+        order = sorted_by(place[row], link)
     return Hops(row, link, paths.busy[hop], paths.delay[hop], first, last, order)
 
 

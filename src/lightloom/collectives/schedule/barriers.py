@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.counting import distinct, sorted_by
 from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -22,8 +23,7 @@ from lightloom.fabrics.base import Fabric
 def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Column) -> Ints:
     """Number transfers by their ends and routes, as rows of queued schedules on packet links have them: [row]."""
     pair = source.astype(np.int64) * fabric.ranks + destination
-    path: Ints = np.unique(pair * fabric.routes + route, return_inverse=True)[1]
-    return path
+    return distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)[1]
 
 
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
@@ -48,7 +48,7 @@ def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interv
     columns["chunk"] = columns["chunk"].astype(np.int64) * pieces + piece
     columns["step"] = columns["step"] + piece * interval
     ahead = (columns["destination"].astype(np.int64) - columns["source"]) % fabric.ranks
-    order = np.lexsort((ahead, piece, columns["step"]))
+    order = sorted_by(ahead, piece, columns["step"])
     columns = {name: column[order] for name, column in columns.items()}
     path = lightpaths_of(fabric, columns["source"], columns["destination"], columns["route"])
     return first.with_columns(

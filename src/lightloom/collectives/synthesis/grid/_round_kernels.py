@@ -20,16 +20,21 @@ class GatherRows(NamedTuple):
 
 
 class _Flood(NamedTuple):
-    """State of a flood: who has what, and what waits for whom."""
+    """State of a flood: who has what, and what waits for whom.
 
-    came: Column
-    """Round after which a chunk came, or −1: [rank, chunk]."""
+    Chunks on offer wait in lists, one for each rank and distance that they lead through it, first come first.
+    """
+
+    has: Mask
+    """Whether a rank has a chunk: [rank, chunk]."""
     offered: Mask
-    """Whether a neighbour has offered a chunk: [rank, chunk]."""
-    waiting: Int32s
-    """Chunks that neighbours offer: [rank, place]."""
-    waits: Ints
-    """How many those are: [rank]."""
+    """Whether a rank has a chunk or a neighbour has offered it: [rank, chunk]."""
+    first: Int32s
+    """First chunk of each list, the farthest distance first, −1 where it is empty: [rank, list]."""
+    last: Int32s
+    """Last chunk of each list that is not empty: [rank, list]."""
+    following: Int32s
+    """Chunk after a chunk in its list, −1 at the end: [rank, chunk]."""
     left: Ints
     """Chunks that a rank still lacks: [rank]."""
 
@@ -41,7 +46,6 @@ class _Turn(NamedTuple):
     """First link that enters the rank."""
     entering: int
     """How many links do."""
-    round: int
     budget: int
     """Most chunks on each of them."""
 
@@ -49,8 +53,6 @@ class _Turn(NamedTuple):
 class _Match(NamedTuple):
     """Chunks of one rank and round, and the links that bring them."""
 
-    order: Int32s
-    """Chunks on offer, that which leads farthest first."""
     chosen: Ints
     """Chunks that are taken."""
     by: Ints
@@ -61,6 +63,8 @@ class _Match(NamedTuple):
     """The link that would take a chunk from each link, −1 at the first and −2 where none does: [link]."""
     via: Ints
     """The place of that chunk: [link]."""
+    closed: Mask
+    """Whether a link is full and stays so: its chunks may take none but such links, [link]."""
 
 
 @njit(cache=True)
@@ -107,122 +111,108 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
         budgets: chunks a link, [round].
         rows: out, [ranks · (ranks − 1) · pieces].
     """
-    ranks = len(links.entering) - 1
+    ranks, lists = len(links.entering) - 1, int(beyond.max()) + 1
     chunks = ranks * pieces
     state = _Flood(
-        np.full((ranks, chunks), -1, np.int16),
         np.zeros((ranks, chunks), np.bool_),
+        np.zeros((ranks, chunks), np.bool_),
+        np.full((ranks, lists), -1, np.int32),
+        np.empty((ranks, lists), np.int32),
         np.empty((ranks, chunks), np.int32),
-        np.zeros(ranks, np.int64),
         np.full(ranks, (ranks - 1) * pieces),
     )
-    for chunk in range(chunks):
-        state.came[chunk // pieces, chunk] = 0
-        _offer(links, state, chunk // pieces, chunk)
+    own = np.arange(chunks)
+    _arrive(links, state, beyond, pieces, own // pieces, own)
     entering = np.diff(links.entering)
     chosen, by = np.empty((2, chunks), np.int64)
     load, parent, via = np.empty((3, int(entering.max())), np.int64)
-    match = _Match(np.empty(chunks, np.int32), chosen, by, load, parent, via)
-    place = np.empty(int(beyond.max()) + 2, np.int64)
+    match = _Match(chosen, by, load, parent, via, np.empty(len(load), np.bool_))
     # Integers from an array: for literal ones all that is called would be compiled once more.
     count = now = 0 * ranks
     while count < len(rows.round):
         budget = budgets[now] if now < len(budgets) else max(1, int((-(-state.left // entering)).max()))
         begin = count
         for rank in range(ranks):
-            waits = state.waits[rank]
-            _by_distance(state.waiting[rank, :waits], beyond[:, rank], pieces, match.order, place)
-            for i in range(_take(links, state, match, rank, now, budget)):
+            for i in range(_take(links, state, match, rank, budget)):
                 rows.round[count], rows.link[count], rows.chunk[count] = now, match.by[i], match.chosen[i]
                 count += 1
         if count == begin:
             return -1
         now += 1
-        _receive(links, state, rows, begin, count, now)
+        receiver = links.destination[rows.link[begin:count]]
+        _arrive(links, state, beyond, pieces, receiver, rows.chunk[begin:count].astype(np.int64))
+        for rank in receiver:
+            state.left[rank] -= 1
     return now
 
 
 @njit(cache=True)
-def _receive(links: GridLinks, state: _Flood, rows: GatherRows, begin: int, end: int, now: int) -> None:
-    """Note what the rows of a round have brought, and offer it to the neighbours."""
-    ranks = len(links.entering) - 1
-    for row in range(begin, end):
-        rank = _receiver(links, rows.link[row])
-        state.came[rank, rows.chunk[row]] = now
-        state.left[rank] -= 1
-    for rank in range(ranks):
-        still = 0
-        for i in range(state.waits[rank]):
-            if state.came[rank, state.waiting[rank, i]] < 0:
-                state.waiting[rank, still] = state.waiting[rank, i]
-                still += 1
-        state.waits[rank] = still
-    for row in range(begin, end):
-        _offer(links, state, _receiver(links, rows.link[row]), np.int64(rows.chunk[row]))
-
-
-@njit(cache=True)
-def _receiver(links: GridLinks, link: int) -> int:
-    return np.searchsorted(links.entering, link, side="right") - 1  # type: ignore[return-value]
-
-
-@njit(cache=True)
-def _offer(links: GridLinks, state: _Flood, rank: int, chunk: int) -> None:
-    """Offer a chunk that a rank has to the neighbours that lack it."""
-    for link in range(links.leaving[rank], links.leaving[rank + 1]):
-        to = links.head[link]
-        if state.came[to, chunk] < 0 and not state.offered[to, chunk]:
-            state.offered[to, chunk] = True
-            state.waiting[to, state.waits[to]] = chunk
-            state.waits[to] += 1
-
-
-@njit(cache=True)
-def _by_distance(waiting: Int32s, beyond: Column, pieces: int, order: Int32s, place: Ints) -> None:
-    """Sort what waits for a rank, that which leads farthest first; ``place`` is scratch."""
-    place[:] = 0
-    far = len(place) - 2
-    for chunk in waiting:
-        place[far - beyond[chunk // pieces] + 1] += 1
-    for k in range(far + 1):
-        place[k + 1] += place[k]
-    for chunk in waiting:
-        key = far - beyond[chunk // pieces]
-        order[place[key]] = chunk
-        place[key] += 1
-
-
-@njit(cache=True)
-def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, now: int, budget: int) -> int:
-    """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched."""
-    first = links.entering[rank]
-    turn = _Turn(first, links.entering[rank + 1] - first, now, budget)
-    match.load[:] = 0
-    taken = 0 * budget
-    for i in range(state.waits[rank]):
-        if taken == budget * turn.entering:
-            break
-        chunk, best = np.int64(match.order[i]), -1
-        for k in range(turn.entering):
-            has_room = match.load[k] < budget and (best < 0 or match.load[k] < match.load[best])
-            if has_room and _has(links, state, first + k, chunk, now):
-                best = k
-        if best >= 0:
-            match.load[best] += 1
-        else:
-            best = _make_room(links, state, match, turn, taken, chunk)
-            if best < 0:
+def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
+    """Note chunks that have come to ranks, and offer each to the neighbours that lack it."""
+    # Local names, since a call for each chunk with all these arrays would cost more than what it does.
+    has, offered, first, last, following = state.has, state.offered, state.first, state.last, state.following
+    leaving, head, lists = links.leaving, links.head, first.shape[1]
+    for i in range(len(arrived)):
+        has[receiver[i], arrived[i]] = offered[receiver[i], arrived[i]] = True
+    for i in range(len(arrived)):
+        chunk, source = arrived[i], arrived[i] // pieces
+        for link in range(leaving[receiver[i]], leaving[receiver[i] + 1]):
+            to = head[link]
+            if offered[to, chunk]:
                 continue
-        match.chosen[taken], match.by[taken] = chunk, first + best
-        taken += 1
-    return taken
+            offered[to, chunk] = True
+            place = lists - 1 - beyond[source, to]
+            if first[to, place] < 0:
+                first[to, place] = chunk
+            else:
+                following[to, last[to, place]] = chunk
+            following[to, chunk] = -1
+            last[to, place] = chunk
 
 
 @njit(cache=True)
-def _has(links: GridLinks, state: _Flood, link: int, chunk: int, now: int) -> bool:
-    """Whether the rank at which a link begins has a chunk when a round begins."""
-    came = state.came[links.source[link], chunk]
-    return came >= 0 and came <= now  # type: ignore[no-any-return]
+def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int) -> int:
+    """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched.
+
+    Chunks that are matched leave their lists. Links that a search for room has reached in vain are closed, as no search
+    that enters them leaves them again: so at most as many searches fail as links enter the rank.
+    """
+    turn = _Turn(links.entering[rank], links.entering[rank + 1] - links.entering[rank], budget)
+    has, first, last, following = state.has, state.first[rank], state.last[rank], state.following[rank]
+    source, load, closed = links.source[turn.first : turn.first + turn.entering], match.load, match.closed
+    load[:] = 0
+    closed[:] = False
+    taken = 0 * budget
+    for place in range(len(first)):
+        before, chunk = np.int64(-1), np.int64(first[place])
+        while chunk >= 0:
+            if taken == budget * turn.entering:
+                return taken
+            link, full = -1, False
+            for k in range(turn.entering):
+                if closed[k] or not has[source[k], chunk]:
+                    continue
+                full = True
+                if load[k] < budget and (link < 0 or load[k] < load[link]):
+                    link = k
+            if link >= 0:
+                load[link] += 1
+            elif full:
+                link = _make_room(links, state, match, turn, taken, chunk)
+            after = np.int64(following[chunk])
+            if link < 0:
+                before, chunk = chunk, after
+                continue
+            match.chosen[taken], match.by[taken] = chunk, turn.first + link
+            taken += 1
+            if before < 0:
+                first[place] = after
+            else:
+                following[before] = after
+            if after < 0:
+                last[place] = before
+            chunk = after
+    return taken
 
 
 @njit(cache=True)
@@ -234,7 +224,7 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
     match.parent[:] = -2
     queue, begin, end = np.empty(turn.entering, np.int64), 0, 0
     for k in range(turn.entering):
-        if _has(links, state, turn.first + k, chunk, turn.round):
+        if not match.closed[k] and state.has[links.source[turn.first + k], chunk]:
             match.parent[k] = -1
             queue[end] = k
             end += 1
@@ -246,13 +236,15 @@ def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, take
             if match.by[j] - turn.first != full:
                 continue
             for k in range(turn.entering):
-                if match.parent[k] == -2 and _has(links, state, turn.first + k, match.chosen[j], turn.round):
+                if match.parent[k] == -2 and state.has[links.source[turn.first + k], match.chosen[j]]:
                     match.parent[k], match.via[k] = full, j
                     queue[end] = k
                     end += 1
                     if match.load[k] < turn.budget and free < 0:
                         free = k
     if free < 0:
+        for i in range(end):
+            match.closed[queue[i]] = True
         return -1
     match.load[free] += 1
     while match.parent[free] >= 0:

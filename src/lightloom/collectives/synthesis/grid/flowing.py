@@ -15,6 +15,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.barriers import without_barriers
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.counting import distinct
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.grid.rounds import doubling, rounds_and_trees
@@ -52,8 +53,10 @@ def flowing(collective: Collective, fabric: Fabric) -> Schedule:
 def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
     """Seconds for which the busiest link is busy, where rows cross one link each; 0 where they cross more."""
     source, destination, route = schedule.ends(slice(None))
-    distinct, chunks = np.unique((source * fabric.ranks + destination) * fabric.routes + route, return_counts=True)
-    pair, way = np.divmod(distinct, fabric.routes)
+    code = (source * fabric.ranks + destination) * fabric.routes + route
+    transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
+    chunks = np.bincount(transfer)
+    pair, way = np.divmod(transfers, fabric.routes)
     path = fabric.path(*np.divmod(pair, fabric.ranks), way)
     if path.shape[1] > 1:
         return 0.0
