@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.compression import Inceptionn
+from lightloom.compression import Inceptionn, find
 from tests.cli.commands import assert_refused, lightloom
 
 VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.float32)
@@ -38,6 +38,17 @@ def test_files_there_and_back(suffix: str, tmp_path: Path) -> None:
     back = tmp_path / f"back{suffix}"
     decoded = np.load(back) if suffix == ".npy" else np.frombuffer(back.read_bytes(), np.float32)
     assert np.array_equal(decoded, Inceptionn().round_trip(VALUES))
+
+
+def test_streams_of_blocks_say_how_they_are_decompressed(tmp_path: Path) -> None:
+    VALUES.tofile(tmp_path / "values.bin")
+    for name in ("int8", "int4:64", "lloyd2"):
+        codec = find(name)
+        done = lightloom("compress", "file", "values.bin", "stream", "--codec", name, folder=tmp_path)
+        assert done.code == 0 and (tmp_path / "stream").read_bytes() == bytes(codec.encode(VALUES))
+        done = lightloom("compress", "decompress", "stream", "back.npy", folder=tmp_path)
+        assert done.code == 0 and f"200,001 values from {codec.name}" in done.out
+        assert np.array_equal(np.load(tmp_path / "back.npy"), codec.round_trip(VALUES))
 
 
 def test_a_spoilt_stream_leaves_no_file(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_names() -> None:
         ("inceptionn:2^-15", ConfigError, "expected a power of two"),
         ("truncate:17", ConfigError, "expected one of 16, 22, 24"),
         ("block-fixed-point:1", ConfigError, "from 2 to 16"),
+        ("int4:100", ConfigError, "blocks of 100 values: expected a power of two from 8 to 4096"),
     ],
 )
 def test_names_that_lead_nowhere(name: str, error: type[Exception], message: str) -> None:

@@ -32,10 +32,11 @@ class Header:
     """The header of a stream."""
 
     codec: int
-    """Family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed
-    point, 5 scaled INCEPTIONN."""
+    """Family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed point, 5 scaled INCEPTIONN,
+    6 int8, 7 int4, 8 int3, 9 Lloyd-Max of 2 bits, 10 signs."""
     parameter: int
-    """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits per value."""
+    """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits per value; 6 to
+    10: log2 of the values of a block."""
     count: int
     """Number of values in the stream."""
     chunk: int

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.compression.native import NAMES, PATHS, choose, requested, shared_object
+from lightloom.compression.native import NAMES as NAMES
+from lightloom.compression.native import PATHS, choose, requested, shared_object
 from lightloom.core.arrays import Bits, Bytes, Ints
 from lightloom.core.errors import ConfigError
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lightloom.compression.base import Codec
 from lightloom.compression.block_fixed_point import BlockFixedPoint
+from lightloom.compression.blocks.codecs import Int3, Int4, Int8, Lloyd2, Sign
 from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.inceptionn_scaled import InceptionnScaled
 from lightloom.compression.truncation import Truncation
@@ -126,5 +127,24 @@ _BUILT_IN = (
         read=int,
         default="8",
         summary="blocks of 32 values share an exponent",
+    ),
+    Family(
+        name="int8",
+        build=Int8,
+        read=int,
+        default="256",
+        summary="8 bits per value, in 127ths of its block's largest size",
+    ),
+    Family(name="int4", build=Int4, read=int, default="128", summary="4 bits per value, in sevenths of that"),
+    Family(name="int3", build=Int3, read=int, default="128", summary="3 bits per value, in thirds of that"),
+    Family(
+        name="lloyd2",
+        build=Lloyd2,
+        read=int,
+        default="64",
+        summary="2 bits per value: the levels of Lloyd and Max for a Gaussian of its block's mean size",
+    ),
+    Family(
+        name="sign", build=Sign, read=int, default="256", summary="1 bit per value: its sign, at its block's mean size"
     ),
 )

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import blocks
+from lightloom.compression import blocks, find
 from lightloom.compression.blocks import BlockFormat
+from lightloom.compression.blocks.codecs import BlockCodec
 from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD
+from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from tests.compression.blocks.strategies import DEFAULTS, formats, gradients, linear, seeds, values
 from tests.compression.strategies import bits
@@ -185,3 +187,17 @@ def test_sizes_and_types_that_do_not_fit() -> None:
 def test_formats_that_are_none(kind: str, bits: int, block: int, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         BlockFormat(kind, bits, block)  # type: ignore[arg-type]
+
+
+@given(st.sampled_from(["int8", "int4", "int3", "lloyd2:8", "sign:4096"]), values)
+def test_frames_hold_the_message_and_errors_are_left_as_blocks_leave_them(name: str, x: Array) -> None:
+    codec = find(name)
+    assert isinstance(codec, BlockCodec)
+    stream = codec.encode(x)
+    assert bytes(stream[HEADER_BYTES + FRAME_HEADER :]) == message(codec.format, x).tobytes()
+    out = codec.decode(stream)
+    assert np.array_equal(bits(out), bits(decoded(codec.format, message(codec.format, x), x.size)))
+    left, errors = x.copy(), x.copy()
+    assert codec.encode_leaving(left) == stream
+    blocks.encode_leaving(codec.format, errors, np.zeros(codec.format.nbytes(x.size), np.uint8))
+    assert np.array_equal(bits(left), bits(errors))

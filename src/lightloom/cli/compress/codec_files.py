@@ -103,7 +103,7 @@ def _of_parameter(family: Any, header: Header) -> FramedCodec | None:
     default = family.build(family.read(family.default))
     if not isinstance(default, FramedCodec) or default.codec_id != header.codec:
         return None
-    for value in (header.parameter, 2.0**-header.parameter):
+    for value in (header.parameter, 2.0**-header.parameter, 2**header.parameter):
         try:
             codec = family.build(value)
         except ConfigError:
