@@ -20,6 +20,7 @@ from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import Gradient
 from lightloom.photonics.block_quantisation import CodeBuffers, mean_codes
 from lightloom.training.transport.worker import Worker
+from tests.exchange import periodic_workers
 
 SHAPES: dict[str, tuple[int, ...]] = {"weight": (48, 64), "bias": (64,), "scale": (), "kernel": (16, 8, 3, 3)}
 STEPS = 4
@@ -195,4 +196,5 @@ def everything(worker: Worker) -> dict[str, Any]:
         "laws": {text: laws(worker, group, text) for text in worker.arguments["methods"]},
         "factors": factors(worker, group),
         "functions": functions(worker),
+        "periodic": periodic_workers.everything(worker),
     }

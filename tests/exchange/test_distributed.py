@@ -30,10 +30,21 @@ METHODS = {
 }
 """By method, the largest error of the sum of four averages of noise, relative to that sum."""
 
+EVERY_STEP = ["diloco:every=1,outer_lr=1,outer_momentum=0", "localsgd:every=1"]
+"""Methods that are SGD with plain averages."""
+PERIODIC = {
+    "localsgd:every=4": [4, 8, 12],
+    "diloco:every=4": [4, 8, 12],
+    "diloco:every=5,inner=(int4:block=64),fragments=2": [2, 5, 7, 10, 12],
+    "diloco:every=3,inner=powersgd,outer_lr=0.5,outer_momentum=0": [3, 6, 9, 12],
+}
+"""By method, the steps after which something is exchanged."""
+
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    outcomes = launch(method_workers.everything, RANKS, 120, {"methods": list(METHODS)})
+    arguments = {"methods": list(METHODS), "every step": EVERY_STEP, "periodic": list(PERIODIC)}
+    outcomes = launch(method_workers.everything, RANKS, 120, arguments)
     return [outcome.value for outcome in outcomes]
 
 
@@ -70,3 +81,36 @@ def test_the_function_averages_any_tensor(ranks: list[dict[str, Any]]) -> None:
         assert "does not average gradients at every step" in results["refused {'method': 'diloco'}"]
         assert "neither method nor state" in results["refused {}"]
         assert results["stateful"] < 0.2
+
+
+@pytest.mark.parametrize("text", EVERY_STEP)
+def test_exchanging_every_step_is_plain_sgd(ranks: list[dict[str, Any]], text: str) -> None:
+    assert max(rank["periodic"]["every step"][text] for rank in ranks) < 1e-6
+
+
+@pytest.mark.parametrize("text", PERIODIC)
+def test_ranks_train_alone_and_agree_when_it_is_due(ranks: list[dict[str, Any]], text: str) -> None:
+    results = [rank["periodic"]["training"][text] for rank in ranks]
+    due = PERIODIC[text]
+    for result in results:
+        assert [step for step, exchanged in enumerate(result["exchanged"], start=1) if exchanged] == due
+        assert result["exchanges"] == len(due)
+        assert result["resumed"] == result["steps"][-1], "resumed, it goes on otherwise"
+    whole = "fragments=" not in text
+    for step in range(1, 13):
+        digests = {result["steps"][step - 1] for result in results}
+        assert len(digests) == (1 if step in due and whole else RANKS)
+    assert sum(r["losses"][-1] for r in results) < sum(r["losses"][0] for r in results)
+
+
+def test_other_methods_and_wrapped_models_are_refused(ranks: list[dict[str, Any]]) -> None:
+    expected = [
+        "averages gradients at every step: expected localsgd or diloco",
+        "expected the module itself",
+        "expected a whole number from 1",
+        "differ in parameter",
+        "backup/turn has 3 values, the parameter 360",
+    ]
+    for rank in ranks:
+        lines = rank["periodic"]["refusals"]
+        assert all(words in line for words, line in zip(expected, lines, strict=True)), lines

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import attach as attach
     from lightloom.exchange.distributed.function import ReduceState as ReduceState
     from lightloom.exchange.distributed.function import all_reduce as all_reduce
+    from lightloom.exchange.distributed.periodic import Periodic as Periodic
+    from lightloom.exchange.distributed.periodic import periodic as periodic
     from lightloom.exchange.family import Family as Family
     from lightloom.exchange.method import ExchangeMethod as ExchangeMethod
     from lightloom.exchange.method import Gradient as Gradient
@@ -32,6 +34,7 @@ _HOMES = {
     "ExchangeState": "distributed.ddp",
     "Family": "family",
     "Gradient": "method",
+    "Periodic": "distributed.periodic",
     "Phase": "method",
     "ReduceState": "distributed.function",
     "Work": "method",
@@ -39,6 +42,7 @@ _HOMES = {
     "attach": "distributed.ddp",
     "find": "registry",
     "names": "registry",
+    "periodic": "distributed.periodic",
 }
 
 __all__ = list(_HOMES)

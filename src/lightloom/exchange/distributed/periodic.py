@@ -1,0 +1,265 @@
+"""LocalSGD and DiLoCo: ranks train alone and agree on weights every so many steps.
+
+    outer = exchange.periodic(model, optimizer, "diloco:every=50,inner=(int4:block=128,feedback)")
+    for batch in data:
+        loss(model, batch).backward()
+        optimizer.step()
+        outer.step()                    # or hook=True above, and no such line
+        optimizer.zero_grad()
+
+    DiLoCo   pseudo-gradient = weights of the last exchange - weights now, averaged over ranks by the inner method
+             weights = weights of the last exchange, moved by SGD with Nesterov momentum along the pseudo-gradient
+    LocalSGD weights = mean over ranks of the weights
+
+The model is not wrapped in DDP, which would average every gradient. Buffers, such as the running means of a batch norm,
+and the optimizer's own state stay each rank's. A rank resumes from its own checkpoint of the model, the optimizer and
+this object.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.method import ExchangeMethod, Gradient
+from lightloom.exchange.methods.periodic import DiLoCoExchange, LocalSgdExchange
+from lightloom.exchange.methods.plain import PlainExchange
+from lightloom.exchange.registry import find
+from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.training.transport.payload import Traffic
+from lightloom.training.transport.process_group import group_or_default
+
+_STEP = "step"
+_INNER = "inner/"
+
+
+class Periodic(ABC):
+    """What exchanges the weights of a model every so many steps; a ``Stateful`` for checkpoints of one rank."""
+
+    def __init__(self, model: nn.Module, inner: ExchangeMethod, method: ExchangeMethod, own: OwnGroup) -> None:
+        """Give all ranks the weights of rank 0; ``periodic`` checks the arguments."""
+        self.method = method
+        self.statistics = Statistics()
+        """Counts of exchanges: each counts as a step, steps between them do not."""
+        named = [(name, parameter.detach()) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        self.parameters = {name: torch.view_as_real(p) if p.is_complex() else p for name, p in named}
+        """Trainable weights by name, not copied, complex ones as pairs of real ones."""
+        self.steps = 0
+        """Steps so far."""
+        self._exchanger = exchanger(inner, own, {name: values.numel() for name, values in self.parameters.items()})
+
+    def step(self) -> bool:
+        """Count a step of the optimizer and exchange what is due; return whether something was exchanged.
+
+        All ranks call it equally often, those whose ``GradScaler`` skipped a step too.
+
+        Raises:
+            TransportError: a rank left or fell silent.
+        """
+        self.steps += 1
+        due = self._due()
+        for names in due:
+            began, sent = time.perf_counter(), self._exchanger.group.sent
+            with torch.no_grad():
+                self._exchange(names)
+            values = sum(self.parameters[name].numel() for name in names)
+            traffic = Traffic(raw_nbytes(values, self._exchanger.group.ranks), self._exchanger.group.sent - sent)
+            self.statistics.add_exchange(traffic, time.perf_counter() - began, last=True)
+        return bool(due)
+
+    def attach(self, optimizer: Optimizer) -> None:
+        """Call ``step`` after each step of the optimizer from now on."""
+
+        def after_step(*_: object) -> None:
+            self.step()
+
+        optimizer.register_step_post_hook(after_step)
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self._exchanger.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of steps and the state of the inner method."""
+        return {_STEP: self.steps} | {f"{_INNER}{key}": value for key, value in self._exchanger.state_dict().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint of this rank, beside those of the model and its optimizer.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        if _STEP not in state_dict:
+            raise ConfigError(f"the checkpoint holds no {_STEP!r}: expected one of {self.method}")
+        inner = {key.removeprefix(_INNER): value for key, value in state_dict.items() if key.startswith(_INNER)}
+        self._exchanger.load_state_dict(inner)
+        self.steps = int(state_dict[_STEP])
+
+    def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """Weights, flat, in float32; wider ones as they are."""
+        flat = {name: self.parameters[name].reshape(-1) for name in names}
+        return {name: values if values.dtype == torch.float64 else values.float() for name, values in flat.items()}
+
+    def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+        """Parts of a buffer by tensor."""
+        parts = torch.split(flat, [self.parameters[name].numel() for name in names])
+        return zip(names, parts, strict=True)
+
+    @abstractmethod
+    def _due(self) -> list[list[str]]:
+        """The tensors of each exchange that is due after this step."""
+
+    @abstractmethod
+    def _exchange(self, names: list[str]) -> None:
+        """Exchange some tensors."""
+
+
+class LocalSgd(Periodic):
+    """Averages weights every so many steps."""
+
+    def __init__(self, model: nn.Module, method: LocalSgdExchange, own: OwnGroup) -> None:
+        super().__init__(model, PlainExchange(), method, own)
+        self._every = method.every
+        self._groups: dict[torch.dtype, list[str]] = {}
+        for name, values in self._wide(self.parameters).items():
+            self._groups.setdefault(values.dtype, []).append(name)
+
+    def _due(self) -> list[list[str]]:
+        return [] if self.steps % self._every else list(self._groups.values())
+
+    def _exchange(self, names: list[str]) -> None:
+        flat = torch.cat([*self._wide(names).values()])
+        self._exchanger.average(flat, Geometry.whole([("weights", 0, tuple(flat.shape))], flat.numel()))
+        for name, mean in self._split(flat, names):
+            self.parameters[name].copy_(mean.view(self.parameters[name].shape))
+
+
+class DiLoCo(Periodic):
+    """Averages what weights moved by, and moves those of the last exchange by it."""
+
+    def __init__(self, model: nn.Module, method: DiLoCoExchange, own: OwnGroup) -> None:
+        super().__init__(model, method.inner, method, own)
+        self._outer = method
+        self.backup = {name: values.clone() for name, values in self._wide(self.parameters).items()}
+        """Weights of the last exchange, float32 or wider."""
+        self.momentum = {name: torch.zeros_like(values) for name, values in self.backup.items()}
+        """Momentum of the outer optimizer."""
+        names = iter(self.parameters)
+        parts = method.parts(Gradient(tuple(tuple(values.shape) for values in self.parameters.values())))
+        self.fragments = [[next(names) for _ in part.shapes] for part in parts]
+        """Names of the tensors that are exchanged together."""
+        self._geometries = [self._geometry(fragment) for fragment in self.fragments]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return steps, weights of the last exchange, the outer momentum and the state of the inner method."""
+        state = super().state_dict()
+        for name in self.backup:
+            state[f"backup/{name}"] = self.backup[name].cpu().clone()
+            state[f"momentum/{name}"] = self.momentum[name].cpu().clone()
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
+            names = {key.removeprefix(f"{kind}/") for key in state_dict if key.startswith(f"{kind}/")}
+            if names != set(tensors):
+                raise ConfigError(f"checkpoint and model differ in parameter {sorted(names ^ set(tensors))[0]!r}")
+            for name, values in tensors.items():
+                loaded = torch.as_tensor(state_dict[f"{kind}/{name}"])
+                if loaded.numel() != values.numel():
+                    raise ConfigError(
+                        f"{kind}/{name} has {loaded.numel()} values, the parameter {values.numel()}: the checkpoint is "
+                        "of another model"
+                    )
+                values.copy_(loaded.view(values.shape))
+        super().load_state_dict(state_dict)
+
+    def _due(self) -> list[list[str]]:
+        now = (self.steps - 1) % self._outer.every + 1
+        return [names for k, names in enumerate(self.fragments) if self._outer.turn(k) == now]
+
+    def _exchange(self, names: list[str]) -> None:
+        weights = self._wide(names)
+        moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
+        self._exchanger.average(moved, self._geometries[self.fragments.index(names)])
+        factor, rate = self._outer.outer_momentum, self._outer.outer_lr
+        for name, gradient in self._split(moved, names):
+            backup, momentum = self.backup[name], self.momentum[name]
+            if factor:
+                gradient = gradient + factor * momentum.mul_(factor).add_(gradient)
+            backup.sub_(gradient, alpha=rate)
+            self.parameters[name].copy_(backup.view(self.parameters[name].shape))
+
+    def _geometry(self, names: list[str]) -> Geometry:
+        tensors, offset = [], 0
+        for name in names:
+            tensors.append((name, offset, tuple(self.parameters[name].shape)))
+            offset += self.parameters[name].numel()
+        return Geometry.whole(tensors, offset)
+
+
+def periodic(
+    model: nn.Module,
+    optimizer: Optimizer,
+    method: ExchangeMethod | str,
+    *,
+    group: dist.ProcessGroup | None = None,
+    hook: bool = False,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Periodic:
+    """Exchange the weights of a model every so many steps; all ranks call this, in the same order.
+
+    Rank 0's weights become all ranks': create this before a checkpoint is loaded.
+
+    Args:
+        model: trained by each rank alone, not wrapped in DDP or FSDP.
+        optimizer: its (inner) optimizer.
+        method: ``localsgd`` or ``diloco`` with their options, or such a method.
+        group: process group; the default group unless given.
+        hook: call ``step`` after each of the optimizer's steps. Not with a ``GradScaler``, which skips steps on some
+            ranks only: call ``step`` yourself there.
+        timeout: time without progress after which an exchange fails, in seconds.
+
+    Raises:
+        ConfigError: the method's name cannot be read.
+        UnsupportedError: the method averages gradients, or the model is wrapped.
+        TransportError: a rank did not connect in time.
+    """
+    chosen = find(method) if isinstance(method, str) else method
+    if isinstance(model, DistributedDataParallel):
+        raise UnsupportedError(
+            f"exchange {chosen} lets ranks train alone, and DistributedDataParallel averages their gradients at every "
+            "step: expected the module itself"
+        )
+    group = group_or_default(group)
+    tensors = [*model.parameters(), *model.buffers()]
+    for tensor in tensors:
+        if tensor.layout != torch.strided or type(tensor.data) is not Tensor:
+            raise UnsupportedError(f"exchange {chosen} works on plain dense weights, not {type(tensor.data).__name__}")
+    with torch.no_grad():
+        for tensor in tensors:
+            dist.broadcast(tensor.detach(), group=group, group_src=0)
+    device = tensors[0].device.type if tensors else "cpu"
+    own = OwnGroup(group, timeout, device=device)
+    outer: Periodic
+    if isinstance(chosen, LocalSgdExchange):
+        outer = LocalSgd(model, chosen, own)
+    elif isinstance(chosen, DiLoCoExchange):
+        outer = DiLoCo(model, chosen, own)
+    else:
+        raise UnsupportedError(f"exchange {chosen} averages gradients at every step: expected localsgd or diloco")
+    if hook:
+        outer.attach(optimizer)
+    return outer
