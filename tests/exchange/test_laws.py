@@ -23,6 +23,12 @@ ERRORS = {
     "int3": 0.5,
     "lloyd2": 0.6,
     "sign": 1.1,
+    "topk:share=0.1,feedback": 0.8,
+    "powersgd:rank=4,feedback": 1.0,
+    "inceptionn": 0.1,
+    "inceptionn:scaled": 0.1,
+    "truncate": 0.01,
+    "optical": 0.01,
 }
 """By method, the largest error of one exchange, relative to the mean gradient's norm."""
 
@@ -40,6 +46,8 @@ def check(ranks: int, methods: dict[str, float]) -> None:
             assert all(rank["scale_free"] for rank in found), case
         if described.feedback or method == "float32":
             assert found[0]["conserved"] < 1e-5, case
+        if method.startswith("inceptionn"):
+            continue  # its bytes depend on the values: planned ones come from a profile
         sent = sum(rank["sent"] for rank in found) / ranks
         assert sent == pytest.approx(found[0]["planned"], rel=0.01), case
 
