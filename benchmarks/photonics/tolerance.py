@@ -1,41 +1,52 @@
-"""Which averagers bear errors of their interferometers: constructed ones for 2 to 16 servers, and trained ones.
+"""Which averagers bear errors of their devices: ``python -m benchmarks.photonics.tolerance --kept FILE [--page FILE]``.
 
-    python -m benchmarks.photonics.tolerance --json tolerance.json
-
-A row is what ``lightloom onn build --tolerate`` finds, or the sturdiest averager and its share of the request. Trained
-networks (4 servers, 8 bits) are measured under the same errors, on fewer fabrications because they are large.
+For 2, 4, 8 and 16 servers what ``lightloom onn build --tolerate`` finds, or the sturdiest averager and its share of the
+request; trained networks (4 servers, 8 bits) under the same errors, on fewer fabrications because they are large. Rows
+are kept in a file as soon as each is measured, so that a run that was stopped goes on where it was; ``--page`` writes
+docs/photonics/tolerance.md from them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from benchmarks.photonics.tolerance_page import page
+from benchmarks.support.measure import cpu_name, exit_clearly
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
 from lightloom.photonics.meshes.mapping import Form, decibels
 from lightloom.photonics.meshes.mesh_mapping import MeshMapping
 from lightloom.photonics.tolerance.candidates import Candidate, candidates
-from lightloom.photonics.tolerance.request import Tolerance, describe, described, parse_tolerance
+from lightloom.photonics.tolerance.request import Tolerance, parse_tolerance
 from lightloom.photonics.tolerance.search import FABRICATIONS, largest_alone, largest_share, measure, sturdiest
 from lightloom.photonics.tolerance.word_errors import count_wrong_words
 
+SCHEMA = "lightloom.tolerance/2"
 REQUEST = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
 WORD_ERRORS = 1e-4
+BITS = 8
+SERVERS = (2, 4, 8, 16)
 TRAINED: dict[str, Form] = {"exact": "sigma-u", "relu": "svd", "clipped": "svd"}
 """Trained networks and the exact mapping of each: squares for the one that was trained to them."""
 TRAINED_FABRICATIONS, TRAINED_WORDS = 4, 500
+Row = dict[str, Any]
 
 
-def constructed_row(servers: int, bits: int, request: Tolerance) -> dict[str, Any]:
+def constructed_row(servers: int, request: Tolerance) -> Row:
     """Return the averager with the fewest interferometers that tolerates the request, or the sturdiest one."""
     start = time.process_time()
-    tried = candidates(FunctionArguments(servers=servers, bits=bits))
+    tried = candidates(FunctionArguments(servers=servers, bits=BITS))
     found: Candidate | None = None
     for candidate in tried:
         if (
@@ -45,13 +56,13 @@ def constructed_row(servers: int, bits: int, request: Tolerance) -> dict[str, An
             found = candidate
             break
     chosen = found or sturdiest(tried, request)[0]
-    row: dict[str, Any] = {"servers": servers, "bits": bits, "candidates": len(tried), "tolerated": found is not None}
+    row: Row = {"servers": servers, "bits": BITS, "candidates": len(tried), "tolerated": found is not None}
     if chosen is not None:
         row |= {"network": chosen.name, **_measured(chosen.mapped(), request)}
     return row | {"cpu_seconds": time.process_time() - start}
 
 
-def _measured(mapped: MappedAverager, request: Tolerance) -> dict[str, Any]:
+def _measured(mapped: MappedAverager, request: Tolerance) -> Row:
     share = largest_share(mapped, request)
     wrong = measure(mapped, request)
     return {
@@ -67,9 +78,9 @@ def _measured(mapped: MappedAverager, request: Tolerance) -> dict[str, Any]:
     }
 
 
-def trained_row(name: str, form: Form, request: Tolerance) -> dict[str, Any]:
+def trained_row(name: str, request: Tolerance) -> Row:
     """Return the word error rates of a trained network under all errors, and under each alone."""
-    start = time.process_time()
+    start, form = time.process_time(), TRAINED[name]
     with as_file(files("lightloom.photonics") / "onn" / "trained" / f"{name}.npz") as path:
         network, arguments = load_network(path)
     mapped = map_averager(network, arguments, MeshMapping(form=form))
@@ -80,62 +91,70 @@ def trained_row(name: str, form: Form, request: Tolerance) -> dict[str, Any]:
             mapped, errors.devices, errors.amplifiers, fabrications=TRAINED_FABRICATIONS, words=TRAINED_WORDS
         )
         rates[label] = [wrong.rate, *wrong.interval]
-    row = {"network": f"trained, {name}, {form}", "servers": arguments.servers, "bits": arguments.bits, "rates": rates}
+    row = {"network": f"{name}, `{form}`", "servers": arguments.servers, "bits": arguments.bits, "rates": rates}
     row |= {"mzi_count": mapped.mzis, "columns": mapped.depth, "gain_db": decibels(mapped.gain)}
     return row | {"cpu_seconds": time.process_time() - start}
 
 
-def page(document: dict[str, Any]) -> str:
-    """Return the tables of the documents, in Markdown."""
-    names = list(document["errors"])
-    lines = [
-        f"{describe(document['errors'])} at once, at most {document['target']:g} wrong words:",
-        "",
-        "| servers | network | MZIs | crossings | gain | wrong words (95 %) | share borne | each alone |",
-        "| ---: | --- | ---: | ---: | ---: | --- | ---: | --- |",
-    ]
-    for row in document["constructed"]:
-        low, high = row["interval_95"]
-        alone = "; ".join(described(name, row["alone"][name]) if row["alone"][name] else f"{name}: –" for name in names)
-        rate = f"{row['word_error_rate']:.1g} ({low:.1g} to {high:.1g})"
-        lines.append(
-            f"| {row['servers']} | {row['network']} | {row['mzi_count']:,} | {row['crossings']:,} | "
-            f"{row['gain_db']:.1f} dB | {rate} | {row['share']:.2f} | {alone} |"
-        )
-    if document["trained"]:
-        lines += [
-            "",
-            f"| 4 servers, 8 bits | MZIs | gain | all at once | {' | '.join(names)} |",
-            "| --- " * (4 + len(names)) + "|",
-        ]
-    for row in document["trained"]:
-        rates = " | ".join(f"{row['rates'][name][0]:.2g}" for name in ("all", *names))
-        lines.append(f"| {row['network']} | {row['mzi_count']:,} | {row['gain_db']:.1f} dB | {rates} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--servers", type=int, nargs="*", default=[2, 4, 8, 16])
-    parser.add_argument("--trained", nargs="*", default=list(TRAINED))
-    parser.add_argument("--tolerate", default=REQUEST)
-    arguments = parser.parse_args()
-    request = parse_tolerance(arguments.tolerate, WORD_ERRORS)
-    document = {
-        "schema": "lightloom.tolerance/1",
-        "errors": request.errors,
-        "target": request.word_errors,
-        "fabrications": FABRICATIONS,
-        "constructed": [constructed_row(servers, 8, request) for servers in arguments.servers],
-        "trained": [trained_row(name, TRAINED[name], request) for name in arguments.trained],
-        "provenance": provenance([arguments.tolerate, arguments.servers, arguments.trained], 0),
+def rows_to_measure(servers: list[int], trained: list[str], request: Tolerance) -> dict[str, Callable[[], Row]]:
+    """Return what measures each row, by its name."""
+    constructed: dict[str, Callable[[], Row]] = {
+        f"{count} servers": partial(constructed_row, count, request) for count in servers
     }
-    if arguments.json:
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
-    print(page(document))
+    return constructed | {f"trained {name}": partial(trained_row, name, request) for name in trained}
+
+
+def kept_rows(path: Path, identity: Row) -> dict[str, Row]:
+    """Return the rows of a file of the same request; none if there is no file.
+
+    Raises:
+        ConfigError: the file is of another request, or no file of rows.
+    """
+    if not path.exists():
+        return {}
+    try:
+        document = json.loads(path.read_text())
+        rows, kept = document["rows"], {name: document[name] for name in identity}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{str(path)!r}: expected rows that this command kept, or no such file") from error
+    if kept != identity:
+        raise ConfigError(f"{str(path)!r}: rows of another request or version, expected {identity}; remove the file")
+    return dict(rows)
+
+
+def main() -> int:
+    """Measure, keep and print; see the module."""
+    return exit_clearly(_main)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.photonics.tolerance")
+    parser.add_argument(
+        "--kept", type=Path, required=True, help="rows that were measured (.json); the run goes on there"
+    )
+    parser.add_argument("--page", type=Path, help="write the page (.md) to this file")
+    parser.add_argument("--servers", type=int, nargs="*", default=list(SERVERS))
+    parser.add_argument("--trained", nargs="*", default=list(TRAINED), choices=list(TRAINED))
+    parser.add_argument("--tolerate", default=REQUEST)
+    options = parser.parse_args()
+    for path in (options.kept, options.page):
+        if path is not None:
+            check_writable(path)
+    request = parse_tolerance(options.tolerate, WORD_ERRORS)
+    identity = {"schema": SCHEMA, "errors": request.errors, "target": WORD_ERRORS, "fabrications": FABRICATIONS}
+    rows = kept_rows(options.kept, identity)
+    for name, measured in rows_to_measure(options.servers, options.trained, request).items():
+        if name not in rows:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            rows[name] = measured()
+            document = {**identity, "cpu": cpu_name(), "provenance": provenance([options.tolerate], 0), "rows": rows}
+            write_atomically(options.kept, json.dumps(document, indent=1) + "\n")
+    text = page(json.loads(options.kept.read_text()))
+    if options.page is not None:
+        write_atomically(options.page, text)
+    else:
+        print(text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

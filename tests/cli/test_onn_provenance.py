@@ -84,7 +84,7 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
     (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),
     (VERIFY, [["--noise", "0.1"], ["--samples", "9"]]),
     (MAP, [["--form", "svd"], ["--mesh", "triangular"], ["--units"]]),
-    (TRAIN, [["--noise", "1e-3"]]),
+    (TRAIN, [["--noise", "1e-3"], ["--batch", "8"]]),
     (CASCADE, [["--tuples", "11"], ["--nonlinearity", "clipped"]]),
 ]
 

@@ -141,6 +141,7 @@ CASES: list[tuple[list[str], str]] = [
     ([*TRAIN, "--loss", "-0.1"], "loss_db=-0.1"),
     ([*TRAIN, "--dac-bits", "99"], "dac_bits=99"),
     ([*TRAIN, "--cpu-seconds", "0"], "cpu_seconds = 0"),
+    ([*TRAIN, "--batch", "0"], "--batch 0: expected at least 1"),
     ([*TRAIN, "--cpu-seconds", "9", "--epochs", "9"], "--cpu-seconds 9: expected without --epochs"),
     (["train", "--search", "--phase-error", "1e-3"], "--search takes no errors of devices"),
     (["train", "--cascade", "0"], "--cascade 0"),

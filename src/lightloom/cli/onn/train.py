@@ -65,6 +65,7 @@ def train(
     rounding: Rounding = "floor",
     cpu_seconds: Annotated[float | None, option("Train for so long, instead of --epochs.", "S")] = None,
     epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
+    batch: Annotated[int | None, count_option("--batch", "Inputs of a step.", "B", least=1)] = None,
     gradient_epochs: Annotated[
         int, count_option("--gradient-epochs", "Last epochs with the loss of the mean code (eq. 7, phase 2).", "E")
     ] = 0,
@@ -95,6 +96,7 @@ def train(
         "gradient_epochs": gradient_epochs,
         "gradient_loss": gradient_loss,
     }
+    options |= {} if batch is None else {"batch": batch}
     options |= _budget(epochs, cpu_seconds) | _devices((phase_error, coupler_error, loss, dac_bits), aware_from)
     if cascade is not None:
         if search or scenario is not None or figure is not None or rounding != "floor":
