@@ -44,6 +44,8 @@ LAYOUTS: dict[str, dict[str, object]] = {
     "gradients sharded": {"dp": 8, "tp": 1, "pp": 2, "sharding": "zero-2"},
     "sharded in a node": {"dp": 16, "tp": 1, "pp": 1, "micro_batch": 2, "sharding": "hybrid"},
     "smaller last micro-batch": {"dp": 8, "tp": 2, "pp": 1, "micro_batch": 3},
+    "one GPU": {"dp": 1, "tp": 1, "pp": 1, "gpus": 1, "global_batch": 4},
+    "one GPU, sharded": {"dp": 1, "tp": 1, "pp": 1, "gpus": 1, "global_batch": 4, "sharding": "zero-3"},
 }
 
 

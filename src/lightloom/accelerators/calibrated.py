@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Annotated, Any, Literal, Self
 
@@ -108,9 +108,14 @@ class Calibration(Described):
     def _repr_html_(self) -> str:
         return f"<div><p>{escape(str(self))}</p></div>"
 
-    def at_priors(self) -> list[str]:
-        """Return the parameters of kernels that the file does not have, as it was written before they were known."""
-        return [name for name in PRIORS if name not in self.parameters]
+    def at_priors(self, transport: Iterable[str] = ()) -> list[str]:
+        """Return the parameters that the file does not have, as it was written before they were known.
+
+        Args:
+            transport: names of the parameters of the transport that is used with it, if one is; those of kernels always
+                count.
+        """
+        return [name for name in (*PRIORS, *transport) if name not in self.parameters]
 
     def undetermined(self) -> list[str]:
         """Return the parameters that the rows leave at their priors."""

@@ -15,7 +15,7 @@ from lightloom.calibration.fit import Fit, fit, predicted, prior_fit, sensitivit
 from lightloom.calibration.held_out import model_folds, predict_held_out, random_folds
 from lightloom.calibration.intervals import Predictions
 from lightloom.calibration.jobs import Jobs, jobs_of
-from lightloom.calibration.priors import Priors, priors_of
+from lightloom.calibration.priors import Priors, priors_of, transport_of
 from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
 from lightloom.calibration.scores import Scores, scores_of
 from lightloom.core.errors import ConfigError
@@ -106,7 +106,7 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
     basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
     if calibration is not None and calibration.rows.sha256 == steps.sha256:
         basis += ", these very rows"
-    if calibration is not None and (absent := calibration.at_priors()):
+    if calibration is not None and (absent := _absent(calibration, steps)):
         basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
@@ -114,6 +114,14 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
         return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
 
     return _judged(steps, basis, predict, None if calibration is None else calibration.accelerator)
+
+
+def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
+    """The parameters of kernels, and of the transport that steps are predicted with, that a calibration is too old to
+    have."""
+    if all(step.accelerator != calibration.accelerator for step in steps.steps):
+        return calibration.at_priors()
+    return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
 
 
 def cross_validated(

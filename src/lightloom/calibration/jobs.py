@@ -190,8 +190,8 @@ def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> TwoTierSwitch:
     """
     transport = transport_of(accelerator)
     return TwoTierSwitch(
-        ranks=max(step.gpus, 2),
-        domain_size=min(step.gpus_per_node, max(step.gpus, 2)),
+        ranks=step.gpus,
+        domain_size=min(step.gpus_per_node, step.gpus),
         domain_bandwidth=node_link(accelerator),
         bandwidth=step.node_network_gbps * 1e9 / 8 / step.gpus_per_node,
         domain_wire_efficiency=1.0 if transport.generation is None else transport.generation.link_share,

@@ -78,7 +78,7 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
         machine = cluster.accelerator
         if machine.calibration is not None:
             lines.append(f"calibrated: {machine.name}: {machine.calibration}")
-            if absent := machine.calibration.at_priors():
+            if absent := machine.calibration.at_priors(_fitted_links(cluster)):
                 lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
         names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
         names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
@@ -87,6 +87,14 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
             groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
         lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
     return list(dict.fromkeys(lines))
+
+
+def _fitted_links(cluster: Cluster) -> list[str]:
+    """The parameters of the transport that a calibration of the accelerator fits; none where another transport is
+    used."""
+    library = cluster.fabric.library
+    fits = library is not None and library.transport.name == cluster.accelerator.transport
+    return list(library.transport.priors()) if library is not None and fits else []
 
 
 def _origin(transport: Transport) -> str:
