@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks.format import LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat, decoded_codes
+from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 
 _PIECE = 1 << 15
@@ -24,24 +24,29 @@ class Portable:
 
     def encode(self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, wire: Bytes, leave: bool) -> None:
         """Encode one run: ``values``, which become their errors with ``leave``, or ``residual + values`` likewise."""
+        rest = residual if residual is not None else values if leave else None
         for first, last, blocks in _pieces(fmt, values.size, wire):
-            x = np.zeros(blocks.shape[0] * fmt.block, np.float32)
-            count = last - first
-            x[:count] = values[first:last]
+            x = np.zeros((len(blocks), fmt.block), np.float32)
+            flat = x.reshape(-1)[: last - first]
+            flat[:] = values[first:last]
             with np.errstate(over="ignore", invalid="ignore"):
                 if residual is not None:
-                    x[:count] += residual[first:last]
-                decoded = _encode_blocks(fmt, x.reshape(-1, fmt.block), blocks)
-                if residual is not None or leave:
-                    rest = (values if residual is None else residual)[first:last]
-                    np.subtract(x[:count], decoded[:count], out=rest)
-                    rest[np.isnan(decoded[:count])] = 0
+                    flat += residual[first:last]
+                scale_bits, codes = _quantise(fmt, x)
+                blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
+                blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
+                if rest is not None:
+                    x -= _values(fmt, scale_bits, codes)
+                    x[scale_bits == NAN_SCALE] = 0
+                    rest[first:last] = flat
 
     def decode(self, fmt: BlockFormat, wire: Bytes, out: Float32s, factor: float, add: bool) -> None:
         """Decode one run: ``out`` becomes, or grows by, ``factor`` times the values."""
         for first, last, blocks in _pieces(fmt, out.size, wire):
             with np.errstate(over="ignore", invalid="ignore"):
-                values = decode_blocks(fmt, blocks)[: last - first] * np.float32(factor)
+                scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
+                codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
+                values = _values(fmt, scale_bits, codes).reshape(-1)[: last - first] * np.float32(factor)
                 if add:
                     out[first:last] += values
                 else:
@@ -71,38 +76,37 @@ def _pieces(fmt: BlockFormat, count: int, wire: Bytes) -> Iterator[tuple[int, in
         yield begin * fmt.block, min(end * fmt.block, count), blocks[begin:end]
 
 
-def _encode_blocks(fmt: BlockFormat, x: Float32s, blocks: Bytes) -> Float32s:
-    """Write the blocks of ``x`` [blocks, B] and return what they decode to, flat; NaN in blocks without a scale."""
+def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
+    """Bit patterns of the bfloat16 scales of blocks ``x`` [blocks, B], and codes in the low bits of bytes."""
     size = np.abs(x)
     scale_bits = _mean_scale(size) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
     scale = _scales(scale_bits)[:, None]
     if fmt.kind == "linear":
         usable = scale > 0
         inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
-        codes = np.rint(np.where(usable, x, np.float32(0)) * inverse).astype(np.int8).view(np.uint8)
-        codes &= np.uint8((1 << fmt.bits) - 1)
+        scaled = np.multiply(x, inverse, out=size)
+        scaled[~usable[:, 0]] = 0
+        codes = np.rint(scaled, out=scaled).astype(np.int8).view(np.uint8)
     else:
-        codes = (x < 0).astype(np.uint8)
+        codes = (x < 0).view(np.uint8)
         if fmt.kind == "lloyd":
-            codes = codes * np.uint8(2) + (size > scale * np.float32(LLOYD_THRESHOLD))
+            codes = codes + codes + (size > scale * np.float32(LLOYD_THRESHOLD))
         codes[np.isnan(scale[:, 0])] = 0
-    blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
-    blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
-    return decode_blocks(fmt, blocks)
+    return scale_bits, codes
 
 
-def decode_blocks(fmt: BlockFormat, blocks: Bytes) -> Float32s:
-    """Return the values of blocks [blocks, bytes], flat."""
-    scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
+def _values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
+    """Values of codes [blocks, B] in the low bits of bytes; only linear codes may have others above."""
     scale = _scales(scale_bits)[:, None]
-    codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
     if fmt.kind == "linear":
-        spare = 8 - fmt.bits
-        signed = (codes << np.uint8(spare)).view(np.int8) >> np.int8(spare)
-        return (signed.astype(np.float32) * scale).reshape(-1)
-    table = np.array(decoded_codes(fmt), np.float32) * scale
-    values: Float32s = np.take_along_axis(table, codes.astype(np.intp), axis=1).reshape(-1)
-    return values
+        spare = np.uint8(8 - fmt.bits)
+        return ((codes << spare).view(np.int8) >> spare.view(np.int8)).astype(np.float32) * scale
+    level = scale
+    if fmt.kind == "lloyd":
+        inner, outer = (scale * np.float32(level) for level in LLOYD_LEVELS)
+        level = np.where((codes & np.uint8(1)).view(np.bool_), outer, inner)
+    sign = np.int8(1) - ((codes >> np.uint8(fmt.bits - 1)) << np.uint8(1)).view(np.int8)
+    return sign.astype(np.float32) * level
 
 
 def _linear_scale(size: Float32s, largest_code: int) -> Bits:
@@ -133,16 +137,34 @@ def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:
 
 
 def _pack(codes: Bytes, bits: int) -> Bytes:
-    """Codes [blocks, B] to their bytes, [blocks, B bits / 8]."""
+    """The low bits of codes [blocks, B] in a row, [blocks, B bits / 8].
+
+    Eight codes are a word of 64 bits, in which they move next to each other: by twos, then by fours, then all.
+    """
     if bits == 8:
         return codes
-    spread = np.unpackbits(codes[:, :, None], axis=2, count=bits, bitorder="little")
-    return np.packbits(spread.reshape(len(codes), -1), axis=1, bitorder="little")
+    words = codes.view("<u8") & _ones(bits, 8)
+    for width in (8, 16, 32):
+        used = bits * width // 8
+        low = _ones(used, 2 * width)
+        words = (words & low) | ((words >> np.uint64(width - used)) & (low << np.uint64(used)))
+    return words.view(np.uint8).reshape(len(codes), -1, 8)[:, :, :bits].reshape(len(codes), -1)
 
 
 def _unpack(data: Bytes, bits: int) -> Bytes:
     """The inverse of :func:`_pack`."""
     if bits == 8:
         return data
-    spread = np.unpackbits(data, axis=1, bitorder="little").reshape(len(data), -1, bits)
-    return np.packbits(spread, axis=2, bitorder="little")[:, :, 0]
+    groups = np.zeros((len(data), data.shape[1] // bits, 8), np.uint8)
+    groups[:, :, :bits] = data.reshape(len(data), -1, bits)
+    words = groups.reshape(len(data), -1).view("<u8")
+    for width in (32, 16, 8):
+        used = bits * width // 8
+        low = _ones(used, 2 * width)
+        words = (words & low) | ((words & (low << np.uint64(used))) << np.uint64(width - used))
+    return words.view(np.uint8)
+
+
+def _ones(count: int, stride: int) -> np.uint64:
+    """A word with ``count`` ones at the low end of every ``stride`` bits."""
+    return np.uint64(sum(((1 << count) - 1) << at for at in range(0, 64, stride)))
