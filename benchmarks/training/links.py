@@ -1,13 +1,14 @@
 """DDP step times behind limited links: ``python -m benchmarks.training.links [--json FILE] [--rounds N]``. Linux, root.
 
 Four ranks on this host, each in a network namespace of its own, train an MLP of 22.4 MB (784-2000-2000-10, batch 25 a
-rank, SGD with momentum) over links of 1 and 10 Gbit/s: without a hook, with torch's fp16 and PowerSGD hooks, and with
-``attach_inceptionn`` as it comes. In every round each takes its turn, in an order that rotates, with a fresh model; the
-median step of a turn counts. Ours warms up until it has decided whether to step aside. MNIST is read from
-``LIGHTLOOM_DATA``; without it the digits are noise with labels, and compress better or worse than real ones.
+rank, SGD with momentum) over links of 1 and 10 Gbit/s and without a limit: without a hook, with torch's fp16 and
+PowerSGD hooks, with every exchange of lightloom, and with two that step aside where the plain exchange is faster. In
+every round each takes its turn, in an order that rotates, with a fresh model; the median step of a turn counts, and for
+exchanges every H steps the mean of a whole period. MNIST is read from ``LIGHTLOOM_DATA``; without it the digits are
+noise with labels, and compress better or worse than real ones.
 
 Ranks share this host's cores, so that other work on it shows in every row: ``load_before`` in the file says how much
-there was. PowerSGD has one bucket: with several it launches collectives in callbacks, which gloo aborts.
+there was. PowerSGD of torch has one bucket: with several it launches collectives in callbacks, which gloo aborts.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
+from lightloom import exchange
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
@@ -37,14 +39,29 @@ SIZES = (784, 2000, 2000, 10)
 BATCH = 25
 WARM_UP, TIMED = 5, 10
 """Steps."""
-MODES = ("none", "fp16", "powersgd", "inceptionn")
-NAMES = {
-    "none": "no hook",
-    "fp16": "torch fp16_compress_hook",
-    "powersgd": "torch powerSGD_hook, rank 1, one bucket",
-    "inceptionn": "attach_inceptionn(model)",
-}
-LIMIT = 240.0
+EXCHANGES = (
+    "float32",
+    "bf16",
+    "fp8",
+    "int8",
+    "int4",
+    "int3",
+    "lloyd2",
+    "sign",
+    "inceptionn",
+    "topk",
+    "powersgd",
+)
+ASIDE = ("int8", "int4")
+"""Exchanges that also run with step-aside."""
+PERIODIC = ("diloco:every=20",)
+NAMES = (
+    {"none": "no hook", "fp16": "torch fp16_compress_hook", "torch-powersgd": "torch powerSGD_hook, rank 1, one bucket"}
+    | {f"exchange {method}": method for method in EXCHANGES}
+    | {f"aside {method}": f"{method}, steps aside" for method in ASIDE}
+    | {f"periodic {method}": f"{method}, mean of a period" for method in PERIODIC}
+)
+LIMIT = 600.0
 """Seconds for one round at one rate."""
 
 
@@ -74,8 +91,9 @@ def train_round(worker: Worker) -> dict[str, Any]:
     logger.setLevel(logging.INFO)
     images, labels, data = digits(worker)
     turns = {}
-    for place in range(len(MODES)):
-        mode = MODES[(worker.arguments["round"] + place) % len(MODES)]
+    modes = worker.arguments["modes"]
+    for place in range(len(modes)):
+        mode = modes[(worker.arguments["round"] + place) % len(modes)]
         taken = turn(worker, mode, images, labels)
         turns[mode] = {name: getattr(taken, name) for name in Turn.__slots__}
     return {"turns": turns, "log": lines, "data": data}
@@ -90,8 +108,10 @@ def turn(worker: Worker, mode: str, images: Any, labels: Any) -> Turn:
     for inputs, outputs in pairwise(SIZES):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     net = nn.Sequential(*layers[:-1])
-    model, state = attached(mode, net, worker.host)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    kind, _, method = mode.partition(" ")
+    model, state = attached(kind, method, net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    outer = exchange.periodic(net, optimizer, method) if kind == "periodic" else None
     draw = torch.Generator().manual_seed(worker.rank)
     loss = torch.zeros(())
 
@@ -102,41 +122,51 @@ def turn(worker: Worker, mode: str, images: Any, labels: Any) -> Turn:
         loss = nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        if outer is not None:
+            outer.step()
 
-    warm = 0
-    while warm < WARM_UP or (state is not None and not state.statistics.decisions and warm < 50):
+    period = 1 if outer is None else exchange.find(method).every
+    for _ in range(50 if kind == "aside" else period if outer is not None else WARM_UP):
         step()
-        warm += 1
+        if kind == "aside" and state.statistics.decisions:
+            break
     seconds, before = [], link_bytes()
-    for _ in range(TIMED):
+    timed = TIMED if outer is None else period
+    for _ in range(timed):
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
-    taken = Turn(median(seconds), (link_bytes() - before) / TIMED, float(loss.detach()))
+    taken = Turn(
+        median(seconds) if outer is None else fmean(seconds), (link_bytes() - before) / timed, float(loss.detach())
+    )
     if state is not None:
         taken.ratio = state.statistics.total.ratio
-        taken.aside = state.statistics.decisions[-1].use_plain
+        taken.aside = kind == "aside" and state.statistics.decisions[-1].use_plain
         state.close()
+    if outer is not None:
+        outer.close()
     return taken
 
 
-def attached(mode: str, net: Any, host: str) -> tuple[Any, Any]:
+def attached(kind: str, method: str, net: Any) -> tuple[Any, Any]:
     """The model for one configuration, and our hook's state."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    from lightloom.training.hooks.inceptionn_ddp import attach_inceptionn
-
-    if mode == "powersgd":
+    if kind == "periodic":
+        return net, None
+    if kind == "torch-powersgd":
         model = DistributedDataParallel(net, bucket_cap_mb=1000)
         options = power.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
         model.register_comm_hook(options, power.powerSGD_hook)
         return model, None
     model = DistributedDataParallel(net)
-    if mode == "fp16":
+    if kind == "fp16":
         model.register_comm_hook(None, fp16_compress_hook)
-    return model, attach_inceptionn(model, host=host) if mode == "inceptionn" else None
+    if kind in ("none", "fp16"):
+        return model, None
+    return model, exchange.attach(model, method, adaptive=kind == "aside")
 
 
 def digits(worker: Worker) -> tuple[Any, Any, str]:
@@ -164,11 +194,11 @@ def link_bytes() -> int:
     return 0
 
 
-def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
+def measure(rate: str, rounds: int, data: str | None, modes: list[str]) -> dict[str, Any]:
     """The table of one rate: seconds are means over ranks of a turn's median step."""
     found: list[list[Any]] = []
     for number in range(rounds):
-        arguments = {"round": number, "data": data}
+        arguments = {"round": number, "data": data, "modes": modes}
         outcomes = launch_limited(
             "benchmarks.training.links:train_round", RANKS, LIMIT, arguments, rate_bits=RATES[rate]
         )
@@ -178,9 +208,9 @@ def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
     def column(mode: str, name: str, number: int) -> float:
         return sum(float(one["turns"][mode][name]) for one in found[number]) / RANKS
 
-    seconds = {mode: [column(mode, "seconds", n) for n in range(rounds)] for mode in MODES}
+    seconds = {mode: [column(mode, "seconds", n) for n in range(rounds)] for mode in modes}
     rows = {}
-    for mode in MODES:
+    for mode in modes:
         ratios = [own / none for own, none in zip(seconds[mode], seconds["none"], strict=True)]
         rows[mode] = {
             "name": NAMES[mode],
@@ -190,9 +220,9 @@ def measure(rate: str, rounds: int, data: str | None) -> dict[str, Any]:
             "over_none_range": [min(ratios), max(ratios)],
             "bytes_sent_step": median(column(mode, "sent", n) for n in range(rounds)),
             "last_loss": median(column(mode, "loss", n) for n in range(rounds)),
+            "ratio": median(column(mode, "ratio", n) for n in range(rounds)),
+            "aside_rounds": sum(ranks[0]["turns"][mode]["aside"] for ranks in found),
         }
-    rows["inceptionn"]["aside_rounds"] = sum(ranks[0]["turns"]["inceptionn"]["aside"] for ranks in found)
-    rows["inceptionn"]["ratio"] = median(column("inceptionn", "ratio", n) for n in range(rounds))
     log = [f"round {number + 1}: {line}" for number, ranks in enumerate(found) for line in ranks[0]["log"]]
     return {"rate_bits": RATES[rate], "data": found[0][0]["data"], "rows": rows, "log": log}
 
@@ -212,7 +242,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training.links")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rates", nargs="+", choices=list(RATES), default=list(RATES), metavar="RATE")
+    parser.add_argument("--modes", nargs="+", choices=list(NAMES), default=list(NAMES), metavar="MODE")
     options = parser.parse_args()
+    modes = ["none", *(mode for mode in options.modes if mode != "none")]
     if options.json is not None:
         check_writable(options.json)
     if options.rounds < 1:
@@ -222,8 +255,8 @@ def main() -> None:
     configuration |= {"rounds": options.rounds, "rates": RATES}
     host = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     tables = {}
-    for rate in RATES:
-        tables[rate] = measure(rate, options.rounds, data)
+    for rate in options.rates:
+        tables[rate] = measure(rate, options.rounds, data, modes)
         print_table(rate, tables[rate])
     if options.json is not None:
         found = {"configuration": configuration, "host": host, "tables": tables}

@@ -19,7 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash
 from lightloom.exchange.comparison.tasks import Task, task
-from lightloom.exchange.distributed.ddp import attach
+from lightloom.exchange.distributed.ddp import ExchangeState, attach
+from lightloom.exchange.distributed.periodic import Periodic, periodic
 from lightloom.exchange.registry import find
 from lightloom.training.transport.worker import Worker
 
@@ -62,7 +63,7 @@ class Result:
     digest: str = ""
     """SHA-256 of the final parameters of rank 0."""
     step_seconds: float = 0.0
-    """Median processor time of a step of one rank, exchange over the loopback device included."""
+    """Mean processor time of a step of one rank, exchange over the loopback device included."""
 
 
 def read(path: Path) -> Result | None:
@@ -92,24 +93,32 @@ def train(job: Task, case: Case, rank: int) -> Result:
     """Train one case; all ranks of the default process group call it."""
     torch.manual_seed(case.seed)
     model = job.model()
-    ddp = DistributedDataParallel(model)
-    state = None if case.method == REFERENCE else attach(ddp, case.method, adaptive=False)
+    method = None if case.method == REFERENCE else find(case.method)
+    alone = method is not None and not method.synchronous
+    replica = model if alone else DistributedDataParallel(model)
     optimizer, result, seconds = job.optimizer(model), Result(case), []
+    state: ExchangeState | Periodic | None = None
+    if isinstance(replica, DistributedDataParallel):
+        state = None if method is None else attach(replica, method, adaptive=False)
+    elif method is not None:
+        state = periodic(model, optimizer, method)
     chance = np.random.default_rng((case.seed, rank))
     for step in range(1, case.steps + 1):
         began = time.process_time()
         optimizer.zero_grad()
-        (job.loss(ddp, chance) * case.gradient_scale).backward()  # type: ignore[no-untyped-call]
+        (job.loss(replica, chance) * case.gradient_scale).backward()  # type: ignore[no-untyped-call]
         if case.gradient_scale != 1.0:
             for parameter in model.parameters():
                 assert parameter.grad is not None
                 parameter.grad /= case.gradient_scale
         optimizer.step()
+        if isinstance(state, Periodic):
+            state.step()
         seconds.append(time.process_time() - began)
         if step % job.every == 0 or step == case.steps:
             result.steps.append(step)
             result.loss.append(_validation(job, model, rank, case.ranks))
-    result.step_seconds = float(np.median(seconds))
+    result.step_seconds = float(np.mean(seconds))
     result.raw_bytes = 2 * (case.ranks - 1) / case.ranks * 4 * sum(p.numel() for p in model.parameters())
     result.sent_bytes = result.raw_bytes
     if state is not None:
