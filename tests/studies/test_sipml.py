@@ -28,6 +28,7 @@ from lightloom.studies.sipml import (
     figure4,
     headline,
     runs,
+    stored,
     systems,
 )
 from lightloom.studies.sipml.comparison import Comparison
@@ -243,6 +244,26 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
     assert step.step_time >= plan.placement.makespan * (1 - 1e-9)
 
 
+def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows say that what they rest on is stale once a constant, a job or a network differs; runs do not resume it."""
+    kept, hashes = Comparison.load(), {part: stored.inputs_hash(part) for part in stored.PARTS}
+    fresh = Comparison(kept.results, hashes)
+    assert stored.stale(fresh.inputs) == ""
+    assert runs._resumed(fresh, hashes) == kept.results
+    assert not any("STALE" in row.why for row in headline.claims(fresh))
+    monkeypatch.setitem(JOBS, "resnet50", JOBS["resnet50"]._replace(global_batch=4096))
+    stored.inputs_hash.cache_clear()
+    assert all(stored.inputs_hash(part) != hashes[part] for part in stored.PARTS)
+    stored.inputs_hash.cache_clear()
+    monkeypatch.undo()
+    old = Comparison(kept.results, hashes | {"rivals": "of before"})
+    flagged = {row.id for row in headline.claims(old) if row.why.startswith("STALE: the stored results of rivals")}
+    assert {"sipml.headline.speedup_search_400", "sipml.headline.beyond_placed_over_sharded_resnet50"} <= flagged
+    assert "sipml.headline.speedup_placed_400" not in flagged
+    resumed = runs._resumed(old, hashes)
+    assert resumed and not any(key.startswith("rivals") for key in resumed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(system: systems.System) -> None:
@@ -250,5 +271,5 @@ def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(syste
     setting = runs.Setting("resnet50", "a100", system, 1024, 8192)
     kept = Comparison.load().rows("resnet50", system, 8192)
     for k in (1, 2, 8):
-        found = min(runs.simulated(setting, k, quantum).step_time for quantum in runs.QUANTA)
+        found = min(runs.simulated(setting, k, quantum).step_time for quantum in stored.QUANTA)
         assert found == pytest.approx(kept[k]["step_s"], rel=1e-4)

@@ -10,7 +10,7 @@ All at the authors' global batch, so that the ratio of steps is the ratio of tra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -47,6 +47,8 @@ class Comparison:
     """Measurements by key."""
 
     results: Mapping[str, Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Hash of what each part was made from; none in files from before hashes were stored."""
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Self:
@@ -58,7 +60,7 @@ class Comparison:
         document = PAPER.measured(NAME, folder)
         if "results" not in document:
             raise ConfigError(f"cannot read '{folder}/{NAME}.json': expected 'results'")
-        return cls(document["results"])
+        return cls(document["results"], document.get("inputs", {}))
 
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from math import inf, log
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from lightloom.studies.sipml import PAPER
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.data_parallel import gradient_bytes
 from lightloom.studies.sipml.paper import BANDWIDTHS, HEADLINE, JOBS, NAMES, TODAY
+from lightloom.studies.sipml.stored import PARTS, Part, stale
 from lightloom.studies.sipml.systems import SYSTEMS, System
 
 OPTICAL: tuple[System, System] = ("ocs", "ring")
@@ -88,7 +90,7 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
             for model, value in by_model.items()
         )
-        yield PAPER.claim(
+        row = PAPER.claim(
             "headline.speedup_{name}",
             f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}",
             paper=f"{low} to {high}",
@@ -97,6 +99,13 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
             fastest=FASTEST,
             speedups=speedups,
         )
+        yield _flagged(row, measured, "rivals" if name.startswith("search_") else "placed")
+
+
+def _flagged(row: Claim, measured: Comparison, *parts: Part) -> Claim:
+    """The row; its explanation begins with what is stale of the results that it rests on."""
+    note = stale(measured.inputs, parts)
+    return replace(row, why=f"{note}. {row.why}") if note else row
 
 
 def _at(speed: Speed, model: str, factor: float) -> str:
@@ -105,7 +114,11 @@ def _at(speed: Speed, model: str, factor: float) -> str:
 
 
 def _beyond(measured: Comparison) -> list[Claim]:
-    return [row(measured, model) for model in JOBS for row in (_against_sharded, _own_bytes)]
+    return [
+        _flagged(row, measured, *parts)
+        for model in JOBS
+        for row, parts in ((_against_sharded(measured, model), PARTS), (_own_bytes(measured, model), ("placed",)))
+    ]
 
 
 def _against_sharded(measured: Comparison, model: str) -> Claim:

@@ -14,10 +14,8 @@ from lightloom.planner.search.plans import Plan
 from lightloom.planner.search.request import DATA_PARALLEL, STRATEGIES, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.studies.sipml.paper import JOBS, Job
+from lightloom.studies.sipml.stored import ALGORITHMS
 from lightloom.workloads.load import load_workload
-
-ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
-"""Verified schedules of the exchanges; striped, so that they use all circuits or wavelengths."""
 
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:

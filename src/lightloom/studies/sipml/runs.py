@@ -8,14 +8,14 @@ Too long for every run of the study (minutes), so that its results come with the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.accelerators.base import ELEMENT_BYTES, Precision
+from lightloom.accelerators.base import ELEMENT_BYTES
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
@@ -30,16 +30,10 @@ from lightloom.simulation.placed_step import PlacedStep, simulate_best
 from lightloom.studies.sipml.comparison import NAME, Comparison, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
 from lightloom.studies.sipml.rivals import rivals, rounded
+from lightloom.studies.sipml.stored import MOST_DEVICES, PARTS, PRECISIONS, QUANTA, Part, inputs_hash, ports
 from lightloom.studies.sipml.systems import SYSTEMS, System, fabric, link, reach
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
-
-QUANTA = (1e-6, 10e-6)
-"""Quanta τ in seconds: the authors' value, and one ten times as long."""
-MOST_DEVICES = 128
-"""Largest k that is tried: beyond it no samples of a group are left to split, and edges grow with k squared."""
-PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
-"""Precision by accelerator."""
 
 
 class Setting(NamedTuple):
@@ -77,11 +71,6 @@ def settings() -> list[Setting]:
     return chosen
 
 
-def ports(system: System) -> tuple[float, ...]:
-    """Return the measured bandwidths of a GPU, in Gb/s."""
-    return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
-
-
 def networks() -> list[tuple[System, float]]:
     """Return the networks on which other splits are searched, at 1,024 ranks."""
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
@@ -100,12 +89,14 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
         WorkloadError: PyTorch, which counts the models the first time, is missing.
     """
     path = work / f"{NAME}.json"
-    done = dict(Comparison.load(work).results) if path.is_file() else {}
+    hashes = {part: inputs_hash(part) for part in PARTS}
+    done = _resumed(Comparison.load(work), hashes) if path.is_file() else {}
 
     def keep(key: str, results: Callable[[], Any]) -> None:
         if key not in done:
             done[key] = results()
-            write_atomically(path, _lines({"results": done, "provenance": provenance({"study": "sipml"})}))
+            origin = provenance({"study": "sipml"})
+            write_atomically(path, _lines({"results": done, "inputs": hashes, "provenance": origin}))
         advance(1)
 
     for setting in settings():
@@ -113,6 +104,13 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
     for system, gbps in networks():
         keep(rival_key(system, gbps), partial(rivals, fabric(system, RANKS, gbps)))
     return work
+
+
+def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
+    """The stored results that were made from the same inputs."""
+    rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
+    part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
+    return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
 
 
 def plans(setting: Setting) -> dict[str, Any]:
@@ -182,4 +180,5 @@ def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
 def _lines(document: dict[str, Any]) -> str:
     """Return JSON with a line per result."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
-    return f'{{"results": {{\n{rows}\n}},\n"provenance": {json.dumps(document["provenance"])}}}\n'
+    others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))
+    return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'

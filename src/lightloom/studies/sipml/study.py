@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from lightloom.studies.base import Study
@@ -17,6 +18,7 @@ from lightloom.studies.sipml import (
     headline,
 )
 from lightloom.studies.sipml.comparison import Comparison
+from lightloom.studies.sipml.stored import stale
 
 
 def study(work: Path | None = None) -> Study:
@@ -29,7 +31,8 @@ def study(work: Path | None = None) -> Study:
         ConfigError: it cannot be read.
     """
     measured = Comparison.load(work)
-    return PAPER.study(
+    note = stale(measured.inputs)
+    study = PAPER.study(
         claims=(
             *degrees.claims(),
             *figure4.claims(),
@@ -40,3 +43,4 @@ def study(work: Path | None = None) -> Study:
         ),
         figures=(*charts.figures(measured), *drawings.figures()),
     )
+    return replace(study, assumptions=(*study.assumptions, note)) if note else study
