@@ -67,10 +67,19 @@ SPECIALISED float tree_sum(const Format *f, const float *values, const float *re
 
 /* The low bits of 16 bytes in a row: 2 `bits` bytes, then 0. */
 SPECIALISED __m128i pack_codes(__m128i codes, int bits) {
-    /* Of two neighbours the upper one moves down next to the lower one: in 16 bits, then in 32, then in 64. */
     const __m128i one = _mm_set1_epi16((short)((1 << bits) - 1)), two = _mm_set1_epi32((1 << 2 * bits) - 1);
     const __m128i four = _mm_set1_epi64x((1LL << 4 * bits) - 1);
     __m128i x = _mm_and_si128(codes, _mm_set1_epi8((char)((1 << bits) - 1)));
+    if (bits == 4) { /* a product with 1 and one with 16, added */
+        x = _mm_maddubs_epi16(x, _mm_set1_epi16(0x1001));
+        return _mm_packus_epi16(x, x);
+    }
+    if (bits == 2) {
+        x = _mm_madd_epi16(_mm_maddubs_epi16(x, _mm_set1_epi16(0x0401)), _mm_set1_epi32(0x00100001));
+        return _mm_shuffle_epi8(x, _mm_set1_epi32(0x0C080400));
+    }
+    if (bits == 1) return _mm_cvtsi32_si128(_mm_movemask_epi8(_mm_slli_epi16(x, 7)));
+    /* Of two neighbours the upper one moves down next to the lower one: in 16 bits, then in 32, then in 64. */
     __m128i upper = _mm_srl_epi16(x, _mm_cvtsi32_si128(8 - bits));
     x = _mm_or_si128(_mm_and_si128(one, x), _mm_andnot_si128(one, upper));
     upper = _mm_srl_epi32(x, _mm_cvtsi32_si128(16 - 2 * bits));

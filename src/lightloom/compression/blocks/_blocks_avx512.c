@@ -98,7 +98,7 @@ TARGET static Constants packing(int bits) {
     return c;
 }
 
-/* Of two neighbours the upper one moves down next to the lower one: in 16 bits, then in 32, then in 64. */
+/* Of two neighbours the upper code moves down next to the lower one: in 16 bits, then in 32, then in 64. */
 SPECIALISED void store_linear(uint8_t *out, __m512i codes, const Constants *c, int bits) {
     __m128i x = _mm512_cvtepi32_epi8(codes);
     if (bits == 8) {
@@ -107,12 +107,16 @@ SPECIALISED void store_linear(uint8_t *out, __m512i codes, const Constants *c, i
     }
     const __m128i mask = _mm_set1_epi8((char)((1 << bits) - 1));
     x = _mm_and_si128(x, mask);
+    if (bits == 4) { /* a product with 1 and one with 16, added */
+        x = _mm_maddubs_epi16(x, _mm_set1_epi16(0x1001));
+        _mm_storel_epi64((__m128i *)out, _mm_packus_epi16(x, x));
+        return;
+    }
     x = _mm_ternarylogic_epi32(c->one, x, _mm_srl_epi16(x, c->down16), 0xCA); /* where one, x, else the other */
     x = _mm_ternarylogic_epi32(c->two, x, _mm_srl_epi32(x, c->down32), 0xCA);
     x = _mm_ternarylogic_epi32(c->four, x, _mm_srl_epi64(x, c->down64), 0xCA);
-    x = _mm_shuffle_epi8(x, c->shuffle);
-    if (bits == 4) _mm_storel_epi64((__m128i *)out, x);
-    else _mm_mask_storeu_epi8(out, c->bytes, x); /* nothing behind: it may be another thread's */
+    /* Nothing behind: it may be another thread's. */
+    _mm_mask_storeu_epi8(out, c->bytes, _mm_shuffle_epi8(x, c->shuffle));
 }
 
 SPECIALISED void encode_vector(__m512 x, const Constants *c, uint8_t *out, float *rest, int kind,
