@@ -31,7 +31,7 @@ def sharded(module: nn.Module | None = None, **options: Any) -> nn.Module:
 
 
 def everything(worker: Worker) -> dict[str, Any]:
-    runs = (exact, bounded, named, conserving, trained, accumulated, scaled, resumed, refused)
+    runs = (exact, bounded, named, conserving, trained, accumulated, scaled, resumed, refused, deciding, alternating)
     return {run.__name__: run(worker) for run in runs}
 
 
@@ -54,8 +54,10 @@ def whole(model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def attach(model: nn.Module, codec: Inceptionn | None = None, **options: Any) -> InceptionnFsdpState:
-    return attach_inceptionn_fsdp(model, codec, **options)
+def attach(
+    model: nn.Module, codec: Inceptionn | None = None, *, adaptive: bool = False, **options: Any
+) -> InceptionnFsdpState:
+    return attach_inceptionn_fsdp(model, codec, adaptive=adaptive, **options)
 
 
 def exact(worker: Worker) -> dict[str, Any]:
@@ -217,6 +219,55 @@ def resumed(worker: Worker) -> dict[str, Any]:
     state.close()
     again.close()
     return {"same": same, "residuals": kept_same, "keys": len(saved), "complaint": complaint}
+
+
+def deciding(worker: Worker) -> dict[str, Any]:
+    """With default options: the first probe ends in one decision, whatever it is, and all ranks take the same."""
+    model = sharded()
+    state = attach_inceptionn_fsdp(model)
+    optimizer = sgd(model)
+    losses = []
+    for step in range(25):
+        optimizer.zero_grad()
+        loss = loss_of(model, worker.rank, step)
+        backward(loss)
+        optimizer.step()
+        losses.append(loss.item())
+    statistics, saved = state.statistics, state.state_dict()
+    state.close()
+    return {
+        "decisions": [[d.step, d.compressed, d.plain, d.use_plain] for d in statistics.decisions],
+        "losses": losses,
+        "plain": [step.plain_buckets > 0 for step in statistics.steps],
+        "mixed": any(step.plain_buckets and step.buckets for step in statistics.steps),
+        "printed": str(statistics),
+        "saved": saved["adaptive"],
+    }
+
+
+def alternating(worker: Worker) -> dict[str, Any]:
+    """Compressed, plain, compressed, plain: what was applied is the sum of all gradients, and no residual is left."""
+    model, lone = sharded(), net()
+    state = attach(model, COARSE, adaptive=True)
+    applied, own, left = np.zeros(1), np.zeros(1), []
+    for step in range(8):
+        if step % 2 == 0:
+            decided = {"step": 0, "use_plain": step // 2 % 2, "until_probe": 100}
+            state.load_state_dict(state.state_dict() | {"adaptive": decided})
+        for one in (model, lone):
+            one.zero_grad()
+            backward(loss_of(one, worker.rank, step) * (1 + worker.rank))
+        gradients = whole(model)
+        applied = applied + np.concatenate([gradients[name] for name, _ in lone.named_parameters()])
+        pieces = [p.grad.double().numpy().ravel() for p in lone.parameters() if p.grad is not None]
+        own = own + np.concatenate(pieces)
+        feedback = state.error_feedback
+        assert feedback is not None
+        left.append(sum(float(np.abs(residual).sum()) for residual in feedback.residuals.values()))
+    total = torch.from_numpy(own / worker.size)
+    dist.all_reduce(total)
+    state.close()
+    return {"worst": float(np.abs(total.numpy() - applied).max()), "left": left}
 
 
 def refused(worker: Worker) -> list[str]:

@@ -58,7 +58,30 @@ def check(outcomes: list[Any], ranks: int) -> None:
         assert r["keys"] == 7
         assert "residuals of another rank" in r["complaint"]
 
+    steps_aside(run("deciding"), run("alternating"), ranks)
+
     for no_fsdp, hybrid, unused in run("refused"):
         assert "no fully_shard-ed module" in no_fsdp
         assert "a mesh of 2 dimensions" in hybrid
         assert "every parameter must get a gradient" in unused
+
+
+def steps_aside(deciding: list[Any], alternating: list[Any], ranks: int) -> None:
+    """All ranks decide alike, steps are of one kind, and the change of kind loses nothing."""
+    ((step, compressed, plain, choice),) = deciding[0]["decisions"]
+    assert step == 21
+    assert choice == (plain < compressed)
+    kinds = deciding[0]["plain"]
+    assert kinds[:21] == [False] * 9 + [True] * 4 + [False] * 4 + [True] * 4
+    assert kinds[21:] == [choice] * 4
+    means = [sum(losses) / ranks for losses in zip(*(r["losses"] for r in deciding), strict=True)]
+    assert means[-1] < 0.8 * means[0]
+    for r in deciding:
+        assert r["decisions"] == deciding[0]["decisions"]
+        assert r["plain"] == kinds
+        assert not r["mixed"]
+        assert "with plain reduce-scatter" in r["printed"]
+        assert (r["saved"]["step"], r["saved"]["use_plain"]) == (25, choice)
+    for r in alternating:
+        assert r["worst"] < 1e-5
+        assert all((left == 0) == (step // 2 % 2 == 1) for step, left in enumerate(r["left"]))

@@ -1,8 +1,10 @@
 """Whether compression pays: steps with and without it are timed, and the faster kind is used until the next probe.
 
+Plain is what torch itself would do: the all-reduce of DDP, the reduce-scatter of FSDP2.
+
     warm-up │ C C C C │ P P P P │ C C C C │ P P P P │ the faster kind … │ next probe …
 
-C is a step with compression, P one with plain all-reduce. A step lasts from one step's last bucket to the next one's,
+C is a step with compression, P a plain one. A step lasts from one step's last bucket to the next one's,
 so that communication hidden behind the backward pass counts as little as it costs. The first step of each block mixes
 both kinds and is not counted. Ranks decide from the mean of their medians, so that all decide alike. The time until the
 next probe follows from what a probe costs: at most one percent of the steps in between.
@@ -15,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 WARM_UP = 5
 """Steps before the first probe, in which DDP rebuilds its buckets and caches fill."""
@@ -30,6 +33,7 @@ HYSTERESIS = 0.05
 """Share of the step time by which the other kind must be faster for a later decision to change."""
 
 _LOG = logging.getLogger("lightloom.training")
+_KEY, _KEY_IN_0_1 = "adaptive", "step_aside"
 
 Agree = Callable[[list[float]], list[float]]
 """Returns the mean over ranks of the numbers that each rank passes; the same on all ranks."""
@@ -43,23 +47,26 @@ class Decision:
     compressed: float
     plain: float
     use_plain: bool
-    """Whether plain all-reduce was chosen."""
+    """Whether the plain exchange was chosen."""
+    plain_name: str = "plain all-reduce"
+    """Name of the plain exchange."""
 
     def __str__(self) -> str:
-        choice = "plain all-reduce" if self.use_plain else "compression"
+        choice = self.plain_name if self.use_plain else "compression"
         return (
             f"step {self.step}: {1e3 * self.compressed:.1f} ms with compression, {1e3 * self.plain:.1f} ms with "
-            f"plain all-reduce; {choice} from now on"
+            f"{self.plain_name}; {choice} from now on"
         )
 
 
 class AdaptiveCompression:
-    """Chooses for each step between compression and plain all-reduce."""
+    """Chooses for each step between compression and the plain exchange."""
 
-    def __init__(self, agree: Agree, *, log: bool = False) -> None:
+    def __init__(self, agree: Agree, *, log: bool = False, plain_name: str = "plain all-reduce") -> None:
         """Begin with the warm-up; with ``log``, each decision goes to the logger ``lightloom.training`` (INFO)."""
         self.use_plain = False
-        """Whether the present step is exchanged by plain all-reduce."""
+        """Whether the present step is exchanged plainly."""
+        self._plain_name = plain_name
         self.decisions: list[Decision] = []
         self._agree = agree
         self._log = log
@@ -117,6 +124,24 @@ class AdaptiveCompression:
         probe = BLOCK * ROUNDS * (slower / faster - 1)
         self._until_probe = max(LEAST_STEPS_BETWEEN, math.ceil(probe / PROBE_SHARE))
         self._probe = []
-        self.decisions.append(Decision(self._step, compressed, plain, self._decided_plain))
+        self.decisions.append(Decision(self._step, compressed, plain, self._decided_plain, self._plain_name))
         if self._log:
             _LOG.info("%s", self.decisions[-1])
+
+
+def joined(residuals: Mapping[str, Any], adaptive: AdaptiveCompression | None) -> dict[str, Any]:
+    """Return the checkpoint of a hook: its residuals and its adaptive choice, if it has one."""
+    return dict(residuals) | ({} if adaptive is None else {_KEY: adaptive.state_dict()})
+
+
+def divided(state_dict: Mapping[str, Any], adaptive: AdaptiveCompression | None) -> dict[str, Any]:
+    """Restore the adaptive choice from the checkpoint of a hook, and return the residuals in it.
+
+    Version 0.1 wrote the choice under another key.
+    """
+    residuals = dict(state_dict)
+    choice = residuals.pop(_KEY_IN_0_1, None)
+    choice = residuals.pop(_KEY, choice)
+    if adaptive is not None and choice is not None:
+        adaptive.load_state_dict(choice)
+    return residuals

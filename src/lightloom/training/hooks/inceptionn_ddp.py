@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
-from lightloom.training.hooks.adaptive import AdaptiveCompression
+from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
 from lightloom.training.hooks.bucket_layout import BucketLayout
 from lightloom.training.hooks.ddp_hook import (
     DdpHookState,
@@ -47,10 +47,6 @@ from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scat
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
-
-
-_ADAPTIVE = "adaptive"
-_ADAPTIVE_IN_0_1 = "step_aside"
 
 
 class InceptionnState(DdpHookState):
@@ -140,22 +136,17 @@ class InceptionnState(DdpHookState):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the residuals of this rank and the state of the adaptive choice."""
-        residuals = self.error_feedback.state_dict() if self.error_feedback is not None else {}
-        return residuals if self.adaptive is None else residuals | {_ADAPTIVE: self.adaptive.state_dict()}
+        return joined(self.error_feedback.state_dict() if self.error_feedback is not None else {}, self.adaptive)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a checkpoint of this rank; version 0.1 wrote the adaptive choice under another key.
+        """Continue from a checkpoint of this rank.
 
         Raises:
             ConfigError: it is of another rank, number of ranks or model.
         """
-        residuals = dict(state_dict)
-        decided = residuals.pop(_ADAPTIVE_IN_0_1, None)
-        decided = residuals.pop(_ADAPTIVE, decided)
+        residuals = divided(state_dict, self.adaptive)
         if self.error_feedback is not None:
             self.error_feedback.load_state_dict(residuals)
-        if self.adaptive is not None and decided is not None:
-            self.adaptive.load_state_dict(decided)
 
     def _average_plain(self, buffer: Tensor, layout: BucketLayout, scale: float, last: bool) -> Future[Tensor]:
         """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""

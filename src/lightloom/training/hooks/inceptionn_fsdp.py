@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -25,17 +26,19 @@ from torch.distributed.tensor import DTensor, Shard
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.errors import UnsupportedError
+from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
 from lightloom.training.hooks.bucket_layout import BucketLayout, Span
 from lightloom.training.hooks.ddp_hook import check_fits_float32, fits_float32, real_length
 from lightloom.training.hooks.error_feedback import ErrorFeedback
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.training.transport.payload import Traffic
 from lightloom.training.transport.rendezvous import ring_from_store
-from lightloom.training.transport.ring_all_reduce import ring_reduce_scatter
+from lightloom.training.transport.ring_all_reduce import ring_all_reduce, ring_reduce_scatter
 
 
 class InceptionnFsdpState:
-    """State of the reduce-scatters of a model; a ``Stateful`` whose checkpoint is the residuals of this rank.
+    """State of a model's reduce-scatters; a ``Stateful`` whose checkpoint is this rank's residuals and last decision.
 
     Residuals belong to complete parameters, padded as FSDP pads them, as each rank has gradients of all values.
     """
@@ -47,6 +50,7 @@ class InceptionnFsdpState:
         layouts: Sequence[BucketLayout],
         *,
         error_feedback: bool = True,
+        adaptive: bool = True,
         tag_histogram: bool = False,
         loss_scale: Callable[[], float] | None = None,
         host: str | None = None,
@@ -66,13 +70,20 @@ class InceptionnFsdpState:
         self._exchanged: set[BucketLayout] = set()
         self._loss_scale = loss_scale
         self._ring = None
+        self.adaptive: AdaptiveCompression | None = None
         if self.ranks > 1:
             self._ring = ring_from_store(
                 group.get_group_store(), self.rank, self.ranks, name="fsdp", host=host, timeout=timeout
             )
+            if adaptive and codec is not None:
+                self.adaptive = AdaptiveCompression(
+                    self._mean_over_ranks, log=self.rank == 0, plain_name="plain reduce-scatter"
+                )
+                self.statistics.decisions = self.adaptive.decisions
 
     def reduce_scatter(self, output: Tensor, gradients: Tensor, layout: BucketLayout) -> None:
         """Put this rank's shard of the sum over ranks of ``gradients`` (all shards, side by side) into ``output``."""
+        arrived = time.perf_counter()
         output, gradients = _real(output), _real(gradients.detach())
         if gradients.numel() != sum(layout.sizes):
             names = ", ".join(span.name for span in layout.spans)
@@ -85,22 +96,32 @@ class InceptionnFsdpState:
             check_fits_float32(gradients.dtype, f"the codec {self.codec.name}")
         self._exchanged.add(layout)
         last = len(self._exchanged) == self._modules
-        if fits_float32(gradients.dtype):
-            self._exchange(output, gradients, layout, last)
+        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
+        if not fits_float32(gradients.dtype) or (self.adaptive is not None and self.adaptive.use_plain):
+            self._exchange_plain(output, gradients, layout, scale)
+            self.statistics.add_plain(last=last)
         else:
-            self._exchange_plain(output, gradients, last)
+            traffic = self._exchange(output, gradients, layout, scale)
+            self.statistics.add_exchange(traffic, time.perf_counter() - arrived, last=last)
         if last:
             self._exchanged.clear()
+            if self.adaptive is not None:
+                self.adaptive.end_step(arrived)
 
-    def _exchange_plain(self, output: Tensor, gradients: Tensor, last: bool) -> None:
-        """Reduce-scatter as FSDP2 itself does."""
-        dist.reduce_scatter_tensor(output, gradients, group=self._group)
-        self.statistics.add_plain(last=last)
+    def _exchange_plain(self, output: Tensor, gradients: Tensor, layout: BucketLayout, scale: float) -> None:
+        """Reduce-scatter as FSDP2 itself does; the first time, residuals are added, so that none is lost."""
+        residuals = self.error_feedback.drain(layout) if self.error_feedback is not None else None
+        if residuals is not None:
+            blocks = layout.blocks()
+            layout.gather(residuals, blocks)
+            for shard, block in zip(gradients.view(self.ranks, -1), blocks, strict=True):
+                shard += torch.from_numpy(block).mul_(scale).to(shard.dtype)
+        # torch 2.13 renamed it.
+        reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        reduce_scatter(output, gradients, group=self._group)
 
-    def _exchange(self, output: Tensor, gradients: Tensor, layout: BucketLayout, last: bool) -> None:
+    def _exchange(self, output: Tensor, gradients: Tensor, layout: BucketLayout, scale: float) -> Traffic:
         """Reduce-scatter around the ring."""
-        began = time.perf_counter()
-        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
         flat = gradients.to(torch.float32)
         if scale != 1.0:
             flat = flat / scale
@@ -116,7 +137,12 @@ class InceptionnFsdpState:
             traffic = ring_reduce_scatter(self._ring, blocks, self.codec, leave=True, observe=self.statistics.observer)
             output.copy_(torch.from_numpy(blocks[self.rank]).mul_(scale))
             blocks[self.rank][:] = 0  # the owner encodes nothing of its own shard
-        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+        return traffic
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        assert self._ring is not None
+        total, _ = ring_all_reduce(self._ring, np.array(numbers, np.float32) / np.float32(self.ranks))
+        return [float(value) for value in total]
 
     def close(self) -> None:
         """Leave the ring. May be called any number of times."""
@@ -124,8 +150,8 @@ class InceptionnFsdpState:
             self._ring.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the residuals of this rank; empty without error feedback."""
-        return self.error_feedback.state_dict() if self.error_feedback is not None else {}
+        """Return the residuals of this rank and the state of the adaptive choice."""
+        return joined(self.error_feedback.state_dict() if self.error_feedback is not None else {}, self.adaptive)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a checkpoint of this rank.
@@ -133,8 +159,9 @@ class InceptionnFsdpState:
         Raises:
             ConfigError: it is of another rank, number of ranks or model.
         """
+        residuals = divided(state_dict, self.adaptive)
         if self.error_feedback is not None:
-            self.error_feedback.load_state_dict(state_dict)
+            self.error_feedback.load_state_dict(residuals)
 
 
 def _real(tensor: Tensor) -> Tensor:

@@ -16,14 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.core.arrays import Bytes, Codes, Float32s
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
 from lightloom.training.hooks.statistics import OpticalCounts
-from lightloom.training.transport.rendezvous import wait_for_all
+from lightloom.training.transport.gloo_setup import connect_all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +66,15 @@ class ExchangeGroup:
     def __init__(self, group: dist.ProcessGroup, timeout: float) -> None:
         store, self.rank, self.ranks = group.get_group_store(), group.rank(), group.size()
         number = store.add(f"lightloom/optical/{self.rank}", 1)
-        own = PrefixStore(f"lightloom/optical/group/{number}", store)
-        self._gloo: Any = dist.ProcessGroupGloo(own, self.rank, self.ranks, timedelta(seconds=timeout))
-        wait_for_all(own, self.ranks, "connected", timeout)
+        patience = timedelta(seconds=timeout)
+        self._gloo: Any = connect_all(
+            lambda own: dist.ProcessGroupGloo(own, self.rank, self.ranks, patience),
+            store,
+            self.rank,
+            self.ranks,
+            name=f"optical/group/{number}",
+            timeout=timeout,
+        )
 
     def largest(self, values: Bytes) -> Bytes:
         """Maximum over ranks of each value, in a single step, where a ring takes as many steps as ranks."""

@@ -1,8 +1,8 @@
 """Worker processes on this host: started, judged by the results that they write, and ended cleanly.
 
 ``python -m lightloom.training.transport.worker`` is what each process runs. No rank calls the function before all are
-connected, and no rank leaves before all have a result or have ended, which the launcher says through the store: a gloo
-rank that leaves earlier breaks what slower ranks are still doing.
+connected; where connecting fails, all ranks begin again. No rank leaves before all have a result or have ended, which
+the launcher says through the store: a gloo rank that leaves earlier breaks what slower ranks are still doing.
 
 A process that used DDP with gloo may abort *while it exits*, after correct results; dropping all objects, waiting,
 ``destroy_process_group`` and ``os._exit``, in this order, prevent that. Result files are therefore evidence, exit codes
@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lightloom.core.files import write_atomically
-from lightloom.training.transport.rendezvous import wait_for_all
+from lightloom.training.transport.errors import TransportError
 
 ALL_DONE = "lightloom/launch/done"
 """Key that the launcher sets in the store once every rank has a result or has ended."""
+_TRY = "LIGHTLOOM_TRY"
+"""Environment variable: the number of this try to connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Worker:
 def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
     """Join the group, run ``module:function``, write its result, leave without a trace."""
     import torch.distributed as dist
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+    from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+
+    from lightloom.training.transport.gloo_setup import TRIES, Attempt, log_fault
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     path = Path(result)
@@ -56,8 +60,17 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
         store = TCPStore(
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=patience, wait_for_workers=False
         )
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
-        wait_for_all(store, size, "lightloom/launch/connected", patience.total_seconds())
+
+        def join(own: Store) -> None:
+            dist.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=patience)
+
+        number = int(os.environ.get(_TRY, "1"))
+        attempt = Attempt(join, store, rank, size, name="launch", number=number, timeout=float(timeout))
+        if attempt.fault:
+            log_fault(rank, number, attempt.fault)
+            if number == TRIES or os.name != "posix":
+                raise TransportError(f"rank {rank}: {size} ranks could not connect in {number} tries: {attempt.fault}")
+            _begin_again(number + 1, [target, result, arguments, timeout])
         value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
         write_atomically(path, json.dumps({"value": value}))
     except BaseException as error:
@@ -70,6 +83,18 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
         store.wait([ALL_DONE], patience)
         dist.destroy_process_group()
     _exit(0)
+
+
+def _begin_again(number: int, arguments: list[str]) -> NoReturn:
+    """Replace this program by a new one in the same process, as nothing else undoes what a failed set-up leaves."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for descriptor in Path("/dev/fd").iterdir():
+        if int(descriptor.name) > 2:
+            with suppress(OSError):
+                os.set_inheritable(int(descriptor.name), False)
+    command = [sys.executable, "-m", "lightloom.training.transport.worker", *arguments]
+    os.execve(sys.executable, command, os.environ | {_TRY: str(number)})
 
 
 def _exit(code: int) -> NoReturn:

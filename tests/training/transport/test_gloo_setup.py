@@ -1,0 +1,109 @@
+"""Connecting is tried again where it failed on any rank, by all ranks, a bounded number of times."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="gloo is torch's")
+
+from torch.distributed import HashStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.gloo_setup import TRIES, Attempt, connect_all
+from lightloom.training.transport.launch import launch
+from tests.training.conftest import TIMEOUT
+from tests.training.transport.rings import PATIENCE
+
+RANKS = 3
+
+
+def on_ranks(make: Callable[[Store, int], Any], timeout: float = PATIENCE) -> list[Any]:
+    """What ``connect_all`` returns or raises on each rank."""
+    store = HashStore()
+
+    def run(rank: int) -> Any:
+        try:
+            return connect_all(lambda own: make(own, rank), store, rank, RANKS, name="test", timeout=timeout)
+        except TransportError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        return list(pool.map(run, range(RANKS)))
+
+
+def test_a_try_that_fails_on_one_rank_is_repeated_by_all(caplog: pytest.LogCaptureFixture) -> None:
+    """Rank 1 fails at once; rank 2, which waits for it, does not wait for its timeout."""
+    tries: list[int] = []
+    over = threading.Event()
+
+    def make(store: Store, rank: int) -> int:
+        number = store.add(f"mine/{rank}", 1)
+        assert number == 1, "each try has a prefix of its own"
+        tries.append(rank)
+        if tries.count(1) == 1 and rank == 1:
+            raise RuntimeError("Connection closed by peer [127.0.0.1]:12345\nand more")
+        if tries.count(2) == 1 and rank == 2:
+            over.wait(PATIENCE)
+        return 10 + rank
+
+    with caplog.at_level(logging.WARNING, logger="lightloom.training"):
+        assert on_ranks(make) == [10, 11, 12]
+    over.set()
+    assert sorted(tries) == [0, 0, 1, 1, 2, 2]
+    fault = "try 1 of 4 to connect failed (rank 1: Connection closed by peer [127.0.0.1]:12345)"
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        f"rank {rank}: {fault}" for rank in range(RANKS)
+    ]
+
+
+def test_a_rank_that_waits_for_one_that_failed_goes_on() -> None:
+    """Gloo waits in the store for the address of every rank, and that of rank 1 never comes."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    clients = [TCPStore("127.0.0.1", store.port, wait_for_workers=False) for _ in range(2)]
+
+    def make(own: Store, rank: int) -> str:
+        if own.add(f"mine/{rank}", 1) and rank == 1 and store.add("failures", 1) == 1:
+            raise RuntimeError("Connection closed by peer")
+        own.set(f"address {rank}", "here")
+        own.wait(["address 0", "address 1"], timedelta(seconds=PATIENCE))
+        return "connected"
+
+    def run(rank: int) -> str:
+        return connect_all(lambda own: make(own, rank), clients[rank], rank, 2, name="test", timeout=PATIENCE)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, range(2))) == ["connected"] * 2
+
+
+def test_tries_are_bounded_and_all_ranks_name_the_cause() -> None:
+    tries: list[int] = []
+
+    def make(store: Store, rank: int) -> None:
+        if rank == 1:
+            tries.append(rank)
+            raise RuntimeError("no such device")
+
+    words = f"{RANKS} ranks could not connect in {TRIES} tries: rank 1: no such device"
+    assert on_ranks(make) == [f"rank {rank}: {words}" for rank in range(RANKS)]
+    assert len(tries) == TRIES
+
+
+def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() -> None:
+    attempt = Attempt(lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=0.05)
+    assert attempt.fault == "rank 0 waited in vain for the others"
+
+
+@pytest.mark.slow
+def test_a_launch_survives_gloo_that_fails_at_first() -> None:
+    """The ranks begin again as new programs; the log says why."""
+    outcomes = launch("tests.training.transport.flaky_workers:total", 2, TIMEOUT)
+    assert [outcome.value for outcome in outcomes] == [[3.0, "2"]] * 2
+    for outcome in outcomes:
+        assert "try 1 of 4 to connect failed (rank 1: Connection closed by peer [127.0.0.1]:12345)" in outcome.log
