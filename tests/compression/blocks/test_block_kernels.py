@@ -95,7 +95,7 @@ def test_ties_and_edges_round_as_in_numpy(name: str) -> None:
 def test_long_vectors_whose_stores_pass_the_caches_decode_alike(name: str, shift: int) -> None:
     kernel, scalar, random = native(name), native("native-scalar"), np.random.default_rng(3)
     count = (1 << 21) + 77
-    for fmt in DEFAULTS[:4]:
+    for fmt in DEFAULTS[:2]:
         wire = random.integers(0, 126, fmt.nbytes(count), dtype=np.uint8)
         room, expected = np.full(count + 32, 7, np.float32), np.zeros(count, np.float32)
         begin = -room.ctypes.data % 64 // 4 + shift

@@ -52,6 +52,8 @@ def test_fp8_is_off_by_a_sixteenth_or_by_a_thousandth_of_the_scale(x: Array) -> 
     heads = wire.reshape(-1, fmt.block_bytes)[:, :2].contiguous().view(torch.bfloat16).float().numpy()
     scale = np.repeat(heads[:, 0], fmt.block)[: x.size]
     assert (np.abs(out - x) <= np.maximum(np.abs(x) / 16, scale * 2.0**-10) * 1.0001).all()
+    scaled = reference.encode(fmt, torch.from_numpy(x) * 2.0**-9).reshape(-1, fmt.block_bytes)
+    assert torch.equal(scaled[:, 2:], wire.reshape(-1, fmt.block_bytes)[:, 2:])
     rest = torch.from_numpy(x.copy())
     assert torch.equal(reference.encode_leaving(fmt, rest), wire)
     assert np.array_equal(rest.numpy(), x - out)
