@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch._dynamo  # each rank would import it for itself
 import torch.distributed as dist
 from torch import Tensor
 

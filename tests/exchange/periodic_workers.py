@@ -22,7 +22,8 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
+        self.first = nn.Conv2d(2, 4, 3)
+        self.first.weight.data = self.first.weight.data.contiguous(memory_format=torch.channels_last)
         self.norm = nn.BatchNorm2d(4)
         self.turn = nn.Parameter(torch.randn(36, 5, dtype=torch.complex64) / 6)
         self.frozen = nn.Parameter(torch.randn(5), requires_grad=False)
@@ -93,7 +94,7 @@ def training(text: str) -> dict[str, Any]:
     optimizer = torch.optim.Adam([p for p in again.parameters() if p.requires_grad], 0.01)
     resumed = exchange.periodic(again, optimizer, text)
     for name, part in (("model", again), ("optimizer", optimizer), ("outer", resumed)):
-        part.load_state_dict(saved[name])  # type: ignore[attr-defined]
+        part.load_state_dict(saved[name])
     for step in range(7, 12):
         one_step(again, optimizer, step)
         resumed.step()

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
     from lightloom.exchange.distributed.ddp import attach as attach
+    from lightloom.exchange.distributed.fsdp import FsdpState as FsdpState
+    from lightloom.exchange.distributed.fsdp import attach_fsdp as attach_fsdp
     from lightloom.exchange.distributed.function import ReduceState as ReduceState
     from lightloom.exchange.distributed.function import all_reduce as all_reduce
     from lightloom.exchange.distributed.periodic import Periodic as Periodic
@@ -33,6 +35,7 @@ _HOMES = {
     "ExchangeMethod": "method",
     "ExchangeState": "distributed.ddp",
     "Family": "family",
+    "FsdpState": "distributed.fsdp",
     "Gradient": "method",
     "Periodic": "distributed.periodic",
     "Phase": "method",
@@ -40,6 +43,7 @@ _HOMES = {
     "Work": "method",
     "all_reduce": "distributed.function",
     "attach": "distributed.ddp",
+    "attach_fsdp": "distributed.fsdp",
     "find": "registry",
     "names": "registry",
     "periodic": "distributed.periodic",

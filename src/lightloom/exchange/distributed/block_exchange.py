@@ -21,6 +21,8 @@ from lightloom.exchange.methods.blocks import BlockExchange
 class BlockExchanger(Exchanger):
     """Exchanges gradients in a narrow format."""
 
+    shards = True
+
     def __init__(self, method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         super().__init__(method, group, sizes)
         self.format = wire_format(method, group.device)

@@ -21,20 +21,16 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.stepwise import Stepwise
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import find
-from lightloom.training.hooks.adaptive import AdaptiveCompression
 from lightloom.training.hooks.ddp_hook import DdpHookState
 from lightloom.training.hooks.ddp_hook import attach as attach_hook
-from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
-from lightloom.training.transport.payload import Traffic
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
-
-_ADAPTIVE = "adaptive"
 
 
 class ExchangeState(DdpHookState):
@@ -73,47 +69,41 @@ class ExchangeState(DdpHookState):
                     "lose digits and range; expected float32 or narrower parameters, or the exchange 'float32'"
                 )
         super().__init__("exchange")
-        self.statistics = Statistics()
         self.ranks = group.size()
         self._group = group
         self._names = {id(parameter): name for name, parameter in named}
-        self._loss_scale = loss_scale
         self._geometries: dict[tuple[int, ...], Geometry] = {}
         device = named[0][1].device.type if named else "cpu"
         sizes = {name: parameter.numel() * (1 + parameter.is_complex()) for name, parameter in named}
         self._exchanger = exchanger(self.method, OwnGroup(group, timeout, device=device), sizes)
         self._on_host = device == "cpu"
-        self.adaptive: AdaptiveCompression | None = None
-        if adaptive and self.ranks > 1 and self.method.name != "float32":
-            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0)
-            self.statistics.decisions = self.adaptive.decisions
+        self._run = Stepwise(self._exchanger, group, adaptive=adaptive, loss_scale=loss_scale)
+        self.statistics, self.adaptive = self._run.statistics, self._run.adaptive
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         if buffer.layout != torch.strided:
             raise UnsupportedError(f"gradients are {buffer.layout}: expected dense ones (Embedding(sparse=False))")
-        scale = 1.0 if self._loss_scale is None else float(self._loss_scale())
-        geometry = self._geometry(bucket)
-        if self.adaptive is not None and self.adaptive.use_plain:
+        scale, geometry = self._run.scale, self._geometry(bucket)
+        if self._run.use_plain:
             future = self._average_plain(buffer, geometry, scale, last)
         elif self._on_host:
             future = self._start(last, self._exchange, buffer, geometry, scale, last)
         else:
             future = Future(devices=[buffer.device])
             future.set_result(self._exchange(buffer, geometry, scale, last))
-        if self.adaptive is not None and last:
-            self.adaptive.end_step(arrived)
+        if last:
+            self._run.end_step(arrived)
         return future
 
     def close(self) -> None:
         """Leave the group and stop the thread. May be called any number of times."""
         super().close()
-        self._exchanger.close()
+        self._run.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the method on this rank, and of the adaptive choice."""
-        state = self._exchanger.state_dict()
-        return state if self.adaptive is None else state | {_ADAPTIVE: self.adaptive.state_dict()}
+        return self._run.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a checkpoint of this rank.
@@ -121,11 +111,7 @@ class ExchangeState(DdpHookState):
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
-        state = dict(state_dict)
-        decided = state.pop(_ADAPTIVE, None)
-        self._exchanger.load_state_dict(state)
-        if self.adaptive is not None and decided is not None:
-            self.adaptive.load_state_dict(decided)
+        self._run.load_state_dict(state_dict)
 
     def _average_plain(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Future[Tensor]:
         """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
@@ -140,17 +126,9 @@ class ExchangeState(DdpHookState):
 
     def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
         """Replace a bucket by its average over ranks."""
-        began, sent = time.perf_counter(), self._exchanger.group.sent
-        with torch.no_grad():
+        with self._run.counted(geometry.size, last=last), torch.no_grad():
             self._exchanger.average_tensor(buffer, geometry, scale)
-        traffic = Traffic(raw_nbytes(geometry.size, self.ranks), self._exchanger.group.sent - sent)
-        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
         return buffer
-
-    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
-        values = torch.tensor(numbers, dtype=torch.float64) / self.ranks
-        dist.all_reduce(values, group=self._group)
-        return values.tolist()
 
     def _geometry(self, bucket: GradBucket) -> Geometry:
         parameters = bucket.parameters()

@@ -23,6 +23,8 @@ class Exchanger(ABC):
     """What encodings took away so far; None without error feedback."""
     any_type = False
     """Whether ``average`` works in the type of the values; others work in float32."""
+    shards = False
+    """Whether it has a ``reduce_scatter``."""
 
     def __init__(self, method: ExchangeMethod, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         """Begin without history.
@@ -86,13 +88,21 @@ class Exchanger(ABC):
             output: float32, flat.
 
         Raises:
-            UnsupportedError: the method works on whole gradients only.
             TransportError: as ``average``.
         """
-        raise UnsupportedError(
-            f"exchange {self.method} averages whole gradients and cannot shard them: expected for FSDP one of bf16, "
-            "fp16, fp8, int8, int4, int3, lloyd2, sign, inceptionn, truncate"
-        )
+        raise NotImplementedError
+
+    def check_shards(self) -> None:
+        """Check that the method can reduce-scatter.
+
+        Raises:
+            UnsupportedError: it works on whole gradients only.
+        """
+        if not self.shards:
+            raise UnsupportedError(
+                f"exchange {self.method} averages whole gradients and cannot shard them: expected float32, bf16, fp16, "
+                "fp8, int8, int4, int3, lloyd2, sign, inceptionn or truncate"
+            )
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
         """Return what to add to this rank's next gradients, if they are averaged without this exchange, and forget it;

@@ -33,7 +33,7 @@ class OwnGroup:
         timeout: float,
         *,
         device: str = "cpu",
-        host: str = "127.0.0.1",
+        host: str | None = None,
         members: Sequence[int] | None = None,
     ) -> None:
         """Remember who takes part; ``connect`` and ``ring`` connect.
@@ -42,7 +42,7 @@ class OwnGroup:
             group: process group through which ranks find each other.
             timeout: time without progress after which a collective fails, in seconds.
             device: type of the device that tensors are on.
-            host: IPv4 address of this rank, for rings of several hosts.
+            host: address of this rank, for rings of several hosts; by default that from which it reaches the store.
             members: ranks of ``group`` that take part, this one among them; all unless given.
         """
         self.members = list(range(group.size()) if members is None else members)

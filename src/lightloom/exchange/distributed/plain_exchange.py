@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from lightloom.exchange.distributed.exchanger import Exchanger
@@ -12,7 +14,11 @@ class PlainExchanger(Exchanger):
     """Averages in the buffer's own type."""
 
     any_type = True
+    shards = True
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
         values /= self.group.ranks
         self.group.all_reduce(values)
+
+    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+        output.copy_(self.group.reduce_scatter_in_order(values, [shard.stop - shard.start for shard in shards]))

@@ -28,6 +28,8 @@ from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scat
 class RingExchanger(Exchanger):
     """Exchanges gradients around a ring, coded anew at every hop."""
 
+    shards = True
+
     def __init__(
         self,
         method: ExchangeMethod,

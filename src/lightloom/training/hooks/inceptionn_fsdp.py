@@ -5,31 +5,35 @@
     fully_shard(net)
     state = attach_inceptionn_fsdp(net)
 
-FSDP2 has no communication hook; it lets a module's reduce-scatter be replaced. Each ``fully_shard``-ed module hands
-over the gradients of its own parameters, every one padded and cut along its first dimension into a shard a rank, the
-shards of one rank side by side. Gathering parameters stays torch's: weights are not gradients, they do not compress.
+Gathering parameters stays torch's: weights are not gradients, they do not compress.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.compression import Inceptionn
 from lightloom.compression.base import Codec
 from lightloom.core.errors import UnsupportedError
 from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
 from lightloom.training.hooks.bucket_layout import BucketLayout, Span
-from lightloom.training.hooks.ddp_hook import check_fits_float32, fits_float32, real_length
+from lightloom.training.hooks.ddp_hook import check_fits_float32, fits_float32
 from lightloom.training.hooks.error_feedback import ErrorFeedback
+from lightloom.training.hooks.fsdp_modules import (
+    ShardedModule,
+    common_group,
+    padded_length,
+    replace_reduce_scatter,
+    sharded_modules,
+)
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.payload import Traffic
@@ -169,33 +173,6 @@ def _real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor
 
 
-class RingReduceScatter:
-    """The ``ReduceScatter`` of one module, with the two methods of FSDP2's protocol."""
-
-    def __init__(self, state: InceptionnFsdpState, layout: BucketLayout) -> None:
-        self._state = state
-        self._layout = layout
-
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Allocate memory for FSDP's buffers."""
-        return torch.empty(size, dtype=dtype, device=device)
-
-    def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
-    ) -> None:
-        """Sum or average the shards of ``input_tensor`` over ranks, and put this rank's into ``output_tensor``.
-
-        Raises:
-            UnsupportedError: the operation is not a sum or an average.
-            TransportError: the ring broke.
-        """
-        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-            raise UnsupportedError(f"reduction {op}: the ring can sum and average (leave the gradient divide factor)")
-        self._state.reduce_scatter(output_tensor, input_tensor, self._layout)
-        if op == dist.ReduceOp.AVG:
-            output_tensor.div_(self._state.ranks)
-
-
 def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
     """Reduce-scatter the gradients of a model compressed from now on; all ranks call this, after ``fully_shard``.
 
@@ -208,79 +185,26 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
         UnsupportedError: the model does not use FSDP2, or torch does not let its reduce-scatter be replaced.
         TransportError: a rank did not connect in time.
     """
-    modules = [(name, cast(Any, module)) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
-    if not modules:
-        raise UnsupportedError("the model has no fully_shard-ed module: expected torch.distributed.fsdp.fully_shard")
-    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
-        raise UnsupportedError(f"torch {torch.__version__} does not let FSDP2's reduce-scatter be replaced")
-    parameters = {name: [*_own_parameters(module, name)] for name, module in modules}
-    managed = [pair for name, _ in modules for pair in parameters[name]]
-    group = _common_group(managed)
-    ranks = group.size()
-    layouts = {name: _layout(parameters[name], ranks) for name, _ in modules if parameters[name]}
-    state = InceptionnFsdpState(codec or Inceptionn(), group, list(layouts.values()), **options)
+    modules = sharded_modules(model)
+    group = common_group(modules, "lightloom.exchange.attach_fsdp compresses between the nodes of hybrid sharding")
+    for name, parameter in (pair for module in modules for pair in module.parameters):
+        if parameter.device.type != "cpu":
+            raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")
+    layouts = [_layout(module, group.size()) for module in modules]
+    state = InceptionnFsdpState(codec or Inceptionn(), group, layouts, **options)
     try:
-        for name, module in modules:
-            if name in layouts:
-                module.set_custom_reduce_scatter(RingReduceScatter(state, layouts[name]))
-    except ValueError as error:
+        for module, layout in zip(modules, layouts, strict=True):
+            replace_reduce_scatter(module, partial(state.reduce_scatter, layout=layout))
+    except UnsupportedError:
         state.close()
-        raise UnsupportedError(f"cannot replace the reduce-scatter of {name or 'the model'!r}: {error}") from error
+        raise
     return state
 
 
-def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
-    """Trainable parameters that FSDP manages with ``module``, in its order: children first, without sharded modules."""
-    visited: set[nn.Module] = set()
-    seen: set[nn.Parameter] = set()
-
-    def walk(inner: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
-        visited.add(inner)
-        for name, child in inner.named_children():
-            if child not in visited and not isinstance(child, FSDPModule):
-                yield from walk(child, f"{path}{name}.")
-        for name, parameter in inner.named_parameters(recurse=False):
-            if parameter.requires_grad and parameter not in seen:
-                seen.add(parameter)
-                yield f"{path}{name}", parameter
-
-    return walk(module, f"{prefix}." if prefix else "")
-
-
-def _common_group(parameters: Sequence[tuple[str, nn.Parameter]]) -> dist.ProcessGroup:
-    """Return the process group over which all parameters are sharded.
-
-    Raises:
-        UnsupportedError: they have no common group, or are not in CPU memory.
-    """
-    groups = set()
-    for name, parameter in parameters:
-        if not isinstance(parameter, DTensor):
-            raise UnsupportedError(f"{name} is not a DTensor: expected a model of fully_shard")
-        mesh, placements = parameter.device_mesh, parameter.placements
-        if mesh.ndim != 1 or not isinstance(placements[0], Shard):
-            raise UnsupportedError(
-                f"{name} lies on a mesh of {mesh.ndim} dimensions as {placements}: expected one dimension, sharded "
-                "(hybrid sharding has an all-reduce that torch does not let be replaced)"
-            )
-        if parameter.device.type != "cpu":
-            raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")
-        groups.add(mesh.get_group())
-    if len(groups) != 1:
-        raise UnsupportedError(f"the parameters lie on {len(groups)} process groups: expected one")
-    return groups.pop()
-
-
-def _layout(parameters: Sequence[tuple[str, nn.Parameter]], ranks: int) -> BucketLayout:
+def _layout(module: ShardedModule, ranks: int) -> BucketLayout:
     """Layout of parameters whose sharded dimension is padded to a multiple of the number of ranks."""
     spans, offset = [], 0
-    for name, parameter in parameters:
-        assert isinstance(parameter, DTensor)
-        placement = parameter.placements[0]
-        assert isinstance(placement, Shard)
-        rows = parameter.shape[placement.dim] if parameter.ndim else 1
-        padded = -(-rows // ranks) * ranks
-        length = real_length(parameter) // max(rows, 1) * padded
-        spans.append(Span(name, offset, length))
-        offset += length
+    for name, parameter in module.parameters:
+        spans.append(Span(name, offset, padded_length(parameter, ranks)))
+        offset += spans[-1].length
     return BucketLayout(spans, ranks, size=offset)

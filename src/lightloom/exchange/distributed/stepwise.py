@@ -1,0 +1,105 @@
+"""What hooks keep beside an exchanger: whether to step aside for the plain exchange, the loss scale, statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from lightloom.exchange.distributed.exchanger import Exchanger
+from lightloom.exchange.distributed.group import raw_nbytes
+from lightloom.training.hooks.adaptive import AdaptiveCompression
+from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.transport.payload import Traffic
+
+_ADAPTIVE = "adaptive"
+
+
+class Stepwise:
+    """An exchanger in a training run; a ``Stateful`` whose checkpoint is the method's state and the last decision."""
+
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        group: dist.ProcessGroup,
+        *,
+        adaptive: bool,
+        loss_scale: Callable[[], float] | None,
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            exchanger: what to run.
+            group: process group over which ranks agree whether to step aside.
+            adaptive: use the plain exchange while it is faster.
+            loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
+        """
+        self.exchanger = exchanger
+        self.statistics = Statistics()
+        self._group = group
+        self._loss_scale = loss_scale
+        self.adaptive: AdaptiveCompression | None = None
+        if adaptive and group.size() > 1 and exchanger.method.name != "float32":
+            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0)
+            self.statistics.decisions = self.adaptive.decisions
+
+    @property
+    def use_plain(self) -> bool:
+        """Whether the present step uses the plain exchange."""
+        return self.adaptive is not None and self.adaptive.use_plain
+
+    @property
+    def scale(self) -> float:
+        """What gradients are divided by for the exchange."""
+        return 1.0 if self._loss_scale is None else float(self._loss_scale())
+
+    @contextmanager
+    def counted(self, values: int, *, last: bool, halves: int = 2) -> Iterator[None]:
+        """Count the exchange in the body; ``last`` ends the step.
+
+        Args:
+            values: values of the buffer.
+            last: whether it is the last one of the step.
+            halves: 2 for an all-reduce, 1 for a reduce-scatter.
+        """
+        began, sent = time.perf_counter(), self.exchanger.group.sent
+        yield
+        raw = raw_nbytes(values, self.exchanger.group.ranks) * halves // 2
+        traffic = Traffic(raw, self.exchanger.group.sent - sent)
+        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+
+    def end_step(self, arrived: float) -> None:
+        """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""
+        if self.adaptive is not None:
+            self.adaptive.end_step(arrived)
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self.exchanger.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the method on this rank, and of the adaptive choice."""
+        state = self.exchanger.state_dict()
+        return state if self.adaptive is None else state | {_ADAPTIVE: self.adaptive.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        state = dict(state_dict)
+        decided = state.pop(_ADAPTIVE, None)
+        self.exchanger.load_state_dict(state)
+        if self.adaptive is not None and decided is not None:
+            self.adaptive.load_state_dict(decided)
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        device = "cpu" if self.exchanger.group.device == "cpu" else self.exchanger.group.device
+        values = torch.tensor(numbers, dtype=torch.float64, device=device) / self._group.size()
+        dist.all_reduce(values, group=self._group)
+        return values.tolist()
