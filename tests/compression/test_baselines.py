@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.compression import BlockFixedPoint, Inceptionn, InceptionnPrinted, Truncation, codecs, find
+from lightloom.compression.frames import NumpyCodec
+from lightloom.compression.header import FRAME_HEADER
 from lightloom.core.errors import CodecError, ConfigError, UnknownNameError, UnsupportedError
 from tests.compression.strategies import bits, vectors
 
@@ -78,3 +80,29 @@ def test_names_that_lead_nowhere(name: str, error: type[Exception], message: str
 def test_one_codec_refuses_the_stream_of_another() -> None:
     with pytest.raises(CodecError, match="truncate:16 is codec 3 with parameter 16"):
         Truncation(16).decode(Inceptionn().encode(np.zeros(8, np.float32)))
+
+
+class Silent(NumpyCodec):
+    """A codec of zeros, whose payloads have no bytes."""
+
+    codec_id = 99
+    name = "silent"
+
+    def worst_bytes(self, count: int) -> int:
+        return 0
+
+    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return np.empty(0, np.uint8)
+
+    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        return np.zeros(count, np.float32) if payload.size == 0 else None
+
+
+@pytest.mark.parametrize("size", [1, 8, 20])
+def test_frames_may_be_headers_alone(size: int) -> None:
+    data, out = np.empty(100, np.uint8), np.ones(size, np.float32)
+    written = Silent().encode_frames(out, 8, 0, data)
+    assert written == FRAME_HEADER * -(-size // 8)
+    assert Silent().decode_frames(data[:written], out, 8, 0) == written
+    assert not out.any()
+    assert Silent().decode_frames(data[: written - 1], out, 8, 0) < 0

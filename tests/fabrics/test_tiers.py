@@ -180,3 +180,8 @@ def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]],
     with pytest.raises(ConfigError, match=complaint) as error:
         fabric_from({"kind": "tiers", "tiers": tiers}, 16, where="mine.yaml")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("ranks", "joined"), [(1, False), (64, True)])
+def test_a_grid_of_one_rank_joins_nothing(ranks: int, joined: bool) -> None:
+    assert load_fabric("tpu-v4", ranks).joins_ranks is joined

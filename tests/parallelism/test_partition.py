@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.cuts import PartitionRules
+from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules
 from lightloom.parallelism.placement.partition import Partitions, partition
-from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, bounds, exchange, region
+from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, Split, bounds, exchange, region
 from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
@@ -238,3 +238,24 @@ def test_numbers_out_of_range() -> None:
         partition(graph, seconds(graph), 0, 1e-6)
     with pytest.raises(ConfigError, match=r"expected seconds of at least 0 of shape \(2, 2\)"):
         partition(graph, np.zeros((3, 2)), 2, 1e-6)
+
+
+@given(parts=st.integers(2, 5), split=st.sampled_from(SPLITS["add"][:2]))
+def test_a_tensor_that_is_read_twice_is_sent_once(parts: int, split: Split) -> None:
+    once, twice = (
+        ComputeGraph(
+            name="sum",
+            batch=8,
+            operators=(
+                *network("linear").operators,
+                replace(network("linear", "add").operators[2], inputs=("1.linear",) * times),
+            ),
+        )
+        for times in (1, 2)
+    )
+    produced = next(way for way in SPLITS["linear"] if way.dimension == "sample")
+    cuts = Cut(produced, 4), Cut(split, parts)
+    one, both = (Cuts(graph, seconds(graph), PartitionRules()).balanced(cuts) for graph in (once, twice))
+    assert both.parent_start.tolist() == one.parent_start.tolist()
+    assert both.parent.tolist() == one.parent.tolist()
+    assert both.nbytes.tolist() == one.nbytes.tolist()

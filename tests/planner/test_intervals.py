@@ -11,8 +11,9 @@ import pytest
 from lightloom.accelerators.kernel_priors import PRIORS
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
+from lightloom.core.priors import Prior
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.belief import PRIOR_SCATTER, belief_of, half_widths
+from lightloom.planner.pricing.belief import PRIOR_SCATTER, _lay_over, belief_of, half_widths
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.document import intervals_basis, plan_row
 from lightloom.planner.search.intervals import _priced
@@ -91,3 +92,17 @@ def test_a_flat_efficiency_has_no_interval_and_says_so() -> None:
     assert flat.intervals == {}
     assert plan_row(flat.winner, flat)["low_s"] is None
     assert "no interval is known" in intervals_basis(flat.winner)
+
+
+def test_a_calibration_replaces_what_it_was_fitted_to_and_nothing_else() -> None:
+    calibration = cluster(accelerator="a100-calibrated").accelerator.calibration
+    assert calibration is not None
+    (first, fitted), (second, other) = list(calibration.parameters.items())[:2]
+    priors = {
+        "of a link": Prior(1.0, fitted.spread, "", ""),
+        second: Prior(other.value, 2 * other.spread, "stated anew", ""),
+        first: Prior(fitted.value, fitted.spread, "", ""),
+    }
+    covariance = np.diag([1.0, 2.0, 3.0])
+    _lay_over(covariance, priors, calibration)
+    np.testing.assert_array_equal(covariance, np.diag([1.0, 2.0, calibration.covariance[0][0]]))

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
+from lightloom.core.kernels import njit_threaded
 
 TRUNCATED, BAD_LENGTH, BAD_CHECKSUM, BAD_PAYLOAD = 1, 2, 3, 4
 FRAME_HEADER = 8
@@ -68,7 +69,7 @@ def _merge(h: np.uint64, a: np.uint64) -> np.uint64:
     return np.uint64((h ^ _round(np.uint64(0), a)) * _P1 + _P4)
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
     """XXH64 of ``data[start:end]`` (Collet's specification, version 0.1.1)."""
     p = start
@@ -111,7 +112,7 @@ def _put(out: Bytes, at: int, value: int, size: int) -> int:
     return at + size
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, coding: Coding) -> int:
     """Algorithm 2 on up to eight values; returns the end of the group."""
     bits, reals = values
@@ -141,7 +142,7 @@ def _encode_group(values: Values, begin: int, n: int, out: Bytes, at: int, codin
     return p
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Coding) -> int:
     """Encode values as frames of ``chunk``, numbered from ``first``, into ``out``, which must hold the worst case.
 
@@ -160,7 +161,7 @@ def encode_frames(values: Values, chunk: int, first: int, out: Bytes, coding: Co
     return p
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: int, coding: Coding) -> int:
     """Algorithm 3 on up to eight values; returns the end of the group, or -1 if it is malformed or passes ``end``."""
     bits, reals = values
@@ -196,7 +197,7 @@ def _decode_group(data: Bytes, p: int, end: int, values: Values, begin: int, n: 
     return p
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
     """Check the frame of ``n`` values at ``p``; returns where its payload begins, or ``-(8 frame + reason)``."""
     if len(data) - p < FRAME_HEADER:
@@ -213,7 +214,7 @@ def _open_frame(data: Bytes, p: int, n: int, index: int) -> int:
     return p
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: Coding) -> int:
     """Decode frames of ``chunk`` values, numbered from ``first``.
 
@@ -237,7 +238,7 @@ def decode_frames(data: Bytes, values: Values, chunk: int, first: int, coding: C
     return int(p)
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def count_tags(data: Bytes, count: int, chunk: int, counts: Ints) -> int:
     """Add the number of values of each tag to ``counts``; returns as ``decode_frames`` does."""
     p = np.int64(0)  # a literal would have all that is called with it compiled once more

@@ -5,7 +5,7 @@ Kernels state their arguments with these, so that a signature says what an array
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,3 +28,17 @@ Codes = NDArray[np.integer[Any]]
 """Quantised gradients, of any integer type."""
 Column = NDArray[Any]
 """One column of a table, of the dtype that the column states."""
+
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+def read_only(array: _Array) -> _Array:
+    """Return a contiguous view that nothing can be written through.
+
+    Kernels are compiled for each type of their arguments, and whether an array can be written belongs to its type: what
+    comes now from a frozen table and now from a calculation is passed in one form.
+    """
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view  # type: ignore[return-value]

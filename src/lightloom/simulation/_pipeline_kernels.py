@@ -8,9 +8,9 @@ input has arrived; a link carries the outputs of a stage in the order in which t
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 FORWARD, BACKWARD = 0, 1
 """Directions of a pass."""
@@ -18,7 +18,7 @@ START, PASSES, LEAD, LAST, GRADIENTS, TAIL, WAITS_FOR_SEND, EXCHANGE, TIED = ran
 """Rows of the turns of a circuit switch (``SwitchTurns``)."""
 
 
-@njit(cache=True)
+@njit_cached
 def play(
     passes: Floats,
     send: Floats,
@@ -108,7 +108,7 @@ def play(
     return ends + closing[2], sending, waiting, exchanging, turning
 
 
-@njit(cache=True)
+@njit_cached
 def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
     """Return when the input of a pass has left its source, and when it has arrived: [direction, chunk, micro-batch]."""
     left = np.zeros((2, chunks, micro_batches))
@@ -118,7 +118,7 @@ def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
     return left, arrived
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _exchange_gradients(
     network: tuple[float, float],
     times: tuple[float, float, float],
@@ -147,7 +147,7 @@ def _exchange_gradients(
     return max(max(network[0], ready) + reduction[1], pass_end) + reduction[2], still
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Floats, turn: Floats) -> None:
     """Let the stages that hold copies of tied tables begin to add up gradients together, once their circuits are set:
     all arrays are [stages]."""
@@ -163,7 +163,7 @@ def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Fl
             ends[stage] = together + seconds[stage]
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int) -> tuple[int, int, int]:
     """Return direction, chunk and micro-batch of a stage's pass ``number``, of ``2 · total``."""
     ahead = stages - 1 - stage

@@ -6,19 +6,17 @@ Nodes are computing (on a device), hops (one parcel on one pipe) or neither (the
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.simulation.placed_state import Nodes, State
 
 _NO_RESOURCE = -1
 _ROUNDING = 1e-9
 """Share of a parcel below which the rest is round-off."""
-_njit_without_arrays = njit(cache=True, _nrt=False)
-"""Functions that make no arrays: without counting references to those of a tuple, events take a twentieth as long."""
 
 
-@njit(cache=True)
+@njit_cached
 def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, devices: int) -> tuple[Ints, Int32s, Ints]:
     """Gather the edges that cross devices: what one sub-operator sends to one device is sent once.
 
@@ -62,7 +60,7 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
     return parcel, reader, stands[:count].copy()
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _push(state: State, queue: int, key: float, item: int) -> None:
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
@@ -76,7 +74,7 @@ def _push(state: State, queue: int, key: float, item: int) -> None:
     state.key[base + at], state.item[base + at] = key, item
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _pop(state: State, queue: int) -> int:
     base = state.first_row[queue]
     state.size[queue] -= 1
@@ -96,10 +94,10 @@ def _pop(state: State, queue: int) -> int:
         state.key[base + at], state.item[base + at] = state.key[base + down], state.item[base + down]
         at = down
     state.key[base + at], state.item[base + at] = key, item
-    return int(top)
+    return int(np.int64(top))
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _list_idle(state: State, at: int) -> None:
     if not state.listed[at]:
         state.listed[at] = True
@@ -107,7 +105,7 @@ def _list_idle(state: State, at: int) -> None:
         state.counts[1] += 1
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
     """Queue a node, or finish it and all after it that take no time."""
     stack, height = state.stack, 1
@@ -138,7 +136,7 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
         _list_idle(state, at)
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, until: float, rate: Floats) -> None:
     """Make ready what waited only for a node that has ended and arrived."""
     state.counts[0] += 1
@@ -149,7 +147,7 @@ def _finish(nodes: Nodes, state: State, devices: int, node: int, now: float, unt
             _make_ready(nodes, state, devices, y, now, until, rate)
 
 
-@njit(cache=True)
+@njit_cached
 def begin(nodes: Nodes, state: State, devices: int) -> None:
     """Queue at time 0 what waits for nothing."""
     dark = np.zeros(max(nodes.pipe.max(), 0) + 1)
@@ -159,7 +157,7 @@ def begin(nodes: Nodes, state: State, devices: int) -> None:
             _make_ready(nodes, state, devices, x, 0.0, 0.0, dark)
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
     """Begin what is first in the queue of an idle device or port, unless its pipe is dark."""
     events, hops = len(state.current), len(state.current) + 1
@@ -182,7 +180,7 @@ def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rat
     state.start[x] = state.piece[x] = now
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _spend(state: State, seconds: float, dark: bool) -> None:
     """Add time to the total of what the step waits for."""
     if state.counts[2] > 0:
@@ -195,7 +193,7 @@ def _spend(state: State, seconds: float, dark: bool) -> None:
         state.totals[5] += seconds
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool) -> bool:
     """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
 
@@ -235,7 +233,7 @@ def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, 
     return False
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """Time the hops under way at the new rates, and count the waiting of those whose pipe is dark until ``until``."""
     resources = len(state.current)
@@ -261,7 +259,7 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
                 state.totals[0] += until - now
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """End the computing, and take the arrivals, of this moment."""
     events = len(state.current)
@@ -276,7 +274,7 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
         _finish(nodes, state, devices, x, now, until, rate)
 
 
-@_njit_without_arrays
+@njit_without_arrays
 def _end_hops(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """End the hops of this moment; what they carry arrives after their delay."""
     events, hops = len(state.current), len(state.current) + 1

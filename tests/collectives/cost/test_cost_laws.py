@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import codec_work
+from lightloom.collectives.cost.loads import step_loads
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import CodecTimes, cost, step_times
 from lightloom.collectives.cost.straggling import straggling
@@ -215,3 +216,24 @@ def test_rows_may_be_listed_place_by_place_instead_of_lightpath_by_lightpath() -
     # One lightpath carries two chunks and the other the last of them: three in a row and two conversions.
     chunk = 5e4 / fabric.wavelength_bandwidth
     assert end == pytest.approx(3 * chunk + 2 * 1.2e-6)
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "broadcast"])
+def test_loads_of_another_size_keep_their_steps_unless_pieces_follow_each_other(kind: str) -> None:
+    mesh = Mesh(ranks=6)
+    schedule = build(find("hierarchical"), Collective(kind, 6, 1e6), mesh)  # type: ignore[arg-type]
+    loads = step_loads(schedule, mesh)
+    alone = replace(loads, pipeline=None)
+    sized = alone.at_size(2e6, mesh)
+    assert (sized.pipeline, sized.steps, sized.chunks) == (None, loads.steps, loads.chunks)
+    assert sized.chunk_nbytes == 2 * loads.chunk_nbytes
+    # The pieces that it had are never faster than those that it chooses.
+    fewer, more = (loads.at_size(nbytes, mesh) for nbytes in (1e3, 1e9))
+    for sized in (fewer, more):
+        kept = replace(loads, collective=sized.collective)
+        assert sized.transmission(mesh).sum() <= kept.transmission(mesh).sum()
+    # Without the tables of a pipeline, as on circuits, its pieces stay.
+    ring = wdm_ring(6, 8)
+    plain = step_loads(build(find("ring"), Collective("all-gather", 6, 1e6), ring), ring)
+    piped = replace(plain, pipeline=loads.pipeline)
+    assert piped.at_size(2e6, ring).pipeline == loads.pipeline

@@ -23,8 +23,8 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import bounds
-from lightloom.planner.circuits.in_step import InStep, follow_the_step
-from lightloom.planner.circuits.phases import Phase
+from lightloom.planner.circuits.in_step import InStep, _Search, follow_the_step
+from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
 from lightloom.planner.circuits.settings import segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.division import Division, live_axes
@@ -205,3 +205,20 @@ def test_divisions_and_segmentations_are_complete() -> None:
     # Of all places at which a cycle can be cut, no cut and one cut are the same.
     assert len(found) == 2**4 - 4
     assert all(sorted(np.concatenate(segments).tolist()) == sorted(phases) for segments in found)
+
+
+@settings(max_examples=5, deadline=None)
+@given(strategies())
+def test_gradients_after_the_last_pass_take_longer_than_what_it_leaves_of_them(strategy: Strategy) -> None:
+    """Beside the last pass, part of their exchange is hidden; after it, none is, and the pass waits for none."""
+    job, prices = switched(1e-6)
+    times = PhasedTimes(job, strategy, prices)
+    phases, by_unit = _Search(times), np.zeros(len(times.fastest.forward), np.bool_)
+    for planes in (1, prices.planes):
+        beside, after = (
+            {phase: phases._phase_seconds(how, phase, "data", planes) for phase in PHASES} for how in (True, False)
+        )
+        assert after["gradients"] >= beside["gradients"]
+        assert after["last"] <= beside["last"]
+        division = dict.fromkeys(times.axes, prices.planes) | {"data": planes}
+        assert after["gradients"] == times.gradients(division, by_unit).max()

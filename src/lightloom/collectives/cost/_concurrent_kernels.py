@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _EQUAL = 1e-12
 """Relative difference below which two times are one."""
@@ -36,7 +36,7 @@ class Work(NamedTuple):
     """Seconds for which the task makes the resource busy, at most ``alone``: [use]."""
 
 
-@njit(cache=True)
+@njit_cached
 def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
     """Find when each task may begin, and when it has ended.
 
@@ -108,7 +108,7 @@ def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
         _speeds(work, running[: counts[1]], speed, used, rate)
 
 
-@njit(cache=True)
+@njit_cached
 def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
     """Max-min fair speeds of the tasks that run, 1 being that of a task alone.
 
@@ -144,7 +144,7 @@ def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats
         _take(work, running, fixed, speed, used)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _take(work: Work, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
     """Add up what tasks with a fixed speed take of each resource."""
     used[:] = 0.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.fabrics.footprint import Footprint
 
 
@@ -49,7 +49,7 @@ class CodedRows(NamedTuple):
     """[row]."""
 
 
-@njit(cache=True)
+@njit_without_arrays
 def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first_row: Ints) -> None:
     """Count the chunks on each lightpath; a multicast chunk counts once."""
     for row in range(len(lightpath)):
@@ -60,7 +60,7 @@ def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first
             chunks[path] += 1
 
 
-@njit(cache=True)
+@njit_cached
 def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, Ints, Ints, Floats]:
     """Sends that differ in step, chunks or width, each with its longest latency: columns of ``CircuitLoads``.
 
@@ -89,7 +89,7 @@ def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, In
     return step[one], chunks[lightpath[one]], width[one].astype(np.int64), longest[:count].copy()
 
 
-@njit(cache=True)
+@njit_without_arrays
 def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> None:
     """Add the chunks of each transfer to the links that it crosses; runs of many links by their two ends.
 
@@ -116,7 +116,7 @@ def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> 
                 change[base + start + length - period] -= chunks[i]
 
 
-@njit(cache=True)
+@njit_without_arrays
 def most_chunks(on_link: Ints, change: Ints, link_class: Ints, most: Ints) -> None:
     """Raise ``most`` [class] to the most chunks on a link of each class, of what :func:`count_chunks` counted."""
     along = 0
@@ -125,7 +125,7 @@ def most_chunks(on_link: Ints, change: Ints, link_class: Ints, most: Ints) -> No
         most[link_class[link]] = max(most[link_class[link]], on_link[link] + along)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
     """Add the chunks of each transfer to ``load`` [link] of the links that it crosses; return the sum of all."""
     crossings = 0
@@ -137,7 +137,7 @@ def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
     return crossings
 
 
-@njit(cache=True)
+@njit_without_arrays
 def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: int, tuned: Ints, changed: Mask) -> bool:
     """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
 
@@ -164,7 +164,7 @@ def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: in
     return overwritten
 
 
-@njit(cache=True)
+@njit_cached
 def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
     """Per step, the most chunks that a rank encodes, and decodes.
 

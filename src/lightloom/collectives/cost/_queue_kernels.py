@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Column, Floats, Ints, Mask
+from lightloom.core.kernels import njit_cached
 
 
 class PlayedRows(NamedTuple):
@@ -31,7 +31,7 @@ class PlayedRows(NamedTuple):
     """Seconds after which it arrives: [row]."""
 
 
-@njit(cache=True)
+@njit_cached
 def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
     """Seconds until the last arrival; verified schedules only.
 
@@ -82,7 +82,7 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
     return end
 
 
-@njit(cache=True)
+@njit_cached
 def first_places(lightpath: Column) -> Ints:
     """Place of the first row of each lightpath in an order by lightpath: [lightpath + 1]."""
     place = np.zeros(lightpath.max() + 2 if len(lightpath) else 1, np.int64)
@@ -91,7 +91,7 @@ def first_places(lightpath: Column) -> Ints:
     return np.cumsum(place)
 
 
-@njit(cache=True)
+@njit_cached
 def straggle(
     rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
 ) -> None:

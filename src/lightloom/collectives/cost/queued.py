@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.cost.packet_queues import hops_of
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, read_only
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
@@ -88,11 +88,11 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     between = groups * len(held) + np.arange(len(hops.row))
     rows = kernels.PlayedRows(
         hops.order,
-        hops.link,
+        read_only(hops.link.astype(np.int32)),
         np.zeros(len(hops.row), np.bool_),
         np.where(hops.first, origin.ravel()[hops.row], between - 1),
         np.where(hops.last, target.ravel()[hops.row], between),
-        np.repeat(schedule.reduces, groups)[hops.row],
+        read_only(np.repeat(schedule.reduces, groups)[hops.row]),
         hops.busy,
         hops.delay,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lightloom.core.kernels import njit_cached
 
 
-@njit(cache=True)
+@njit_cached
 def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int) -> int:
     """Left-edge colouring of intervals [start, end) in ``order`` of start; entry i takes ``count[i]`` colours.
 
@@ -42,7 +43,7 @@ def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int)
     return used
 
 
-@njit(cache=True)
+@njit_cached
 def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
     """First-fit colouring of circular arcs in the given order; returns the number of colours."""
     taken = np.zeros((len(start), nodes), np.bool_)
@@ -64,7 +65,7 @@ def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> i
     return used
 
 
-@njit(cache=True)
+@njit_cached
 def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: Any) -> None:
     """Bipartite edge colouring with ``degree`` colours by alternating paths (König)."""
     out_edge = np.full((nodes, degree), -1, np.int64)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Ints
+from lightloom.core.kernels import njit_cached
 
 
-@njit(cache=True)
+@njit_cached
 def counted_order(keys: Ints, order: Ints, most: int) -> Ints:
     """The entries of ``order``, those with the least key first and equal ones as they come.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lightloom.core.kernels import njit_cached
 
 _NEVER = 1 << 50
 
 
-@njit(cache=True)
+@njit_cached
 def least_uses(ranks: int, most_hops: int) -> Any:
     """Least link uses within 1, 2, ..., ``most_hops`` hops: [hops]; O(ranks² · hops).
 

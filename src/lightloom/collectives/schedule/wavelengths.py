@@ -123,7 +123,7 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
 
     colour = np.empty(len(start), np.int64)
     order = np.lexsort((start, -length))
-    return colour, int(kernels.first_fit(order, start, length, nodes, colour))
+    return colour, int(kernels.first_fit(order, *map(np.ascontiguousarray, (start, length)), nodes, colour))
 
 
 def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, int]:
@@ -132,5 +132,5 @@ def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, in
 
     degree = int(max(np.bincount(source).max(), np.bincount(destination).max()))
     colour = np.full(len(source), -1, np.int64)
-    kernels.alternate(source, destination, nodes, degree, colour)
+    kernels.alternate(*map(np.ascontiguousarray, (source, destination)), nodes, degree, colour)
     return colour, degree

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY = range(7)
 
@@ -30,7 +30,7 @@ class FoldedRows(NamedTuple):
     reduces: Mask
 
 
-@njit(cache=True)
+@njit_cached
 def replay_copies(rows: FoldedRows, held: Mask, ends: Ints) -> tuple[int, int]:
     """Replay what only stores; (code, row or place in ``ends``).
 
@@ -55,7 +55,7 @@ def replay_copies(rows: FoldedRows, held: Mask, ends: Ints) -> tuple[int, int]:
     return OK, -1
 
 
-@njit(cache=True)
+@njit_cached
 def replay_sums(rows: FoldedRows, state: Column, ranks: int, ends: Ints) -> tuple[int, int]:
     """Replay any kind with sets of contributions; (code, row or place in ``ends``).
 
@@ -92,7 +92,7 @@ def replay_sums(rows: FoldedRows, state: Column, ranks: int, ends: Ints) -> tupl
     return OK, -1
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _most_of_a_step(step: Column) -> int:
     most = run = 0
     for row in range(len(step)):
@@ -101,7 +101,7 @@ def _most_of_a_step(step: Column) -> int:
     return most
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _write(held: Column, come: Column, adds: bool) -> int:
     same, overwritten = True, False
     for word in range(len(held)):
@@ -116,7 +116,7 @@ def _write(held: Column, come: Column, adds: bool) -> int:
     return LOST if not adds and overwritten else OK
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _rotate(members: Column, shift: int, ranks: int, rotated: Column) -> bool:
     """Write the set whose ranks lie ``shift`` before those of ``members``, around the ring; whether it has any."""
     some = False
@@ -132,7 +132,7 @@ def _rotate(members: Column, shift: int, ranks: int, rotated: Column) -> bool:
     return some
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _bits(members: Column, begin: int, count: int) -> Any:
     """So many bits of a set, from rank ``begin`` on, the first one lowest."""
     word, place = begin // 64, begin % 64

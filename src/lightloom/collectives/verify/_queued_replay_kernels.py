@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS = range(6)
 
@@ -38,7 +38,7 @@ class _Cells(NamedTuple):
     """Whether the parts have been sent on, so that the cell holds none until the complete chunk comes."""
 
 
-@njit(cache=True)
+@njit_cached
 def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[int, int]:
     """Send every row; (code, row, or the place in ``ends`` of what is not complete).
 
@@ -87,7 +87,7 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
     return OK, -1
 
 
-@njit(cache=True)
+@njit_cached
 def _queues(lightpath: Column) -> Ints:
     """Place in the order of rows at which the queue of each lightpath begins: [lightpath + 1]."""
     paths = lightpath.max() + 1 if len(lightpath) else 0
@@ -97,7 +97,7 @@ def _queues(lightpath: Column) -> Ints:
     return np.cumsum(place)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
     """Send one row, unless it has to wait or breaks a promise."""
     cell, to = rows.origin[row], rows.target[row]

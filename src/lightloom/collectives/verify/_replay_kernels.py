@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.fabrics.footprint import Footprint
 
 OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(8)
@@ -68,7 +68,7 @@ class _Copies(NamedTuple):
     """Send that read the same rank before, or −1: [send]."""
 
 
-@njit(cache=True)
+@njit_without_arrays
 def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -> int:
     """First row that differs from its lightpath's first row, else -1; fills ``first_row`` [lightpath], -1 before."""
     for row in range(len(lightpath)):
@@ -87,7 +87,7 @@ def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -
     return -1
 
 
-@njit(cache=True)
+@njit_without_arrays
 def ordered(before: int, after: int, reach: Column) -> bool:
     """Whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
     if before < 0:
@@ -97,7 +97,7 @@ def ordered(before: int, after: int, reach: Column) -> bool:
     return bool(reach[before, after])
 
 
-@njit(cache=True)
+@njit_without_arrays
 def occupy(
     rows: Ints, transfers: Transfers, runs: Footprint, channels: int, holder: Int32s, held: Int32s, reach: Column
 ) -> tuple[int, int, int, int]:
@@ -127,7 +127,7 @@ def occupy(
     return -1, -1, -1, -1
 
 
-@njit(cache=True)
+@njit_without_arrays
 def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) -> tuple[int, int, int]:
     """The first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel), else -1s."""
     for i in range(len(channel)):
@@ -140,7 +140,7 @@ def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) ->
     return -1, -1, -1
 
 
-@njit(cache=True)
+@njit_cached
 def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
     """Stable counting sort of ``rows`` by chunk: (sorted rows, first position of each chunk)."""
     first = np.zeros(chunks + 1, np.int64)
@@ -156,7 +156,7 @@ def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
     return result, first
 
 
-@njit(cache=True)
+@njit_cached
 def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
     """Replay what only copies, chunk by chunk; (code, row or chunk, rank).
 
@@ -190,7 +190,7 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
     return OK, 0, 0
 
 
-@njit(cache=True)
+@njit_cached
 def replay_reduce(
     sends: Sends, held: Column, complete: Column, final: Mask, reach: Column, cut_through: int
 ) -> tuple[int, int, int]:
@@ -231,7 +231,7 @@ def replay_reduce(
     return OK, 0, 0
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _replay_chunk(
     sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int
 ) -> tuple[int, int, int]:
@@ -276,7 +276,7 @@ def _replay_chunk(
     return OK, 0, 0
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
     """Copy what rank ``at`` holds to what a send carries; whether it is anything."""
     held = np.uint64(0)
@@ -287,7 +287,7 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
     return anything
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool) -> int:
     """Add what a send carries to what rank ``at`` holds, or store it there; no branch stops the loop over words."""
     twice, differs, lost = np.uint64(0), np.uint64(0), np.uint64(0)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
-from lightloom.core.arrays import Column, Int32s, Ints
+from lightloom.core.arrays import Column, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
+
+if TYPE_CHECKING:
+    from lightloom.collectives.verify._replay_kernels import Transfers
 
 STORING = ("all-gather", "all-to-all", "broadcast")
 _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
@@ -75,6 +79,14 @@ def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
     channel *= np.int32(fabric.fibre_channels)
     channel += schedule.first_wavelength
     return channel
+
+
+def occupying(lightpath: Column, step: Column, destination: Column, channel: Column, width: Column) -> Transfers:
+    """Return what rows occupy, in the types for which the kernel is compiled."""
+    from lightloom.collectives.verify import _replay_kernels as kernels
+
+    columns = (np.asarray(column, np.int32) for column in (lightpath, step, destination, channel, width))
+    return kernels.Transfers(*map(read_only, columns))
 
 
 def reached(schedule: Schedule) -> Ints:
@@ -162,7 +174,7 @@ def _check_light(
     if blocked is None:
         return
     runs = fabric.footprint(source, destination, route)
-    at, link, clash = kernels.first_blocked(runs, channel, count, blocked)
+    at, link, clash = kernels.first_blocked(runs, np.ascontiguousarray(channel), count, blocked)
     if at >= 0:
         raise VerificationError(
             f"{name(at)}: no light passes wavelength {clash % fabric.fibre_channels} of fibre "

@@ -26,7 +26,7 @@ import numpy as np
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify import checks
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
@@ -108,7 +108,7 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     for copy, first in enumerate(channel):
         begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
-        transfers = kernels.Transfers(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
+        transfers = checks.occupying(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
         runs = fabric.footprint(begin, end, route)
         at, link, clash, _ = kernels.occupy(paths, transfers, runs, fabric.channels, holder, held, _UNORDERED)
         if at >= 0:
@@ -162,7 +162,9 @@ def _replay(schedule: Schedule, fabric: Fabric) -> None:
     if kind in _ADDING and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells, queue = _Cells.of(schedule), schedule.lightpath if fabric.exclusive else np.zeros_like(schedule.lightpath)
-    rows = kernels.QueuedRows(_in_queues(schedule, queue), queue, cells.origin, cells.target, schedule.reduces)
+    rows = kernels.QueuedRows(
+        _in_queues(schedule, queue), read_only(queue), cells.origin, cells.target, schedule.reduces
+    )
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
     code, at = kernels.replay(rows, parts, 1 if kind in checks.STORING else ranks, cells.ends)

@@ -119,7 +119,7 @@ def _check_channels(
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
-    transfers = kernels.Transfers(
+    transfers = checks.occupying(
         schedule.lightpath, step, schedule.destination, checks.channels(schedule, fabric), schedule.wavelength_count
     )
     for begin in range(0, len(rows), _BLOCK):

@@ -6,9 +6,9 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 class RingPairs(NamedTuple):
@@ -22,7 +22,7 @@ class RingPairs(NamedTuple):
     nbytes: Floats
 
 
-@njit(cache=True)
+@njit_cached
 def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> int:
     """Best-fit colouring of arcs on a ring cut before node 0, in ``order`` of start; returns the number of colours.
 
@@ -73,7 +73,7 @@ def sweep(order: Ints, start: Ints, length: Ints, nodes: int, colour: Ints) -> i
     return used
 
 
-@njit(cache=True)
+@njit_cached
 def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) -> int:
     """Reverse circuits until no link carries more than ``capacity``, while each change lowers the excess.
 
@@ -118,7 +118,7 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
     return excess
 
 
-@njit(cache=True)
+@njit_without_arrays
 def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int, taken: Ints) -> None:
     """Mark the channels of arcs in ``taken`` [direction, link, word], one bit a channel."""
     for i in range(len(start)):
@@ -127,7 +127,7 @@ def occupy(direction: Ints, start: Ints, length: Ints, channel: Ints, nodes: int
             taken[direction[i], (start[i] + k) % nodes, channel[i] // 64] |= bit
 
 
-@njit(cache=True)
+@njit_without_arrays
 def first_free(direction: int, start: int, length: int, nodes: int, channels: int, taken: Ints) -> int:
     """Return the lowest channel that is free on all links of an arc, or −1."""
     full = ~np.uint64(0)
@@ -146,7 +146,7 @@ def first_free(direction: int, start: int, length: int, nodes: int, channels: in
     return -1
 
 
-@njit(cache=True)
+@njit_cached
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
     """Give free channels one at a time to the pair whose transfer is still the longest with the added circuit.
 

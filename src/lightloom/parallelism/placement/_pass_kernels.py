@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Int32s, Mask
+from lightloom.core.kernels import njit_without_arrays
 from lightloom.parallelism.placement.state import Arrivals, Neighbours, PlacementProblem, PlacementState
-
-njit_without_arrays = njit(cache=True, _nrt=False)
-"""For functions that make no arrays: it leaves out the counting of references to the arrays of a tuple."""
-
 
 BEFORE, AFTER = np.int64(1), np.int64(-1)
 """Signs of what comes before and after; numba would compile all that is called with a literal once more."""
@@ -133,7 +129,7 @@ def _mark_neighbours(problem: PlacementProblem, state: PlacementState, x: int) -
                 state.pending[rows.node[e]] = True
 
 
-@njit(cache=True)
+@njit_without_arrays
 def forward_pass(
     problem: PlacementProblem, state: PlacementState, width: int, earliest_finish: bool, rounds: int
 ) -> bool:

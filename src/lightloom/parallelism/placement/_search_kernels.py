@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats, Int32s, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.parallelism.placement._pass_kernels import (
     AFTER,
     BEFORE,
-    njit_without_arrays,
     out_of_reach,
     unreachable_pairs,
 )
@@ -17,7 +16,7 @@ from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
 
 
-@njit(cache=True)
+@njit_cached
 def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> float:
     """Improve a valid ``device`` in place by simulated annealing; never ends worse. Returns its iteration time.
 
@@ -35,7 +34,7 @@ def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> 
     for step in range(steps):
         heat = 0.05 * best * (1.0 - step / steps) ** 2
         x, new_x, y, new_y = _propose(problem, device)
-        old_x, old_y = device[x], device[y]
+        old_x, old_y = np.int64(device[x]), np.int64(device[y])
         if new_x == old_x and new_y == old_y:
             continue
         _shift(device, used, memory, x, new_x)
@@ -48,13 +47,20 @@ def anneal(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> 
                 current = seconds
                 if seconds < best:
                     best = seconds
-                    best_device[:] = device
+                    _copy(device, best_device)
                 continue
         _shift(device, used, memory, x, old_x)
         if y != x:
             _shift(device, used, memory, y, old_y)
-    device[:] = best_device
+    _copy(best_device, device)
     return float(best)
+
+
+@njit_without_arrays
+def _copy(source: Int32s, destination: Int32s) -> None:
+    """Copy an array; assigning to a slice would compile a message about shapes, in seconds."""
+    for x in range(len(source)):
+        destination[x] = source[x]
 
 
 @njit_without_arrays
@@ -96,7 +102,7 @@ def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
     )
 
 
-@njit(cache=True)
+@njit_cached
 def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> bool:
     """Search in place for any valid ``device`` by moves that lessen conflicts; True when one is found.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.kernels import njit_cached
 from lightloom.parallelism.placement.state import Neighbours, PlacementProblem
 
 
-@njit(cache=True)
+@njit_cached
 def ranks(after: Neighbours, duration: Floats) -> Floats:
     """Return the seconds from the start of each sub-operator to the end along the longest path, without transfers."""
     rank = duration.copy()
@@ -20,7 +20,7 @@ def ranks(after: Neighbours, duration: Floats) -> Floats:
     return rank
 
 
-@njit(cache=True)
+@njit_cached
 def pass_time(
     order: Ints, before: Neighbours, duration: Floats, device: Int32s, devices: int, begin: Floats, end: Floats
 ) -> float:
@@ -47,7 +47,7 @@ def pass_time(
     return last
 
 
-@njit(cache=True)
+@njit_cached
 def iteration_time(problem: PlacementProblem, device: Int32s, times: Floats) -> float:
     """Return the seconds of a forward pass in the order of the problem and of the backward pass in the reverse order.
 

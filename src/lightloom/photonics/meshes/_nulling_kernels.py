@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.kernels import njit_threaded
 
 _TILE = 16
 _BLOCK = 64
@@ -48,7 +49,7 @@ def _null_against(ar: float, ai: float, br: float, bi: float) -> _Rotation:
     return _Rotation(b / h, a / h, (ar * br + ai * bi) * scale, (ai * br - ar * bi) * scale)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
 def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Floats) -> None:
     """Apply a chain of rotations to positions (m, m + 1), m = first, first + step, ..., of every vector in the tile."""
     for k in range(count):
@@ -64,7 +65,7 @@ def _rotate_tile(tile: Floats, first: int, step: int, count: int, rotations: Flo
             pair[3 * _TILE + v] = c * ti - s * x1i
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
 def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rotation) -> None:
     s, c, er, ei = rotation
     a, b, x, y = (
@@ -79,7 +80,7 @@ def _rotate_rows(planes: Floats, row: int, start: int, stop: int, rotation: _Rot
         b[v], y[v] = s * ti + c * y[v], c * ti - s * y[v]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
 def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation: _Rotation) -> None:
     s, c, er, ei = rotation
     pairs = planes[start:stop, :, column : column + 2]
@@ -92,7 +93,7 @@ def _rotate_columns(planes: Floats, column: int, start: int, stop: int, rotation
         pairs[v, 1, 1] = c * ti - s * x1i
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath=_FAST)
 def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count: int, rotations: Floats) -> None:
     """Apply a chain to columns (first, first + 1), (first − 1, first), ...; each row is read once."""
     for row in range(start, stop):
@@ -108,7 +109,7 @@ def _rotate_row_by_row(planes: Floats, start: int, stop: int, first: int, count:
         real[0], imag[0] = x1r, x1i
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Floats) -> None:
     """Move (row, column) into its right neighbour, for the rows from ``top`` down to ``row``."""
     s, c, er, ei = _null_against(
@@ -121,7 +122,7 @@ def _null_from_right(planes: Floats, row: int, column: int, top: int, out: Float
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Floats) -> None:
     """Move (row, column) into its upper neighbour, for the columns from ``column`` to ``stop``."""
     s, c, er, ei = _null_against(
@@ -132,7 +133,7 @@ def _null_from_left(planes: Floats, row: int, column: int, stop: int, out: Float
     planes[row, 0, column] = planes[row, 1, column] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
     """Null all elements below the diagonal by antidiagonals (Clements et al.): sweep i in ``rotations[i, j]``, j < i.
 
@@ -171,7 +172,7 @@ def null_rectangle(planes: Floats, size: int, rotations: Floats) -> None:
             _store_columns(planes, top, size, column, min(_TILE, size - column), tile)
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> None:
     """Null all elements below the diagonal of ``lit`` columns, column by column from below (Reck et al.).
 
@@ -190,7 +191,7 @@ def null_triangle(planes: Floats, size: int, lit: int, rotations: Floats) -> Non
             _store_columns(planes, 0, size, column, min(_TILE, lit - column), tile)
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     for m in range(bottom - top):
         for p in range(2):
@@ -198,7 +199,7 @@ def _load_columns(planes: Floats, top: int, bottom: int, column: int, width: int
                 tile[(2 * m + p) * _TILE + v] = planes[top + m, p, column + v]
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: int, tile: Floats) -> None:
     for m in range(bottom - top):
         for p in range(2):
@@ -206,7 +207,7 @@ def _store_columns(planes: Floats, top: int, bottom: int, column: int, width: in
                 planes[top + m, p, column + v] = tile[(2 * m + p) * _TILE + v]
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def pass_diagonal(rotations: Floats, modes: Ints, diagonal: Floats) -> None:
     """Turn L† D, for L the rotations in the order of light, into D' L': in place, D in ``diagonal[mode, real | imag]``.
 
@@ -226,7 +227,7 @@ def _wrapped(angle: float) -> float:
     return wrapped if wrapped < 2.0 * pi else 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def settle_phases(rotations: Floats, at_input: bool, modes: Ints, pending: Floats, theta: Floats, phi: Floats) -> None:
     """Compute the phases of devices equivalent to the rotations, in the order of the light.
 

@@ -6,11 +6,12 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.kernels import njit_threaded
 
 _TILE = 32
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath={"contract"})
 def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
     pair = tile[2 * mode * _TILE : (2 * mode + 4) * _TILE]
     ar, ai, br, bi = device[0], device[1], device[2], device[3]
@@ -23,7 +24,7 @@ def _pass_device(tile: Floats, mode: int, device: Floats) -> None:
         pair[3 * _TILE + v] = cr * xi + ci * xr + dr * yi + di * yr
 
 
-@njit(cache=True, nogil=True)
+@njit_threaded
 def propagate(fields: Floats, modes: Ints, devices: Floats, size: int, out: Floats) -> None:
     """Propagate ``fields`` [inputs, 2 batch] through ``devices`` [count, 8] on ``modes`` to ``out`` [outputs, 2 batch].
 

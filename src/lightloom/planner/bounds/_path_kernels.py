@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lightloom.core.kernels import njit_cached
 
 
-@njit(cache=True)
+@njit_cached
 def longest_paths(start: Any, parent: Any, delay: Any, forward: Any, backward: Any) -> tuple[Any, Any]:
     """Seconds until each sub-operator's forward and backward pass can have ended at the earliest.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.engine._sort_kernels import sort_stably
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
-@njit(cache=True)
+@njit_cached
 def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
     """Seconds until the last arrival if every lightpath sends, whenever it is free, what has the longest path below.
 
@@ -98,7 +98,7 @@ def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissio
     return end
 
 
-@njit(cache=True)
+@njit_cached
 def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
     """Transmissions by queue and urgency, by number where they are equally urgent.
 
@@ -139,14 +139,14 @@ def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32
     return ranked
 
 
-@njit(cache=True)
+@njit_without_arrays
 def let_wait(low: Column, high: Column, at: int) -> None:
     """Let the transmission at a place wait: in ``low`` [place / 64], and in ``high`` [place / 4096] for its word."""
     low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
     high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def take_most_urgent(low: Column, high: Column, at: int) -> int:
     """Take the first place that waits from a place on, where one does."""
     word = at >> 6
@@ -171,7 +171,7 @@ def take_most_urgent(low: Column, high: Column, at: int) -> int:
     return at
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _lowest(word: int) -> int:
     """Place of the lowest bit that is set, by halving; ``word`` is an unsigned 64-bit integer."""
     at = 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.kernels import njit_without_arrays
 
 
-@njit(cache=True)
+@njit_without_arrays
 def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
     """The places of keys, the least first and equal ones in their order: merges of ever longer runs, O(n log n).
 

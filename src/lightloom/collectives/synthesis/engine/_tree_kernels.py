@@ -9,11 +9,11 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.engine._sort_kernels import sort_stably
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Transmissions, Trees
 from lightloom.core.arrays import Floats, Int32s, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _TIE = 1e-13
 
@@ -47,7 +47,7 @@ class _Balance(NamedTuple):
     """Of sorting: [rank]."""
 
 
-@njit(cache=True)
+@njit_cached
 def grow(paths: Lightpaths, lines: Lines, walks: Ints, trees: Trees, load: Floats) -> bool:
     """Earliest-arrival trees; equal arrivals go to the lightpath whose queue is less busy.
 
@@ -77,13 +77,13 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, trees: Trees, load: Float
     return True
 
 
-@njit(cache=True)
+@njit_cached
 def _count(paths: Lightpaths) -> int:
     """Number of lightpaths."""
     return paths.path.max() + 1 if len(paths.path) else 0
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int) -> int:
     """The first rank, at least ``walk`` ahead of the root, at which a lightpath of the line begins."""
     ranks = len(paths.leaving) - 1
@@ -97,7 +97,7 @@ def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int)
     return -1
 
 
-@njit(cache=True)
+@njit_cached
 def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, load: Floats) -> bool:
     done, arrival, came = growth.done, tree.arrival, tree.tap
     done[:] = False
@@ -137,7 +137,7 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
     return count == len(done)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> int:
     """Lightpaths of a line in a row with that of ``tap``, to a rank reached by ``came``; −1 where rules forbid it."""
     line = lines.line[tap]
@@ -160,7 +160,7 @@ def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> 
     return length
 
 
-@njit(cache=True)
+@njit_cached
 def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sweeps: int) -> None:
     """Let ranks receive by other transmissions: larger ones that exist anyway, or new ones in less busy queues.
 
@@ -180,7 +180,7 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
             break
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float) -> int:
     below, served, moves = balance.below, balance.served, 0
     ranks = len(below)
@@ -215,7 +215,7 @@ def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Bala
     return moves
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float, at: int) -> int:
     """The tap by which a rank had better receive, or −1."""
     tap = tree.tap[at]
@@ -240,7 +240,7 @@ def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance,
     return best
 
 
-@njit(cache=True)
+@njit_cached
 def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmissions:
     """The receptions of trees, for list scheduling.
 
@@ -275,7 +275,7 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmission
     return hanging
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _join_fellows(paths: Lightpaths, hanging: Transmissions, head: Ints, first: int, ranks: int) -> None:
     """Chain the receptions of each transmission of one tree, nearest first; the ``head`` of each lightpath [lightpath]
     has the longest path below any of them."""

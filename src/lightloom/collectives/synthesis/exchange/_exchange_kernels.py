@@ -11,17 +11,17 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _TIE = 1e-13
 STEEP = 4.0
 """How steeply a circuit's price rises with the share of the time for which it is busy."""
 
 
-@njit(cache=True)
+@njit_without_arrays
 def reach(share: int, most: int, reached: Ints) -> None:
     """Most ranks on one side of a root, ``share`` at most behind one wavelength: out, [wavelengths, depth].
 
@@ -35,7 +35,7 @@ def reach(share: int, most: int, reached: Ints) -> None:
                 reached[left, depth] = max(reached[left, depth], min(reached[left - width, depth] + behind, most))
 
 
-@njit(cache=True)
+@njit_cached
 def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int, circuit: Int32s) -> float:
     """Cheapest paths from some ranks of the first period.
 
@@ -82,7 +82,7 @@ def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int
     return dearest
 
 
-@njit(cache=True)
+@njit_without_arrays
 def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
     """Give every block the tree whose path is cheapest at present loads, one after the other, the farthest first.
 
@@ -112,7 +112,7 @@ def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
             _pass(routes, i, rank, prices.weight, load)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> None:
     """Add a block of source ``i`` to the circuits of its path."""
     tree, at = routes.trees[routes.chosen[i, rank], i], rank
@@ -121,7 +121,7 @@ def _pass(routes: Routes, i: int, rank: int, weight: float, load: Floats) -> Non
         at = (at - routes.length[tree[at]]) % len(tree)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def lay_paths(routes: Routes, delay: Floats, begin: Ints, path: Int32s, left: Floats) -> int:
     """Circuits of every block's path, in order; only counted while ``path`` is empty.
 

@@ -6,9 +6,9 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Int32s, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 class ReduceRows(NamedTuple):
@@ -21,7 +21,7 @@ class ReduceRows(NamedTuple):
     adds: Mask
 
 
-@njit(cache=True)
+@njit_cached
 def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceRows) -> int:
     """Rounds in which sums of every chunk run up its tree and their total down; the number of rounds.
 
@@ -73,7 +73,7 @@ def pipeline(parent: Int32s, first: Ints, child: Ints, tree: Ints, rows: ReduceR
     return now
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _queue(ends: Int32s, rank: int, to: int) -> int:
     """The queue of the link from one rank to another."""
     for k in range(4):

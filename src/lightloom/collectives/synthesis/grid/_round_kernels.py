@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.grid.links import GridLinks
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 class GatherRows(NamedTuple):
@@ -67,7 +67,7 @@ class _Match(NamedTuple):
     """Whether a link is full and stays so: its chunks may take none but such links, [link]."""
 
 
-@njit(cache=True)
+@njit_cached
 def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None:
     """Links between all ranks, and how much farther the shortest ways through a rank lead.
 
@@ -98,7 +98,7 @@ def distances(first_out: Ints, head: Ints, hops: Column, beyond: Column) -> None
                     beyond[source, rank] = max(beyond[source, rank], beyond[source, head[link]] + 1)
 
 
-@njit(cache=True)
+@njit_cached
 def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: GatherRows) -> int:
     """Rounds of an all-gather in which links carry what has farthest to go; the number of rounds.
 
@@ -123,7 +123,7 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
     )
     own = np.arange(chunks)
     _arrive(links, state, beyond, pieces, own // pieces, own)
-    entering = np.diff(links.entering)
+    entering = links.entering[1:] - links.entering[:-1]
     chosen, by = np.empty((2, chunks), np.int64)
     load, parent, via = np.empty((3, int(entering.max())), np.int64)
     match = _Match(chosen, by, load, parent, via, np.empty(len(load), np.bool_))
@@ -146,7 +146,7 @@ def flood(links: GridLinks, beyond: Column, pieces: int, budgets: Ints, rows: Ga
     return now
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiver: Ints, arrived: Ints) -> None:
     """Note chunks that have come to ranks, and offer each to the neighbours that lack it."""
     # Local names, since a call for each chunk with all these arrays would cost more than what it does.
@@ -170,7 +170,7 @@ def _arrive(links: GridLinks, state: _Flood, beyond: Column, pieces: int, receiv
             last[to, place] = chunk
 
 
-@njit(cache=True)
+@njit_cached
 def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int) -> int:
     """A maximum matching of chunks, in order, to incoming links of equal budget; the number of chunks matched.
 
@@ -215,7 +215,7 @@ def _take(links: GridLinks, state: _Flood, match: _Match, rank: int, budget: int
     return taken
 
 
-@njit(cache=True)
+@njit_cached
 def _make_room(links: GridLinks, state: _Flood, match: _Match, turn: _Turn, taken: int, chunk: int) -> int:
     """A link that can carry a chunk once others take some of its own, which are moved; −1 where there is none.
 

@@ -6,10 +6,10 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.engine._list_kernels import let_wait, take_most_urgent
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _EQUAL = 1e-12
 """Relative difference below which two times are one."""
@@ -45,7 +45,7 @@ class Urgency(NamedTuple):
     """[row]."""
 
 
-@njit(cache=True)
+@njit_cached
 def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, turn: Ints) -> None:
     """Let every link, when it is free, send the row with most to follow of those that wait nowhere on their way.
 
@@ -120,7 +120,7 @@ def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, turn: Ints) -> N
         waiting[to] = kept
 
 
-@njit(cache=True)
+@njit_cached
 def seconds_left(rows: OrderedRows, cells: int) -> Floats:
     """Seconds of the longest way of what a row sends, and of all that follows from it: [row]."""
     left, after = np.zeros(len(rows.origin)), np.zeros(cells)
@@ -132,7 +132,7 @@ def seconds_left(rows: OrderedRows, cells: int) -> Floats:
     return left
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
     """Seconds at which a row could begin so that it waits nowhere on its way."""
     begin, way = ready, 0.0
@@ -142,7 +142,7 @@ def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
     return begin
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _send(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
     """Seconds at which a row has arrived, links being held as it crosses them."""
     now = ready

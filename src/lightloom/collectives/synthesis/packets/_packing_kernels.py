@@ -5,16 +5,16 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from lightloom.collectives.synthesis.packets.transfers import Transfers
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _TIE = 1e-3
 """Part of the seconds on all links of a transfer that decides between equally busy ones."""
 
 
-@njit(cache=True)
+@njit_cached
 def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: int, tap: Int32s, load: Floats) -> bool:
     """Grow a tree for every chunk, and grow each anew ``sweeps`` times among the others; whether all ranks are reached.
 
@@ -42,7 +42,7 @@ def pack(transfers: Transfers, root: Ints, nbytes: float, hurry: float, sweeps: 
     return True
 
 
-@njit(cache=True)
+@njit_cached
 def _grow(
     transfers: Transfers, root: int, nbytes: float, hurry: float, tap: Int32s, load: Floats, arrival: Floats
 ) -> bool:
@@ -78,7 +78,7 @@ def _grow(
             return reached == len(arrival)
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, load: Floats, arrival: Floats) -> float:
     busiest, together = 0.0, 0.0
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
@@ -88,7 +88,7 @@ def _price(transfers: Transfers, transfer: int, nbytes: float, hurry: float, loa
     return busiest + _TIE * together + hurry * _arrival(transfers, transfer, nbytes, arrival)  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats) -> float:
     """Seconds from the root, if nothing waits."""
     slowest = 0.0
@@ -97,7 +97,7 @@ def _arrival(transfers: Transfers, transfer: int, nbytes: float, arrival: Floats
     return arrival[transfers.source[transfer]] + transfers.latency[transfer] + slowest  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _add(transfers: Transfers, transfer: int, nbytes: float, load: Floats) -> None:
     for k in range(transfers.begins[transfer], transfers.begins[transfer + 1]):
         load[transfers.link[k]] += nbytes * transfers.seconds_per_byte[k]

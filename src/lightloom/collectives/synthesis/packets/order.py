@@ -9,7 +9,7 @@ import numpy as np
 from lightloom.collectives.cost.packet_queues import Hops, hops_of
 from lightloom.collectives.cost.queued import cells_of
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Mask
+from lightloom.core.arrays import Mask, read_only
 from lightloom.fabrics.base import Fabric
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
     schedule = schedule.with_columns({name: column[by_step] for name, column in schedule.columns().items()})
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     begins = np.searchsorted(hops.row, np.arange(len(schedule) + 1))
-    rows = kernels.OrderedRows(origin, target, schedule.reduces, begins, hops.link, hops.busy, hops.delay)
+    rows = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
     if backward:
         rows, held = _backward(rows, hops, len(held))
     link, turn = rows.link[begins[:-1]], np.empty(len(schedule), np.int64)
@@ -61,5 +61,5 @@ def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, M
     delay = latency + np.where(ends, busy, np.maximum(busy - np.append(busy[1:], 0.0), 0.0))
     held = np.ones(cells, np.bool_)
     held[rows.origin] = False
-    copied = np.zeros_like(rows.reduces)
+    copied = read_only(np.zeros_like(rows.reduces))
     return kernels.OrderedRows(rows.target, rows.origin, copied, rows.begins, rows.link[turned], busy, delay), held

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _ROOM = 1.02
 """Times the best sum of hops up to which it is worth looking at the load."""
 
 
-@njit(cache=True)
+@njit_cached
 def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
     """Change offset ``which[t]`` for ``instead[t]``, t = 0, 1, ..., wherever the most hops, and then their sum, do not
     grow; offsets in and out. Returns (most, sum)."""
@@ -32,7 +33,7 @@ def climb(offsets: Any, ranks: int, which: Any, instead: Any) -> Any:
     return most, total
 
 
-@njit(cache=True)
+@njit_cached
 def _by_count(counts: Any, order: Any) -> None:
     """The places of counts, the least first and equal ones in their order; both are [place], and no count is below 0.
 
@@ -51,7 +52,7 @@ def _by_count(counts: Any, order: Any) -> None:
         following[counts[place]] += 1
 
 
-@njit(cache=True)
+@njit_cached
 def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
     """Shortest trees of all sources that use circuits alike, into ``choice`` [piece, source, rank].
 
@@ -90,7 +91,7 @@ def share(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
         pass
 
 
-@njit(cache=True)
+@njit_cached
 def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bool:
     """Take one piece off the fullest circuit by a chain of changes that ends at one with at least two less."""
     pieces, sources, ranks = choice.shape
@@ -127,7 +128,7 @@ def _relieve(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> bo
     return False
 
 
-@njit(cache=True)
+@njit_cached
 def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> None:
     """Shortest trees of all sources, the farthest ranks first hung from where the circuit has least load.
 
@@ -159,7 +160,7 @@ def balance(origin: Any, circuit: Any, hops: Any, choice: Any, load: Any) -> Non
             choice[piece, source, order[0]] = -1
 
 
-@njit(cache=True)
+@njit_without_arrays
 def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behind: Any) -> None:
     """Take the blocks of one tree off the load."""
     behind[:] = 1
@@ -170,7 +171,7 @@ def _passing(origin: Any, circuit: Any, order: Any, choice: Any, load: Any, behi
         behind[origin[rank, by]] += behind[rank]
 
 
-@njit(cache=True)
+@njit_without_arrays
 def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
     """Hops from the first ranks where rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``.
 
@@ -203,7 +204,7 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit_without_arrays
 def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
     """Where the circuits into every rank begin, and their numbers, plane · period + start: [rank, plane]."""
     planes, period = ahead.shape
@@ -213,7 +214,7 @@ def lift_ways(ahead: Any, ranks: int, origin: Any, circuit: Any) -> None:
             origin[to, plane], circuit[to, plane] = rank, plane * period + rank % period
 
 
-@njit(cache=True)
+@njit_cached
 def climb_lift(ahead: Any, ranks: int, which: Any, ends: Any, turns: Any) -> Any:
     """Change circuits one after the other wherever the most blocks that pass one, and then all hops, do not grow.
 
