@@ -18,7 +18,7 @@ from lightloom.training.transport import meeting, own_address
 from lightloom.training.transport.channel import MARKED_TOS, PAYLOAD, Frame
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.handshake import CHALLENGE_SIZE, Handshakes, Introduction
-from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
+from lightloom.training.transport.rendezvous import connect, ring_from_store
 from lightloom.training.transport.ring import Ring
 from tests.training.transport.rings import PATIENCE, LocalStore, on_ring, results
 
@@ -250,6 +250,20 @@ def test_an_address_that_others_cannot_call_is_refused(host: str, words: str) ->
         ring_from_store(LocalStore(), 0, 2, host=host, setup_timeout=0.2)
 
 
+def test_ranks_of_one_job_that_disagree_on_its_size_say_so() -> None:
+    """Their secret is the same; the one that is called ends at once, the caller with the time for the set-up."""
+    store = LocalStore()
+    with ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(connect, store, 0, 2, (), (1,), name="ring", setup_timeout=PATIENCE)
+        call = pool.submit(connect, store, 1, 3, (0,), (), name="ring", setup_timeout=1.0)
+        with pytest.raises(TransportError, match="rank 0 of 2 expects rank 1 of 2, rank 1 of 3 called"):
+            answer.result()
+        with suppress(TransportError):
+            for pair in call.result()[0].values():
+                for sock in pair:
+                    sock.close()
+
+
 def test_a_missing_rank_is_named() -> None:
     with pytest.raises(TransportError, match=r"rank 0: rank 1 did not come within 0\.2 s"):
         ring_from_store(LocalStore(), 0, 2, setup_timeout=0.2)
@@ -266,21 +280,3 @@ def test_a_rank_that_went_after_it_published_its_address_is_named() -> None:
         TransportError, match=r"rank 1 cannot reach rank 0 at 127\.0\.0\.1 port 9: Connection refused; check"
     ):
         ring_from_store(store, 1, 2, setup_timeout=0.2)
-
-
-def test_nobody_passes_before_all_have_come() -> None:
-    store, passed = LocalStore(), threading.Event()
-
-    def come() -> None:
-        wait_for_all(store, 3, "key", PATIENCE)
-        passed.set()
-
-    ranks = [threading.Thread(target=come) for _ in range(2)]
-    for rank in ranks:
-        rank.start()
-    assert not passed.wait(0.1)
-    come()
-    for rank in ranks:
-        rank.join()
-    with pytest.raises(RuntimeError, match="timeout"):
-        wait_for_all(store, 3, "other", 0.01)

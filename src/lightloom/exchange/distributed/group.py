@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.rendezvous import ring_from_store, wait_for_all
+from lightloom.training.transport.gloo_setup import connect_all
+from lightloom.training.transport.rendezvous import ring_from_store
 from lightloom.training.transport.ring import Ring
 
 
@@ -67,9 +68,15 @@ class OwnGroup:
         if self.ranks == 1 or self._group is not None:
             return
         if self.device == "cpu":
-            store = self._store()
-            self._group = dist.ProcessGroupGloo(store, self.rank, self.ranks, timedelta(seconds=self.timeout))
-            wait_for_all(store, self.ranks, "connected", self.timeout)
+            patience = timedelta(seconds=self.timeout)
+            self._group = connect_all(
+                lambda store: dist.ProcessGroupGloo(store, self.rank, self.ranks, patience),
+                self._store(),
+                self.rank,
+                self.ranks,
+                name="gloo",
+                timeout=self.timeout,
+            )
         else:
             everyone = dist.get_process_group_ranks(self._base)
             ranks = [everyone[member] for member in self.members]

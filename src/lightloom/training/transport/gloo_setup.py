@@ -81,7 +81,9 @@ class Attempt(Generic[T]):
         self._store = PrefixStore(prefix, store)
         self._rank, self._size = rank, size
         # A connection of its own to the store, which is busy as long as ``make`` waits for a rank that never comes.
-        own = PrefixStore(f"{prefix}/group", store.clone())
+        # Stores of older torch have none: ``make`` then keeps this rank until its timeout.
+        clone = getattr(store, "clone", None)
+        own = PrefixStore(f"{prefix}/group", store if clone is None else clone())
         thread = threading.Thread(target=self._run, args=(make, own), daemon=True, name="lightloom-connect")
         thread.start()
         self._await_all(thread, time.monotonic() + timeout)

@@ -150,20 +150,6 @@ class _Board:
         return host
 
 
-def wait_for_all(store: Store, size: int, key: str, timeout: float) -> None:
-    """Return once ``size`` ranks have called this with the same ``key``, which may be used once.
-
-    A gloo group needs this after it is made: a rank leaves its constructor once its own connections stand. If it then
-    left the group at once, the constructors of slower ranks would fail with "Connection closed by peer".
-
-    Raises:
-        Exception: a rank did not call within ``timeout`` seconds; each kind of store has an exception of its own.
-    """
-    if store.add(f"{key}/arrived", 1) == size:
-        store.set(f"{key}/complete", "")
-    store.wait([f"{key}/complete"], timedelta(seconds=timeout))
-
-
 def _listener(rank: int, host: str, peers: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
