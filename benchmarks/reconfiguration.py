@@ -38,10 +38,10 @@ TIMES = (25e-6, 1e-3, 10e-3, 45e-3)
 CURVE = tuple(10.0 ** (power / 6) for power in range(-36, 2, 2))
 """Seconds of the picture, from 1 µs to 1 s."""
 SPLITS: tuple[tuple[str, Strategy], ...] = (
-    ("gpt2-355m", Strategy(256, 4, 1, 1, 256, "zero-1", "none", AUTO, 1.0, True)),
-    ("gpt2-355m", Strategy(64, 4, 4, 4, 256, "zero-1", "none", AUTO, 1.0, True)),
-    ("gpt3-175b", Strategy(16, 8, 8, 32, 512, "zero-1", "full", AUTO, 1.0, True)),
-    ("mixtral-8x7b", Strategy(256, 4, 1, 2, 512, "zero-1", "full", AUTO, 1.0, True, ep=8)),
+    ("gpt2-355m", Strategy(256, 4, 1, 1, 256, "zero-1", "none", AUTO, 0, True)),
+    ("gpt2-355m", Strategy(64, 4, 4, 4, 256, "zero-1", "none", AUTO, 0, True)),
+    ("gpt3-175b", Strategy(16, 8, 8, 32, 512, "zero-1", "full", AUTO, 0, True)),
+    ("mixtral-8x7b", Strategy(256, 4, 1, 2, 512, "zero-1", "full", AUTO, 0, True, ep=8)),
 )
 
 

@@ -30,11 +30,11 @@ CLUSTERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("sip-ring-1024, 64 wavelengths of 25 Gb/s", "sip-ring-1024", {}),
 )
 STRATEGIES = (
-    Strategy(64, 16, 1, 1, 64, "none", "none", AUTO, 1.0),
-    Strategy(64, 16, 1, 16, 1024, "none", "none", AUTO, 1.0),
-    Strategy(64, 16, 1, 1, 64, "zero-3", "none", AUTO, 1.0),
-    Strategy(16, 8, 8, 32, 1536, "none", "none", AUTO, 1.0),
-    Strategy(8, 8, 16, 64, 1536, "none", "none", AUTO, 1.0),
+    Strategy(64, 16, 1, 1, 64, "none", "none", AUTO, 0),
+    Strategy(64, 16, 1, 16, 1024, "none", "none", AUTO, 0),
+    Strategy(64, 16, 1, 1, 64, "zero-3", "none", AUTO, 0),
+    Strategy(16, 8, 8, 32, 1536, "none", "none", AUTO, 0),
+    Strategy(8, 8, 16, 64, 1536, "none", "none", AUTO, 0),
 )
 JOBS: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
     (

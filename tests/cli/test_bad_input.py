@@ -14,7 +14,7 @@ from tests.cli.commands import assert_refused, lightloom
 
 _GOOD_RING = ["collective", "all-gather", "--fabric", "ring", "--ranks", "8", "--nbytes", "1MiB"]
 _GATHER = ["collective", "all-gather", "--nbytes", "1MiB", "--fabric"]
-_COMPRESSED = ["plan", "hdc", "--compression", "inceptionn:2^-10"]
+_CODED = ["plan", "hdc", "--exchange", "inceptionn"]
 
 
 def _cluster(folder: Path, text: str) -> str:
@@ -63,27 +63,30 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     ([*_GOOD_RING, "--wavelengths", "8"], "unknown field 'wavelengths'"),
     ([*_GOOD_RING, "--algorithm", "optree"], "optree needs a ring with wavelengths"),
     ([*_GOOD_RING, "--figure", "map.bmp"], "map.bmp"),
-    (["plan", "hdc", "--compression", "inceptoin:2^-10"], "unknown codec 'inceptoin': did you mean 'inceptionn'"),
-    (["plan", "hdc", "--compression", "inceptionn:0.3"], "expected a power of two from 2^-1 to 2^-14"),
-    (["plan", "hdc", "--compression", "inceptionn:2^-15"], "expected a power of two from 2^-1 to 2^-14"),
-    (["plan", "hdc", "--compression", "inceptionn:nan"], "expected a power of two from 2^-1 to 2^-14"),
-    (["plan", "hdc", "--compression", "inceptionn:ten"], "'ten' cannot be read; write for example inceptionn:2^-10"),
-    (["plan", "hdc", "--compression-ratio", "8"], "--compression-ratio needs --compression CODEC"),
-    (["plan", "hdc", "--compression-profile", "p.json"], "--compression-profile needs --compression CODEC"),
-    (["plan", "hdc", "--compression-engine", "nic"], "--compression-engine needs --compression CODEC"),
-    ([*_COMPRESSED, "--compression-profile", "none.json"], "cannot read compression profile 'none.json': No such file"),
+    (["plan", "hdc", "--exchange", "int5"], "unknown exchange 'int5': did you mean 'int8'"),
+    (["plan", "hdc", "--exchange", "inceptionn:bound=0.3"], "expected a power of two from 2^-1 to 2^-14"),
+    (["plan", "hdc", "--exchange", "diloco:inner=localsgd"], "expected a method that exchanges at every step"),
     (
-        [*_COMPRESSED, "--compression-profile", "p.json", "--compression-ratio", "8"],
-        "give either --compression-profile",
+        ["plan", "hdc", "--compression", "inceptionn:2^-10"],
+        "--compression inceptionn:2^-10 is gone: expected --exchange",
     ),
-    ([*_COMPRESSED, "--compression-ratio", "many"], "--compression-ratio 'many': expected a number"),
-    ([*_COMPRESSED, "--compression-ratio", "0", "--compression-engine", "nic"], "0.0: expected a positive number"),
-    ([*_COMPRESSED, "--compression-ratio", "nan", "--compression-engine", "nic"], "nan: expected a positive number"),
-    ([*_COMPRESSED, "--compression-ratio", "8"], "has no measured rates"),
-    ([*_COMPRESSED, "--compression-engine", "nick"], "unknown compression engine 'nick': did you mean 'nic'"),
-    ([*_COMPRESSED, "--compression-engine", "none.yaml"], "cannot read 'none.yaml': No such file"),
-    (["plan", "hdc", "--compression", "truncate:16", "--compression-engine", "nic"], "inceptionn codecs only"),
-    (["plan", "hdc", "--set", "reference.packet_time=1us"], "need packet_payload"),
+    (["plan", "hdc", "--compression-ratio", "8"], "is gone: expected --exchange-ratio X"),
+    (["plan", "hdc", "--exchange-ratio", "8"], "--exchange-ratio needs --exchange METHOD"),
+    (["plan", "hdc", "--exchange-profile", "p.json"], "--exchange-profile needs --exchange METHOD"),
+    (["plan", "hdc", "--exchange-engine", "nic"], "--exchange-engine needs --exchange METHOD"),
+    (
+        ["plan", "hdc", "--exchange", "int4", "--exchange-ratio", "8"],
+        "is for methods whose bytes depend on the gradient",
+    ),
+    ([*_CODED, "--exchange-profile", "none.json"], "cannot read compression profile 'none.json': No such file"),
+    ([*_CODED, "--exchange-profile", "p.json", "--exchange-ratio", "8"], "give either --exchange-profile"),
+    ([*_CODED, "--exchange-ratio", "many"], "--exchange-ratio many: expected a positive number"),
+    ([*_CODED, "--exchange-ratio", "0"], "--exchange-ratio 0: expected a positive number"),
+    ([*_CODED, "--exchange-ratio", "nan"], "--exchange-ratio nan: expected a positive number"),
+    ([*_CODED, "--exchange-ratio", "50"], "--exchange-ratio 50: expected at most 16"),
+    ([*_CODED, "--exchange-engine", "nick"], "unknown exchange engine 'nick': did you mean 'nic'"),
+    ([*_CODED, "--exchange-engine", "none.yaml"], "cannot read 'none.yaml': No such file"),
+    (["plan", "hdc", "--exchange", "truncate", "--exchange-engine", "nic"], "runs inceptionn only, not truncate"),
     (["compress", "profile", "hcd"], "unknown model 'hcd': did you mean 'hdc'"),
     (["compress", "profile", "hdc", "--codec", "gzip"], "unknown codec 'gzip'"),
     (["compress", "profile", "hdc", "--steps", "0"], "steps = 0: expected at least 1"),

@@ -202,7 +202,7 @@ BAD: list[tuple[list[str], str]] = [
         ["hdc", "--cluster", "optinc-4", "--strategy", "placed"],
         "wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes",
     ),
-    ([*_SMALL, "--compression-ratio", "8"], "--compression-ratio needs --compression CODEC"),
+    ([*_SMALL, "--exchange-ratio", "8"], "--exchange-ratio needs --exchange METHOD"),
 ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lightloom.compression import codecs, find
-from lightloom.compression.profiling import measure
+from lightloom.compression.profiling import Sample, measure
 from lightloom.compression.registry import description, names
 from lightloom.core.errors import CodecError, ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
@@ -93,7 +93,7 @@ def test_a_profile_of_it_is_measured(distribution: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 8)
     register(distribution, "float16 = float16_codec:FLOAT16")
     gradients = {"weight": np.linspace(-1, 1, 64, dtype=np.float32)}
-    profile = measure("m", 64, [(1, gradients)], [find("float16")], "drawn").codecs[0]
+    profile = measure("m", 64, [Sample(1, 1, gradients)], [find("float16")], "drawn").codecs[0]
     assert (profile.codec, profile.whole.ratio, profile.whole.tags) == ("float16:4", 2.0, None)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lightloom.compression import Inceptionn, Truncation, find
 from lightloom.compression.engine import group_bits
 from lightloom.compression.profile import CompressionProfile, cache_path, read, store
-from lightloom.compression.profiling import Gradients, engine_rates, host_rates, measure, read_gradients
+from lightloom.compression.profiling import Gradients, Sample, engine_rates, host_rates, measure, read_gradients
 from lightloom.core.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ def gradients(seed: int = 0, scale: float = 1e-3, values: int = 5000) -> Gradien
 
 
 def profile(*codecs: str, steps: int = 2) -> CompressionProfile:
-    named = [(step, gradients(step)) for step in range(1, steps + 1)]
+    named = [Sample(step, 1, gradients(step)) for step in range(1, steps + 1)]
     return measure("hdc", 5000, named, [find(name) for name in codecs or ("inceptionn:2^-10",)], "drawn")
 
 
@@ -37,7 +37,7 @@ def _short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=10)
 def test_figures_follow_from_tags_and_bound(k: int, scale: float) -> None:
     codec = Inceptionn(2.0**-k)
-    found = measure("m", 5000, [(1, gradients(0, scale))], [codec], "drawn").codecs[0]
+    found = measure("m", 5000, [Sample(1, 1, gradients(0, scale))], [codec], "drawn").codecs[0]
     for fit in [found.whole, *found.tensors.values()]:
         assert fit.tags is not None and sum(fit.tags) == fit.values
         assert fit.max_error < codec.bound or scale == 1.0
@@ -62,7 +62,7 @@ def test_steps_add_up_and_are_told_apart() -> None:
 
 def test_what_is_zero_or_lost_altogether_has_figures_too() -> None:
     nothing = {"zero": np.zeros(64, np.float32), "lost": np.full(64, 1e-9, np.float32)}
-    fits = measure("m", 128, [(1, nothing)], [Inceptionn()], "drawn").codecs[0].tensors
+    fits = measure("m", 128, [Sample(1, 1, nothing)], [Inceptionn()], "drawn").codecs[0].tensors
     assert (fits["zero"].relative_l2_error, fits["zero"].cosine) == (0, 1)
     assert (fits["lost"].relative_l2_error, fits["lost"].cosine) == (1, 0)
 
@@ -137,7 +137,7 @@ def test_gradients_from_files(tmp_path: Path) -> None:
 def test_gradients_that_no_training_would_use_are_refused(bad: float) -> None:
     spoilt = {"layer": np.array([1, bad, bad], np.float32)}
     with pytest.raises(ConfigError, match=r"'layer' at step 3: 2 of 3 are NaN or infinite"):
-        measure("m", 3, [(3, spoilt)], [Inceptionn()], "drawn")
+        measure("m", 3, [Sample(3, 1, spoilt)], [Inceptionn()], "drawn")
     with pytest.raises(ConfigError, match="no gradients"):
         measure("m", 3, [], [Inceptionn()], "drawn")
 
@@ -150,3 +150,20 @@ def test_rates_are_positive_and_the_engine_s_are_those_of_its_cycles() -> None:
     assert group_bits(Inceptionn(), values).tolist() == [272] * 512
     engine = engine_rates(Inceptionn(), values)
     assert engine is not None and engine.encode == pytest.approx(3.2e9 * 16 / 17, rel=0.01)
+
+
+def test_sums_of_gradients_take_more_bytes_under_an_absolute_bound_and_no_more_when_scaled() -> None:
+    """INCEPTIONN's ring carries sums: one ratio, measured on one gradient, is optimistic."""
+    drawn = [gradients(seed, values=50_000) for seed in range(16)]
+    samples = [Sample(1, 1, drawn[0])]
+    for terms in (2, 4, 8, 16):
+        names = drawn[0].keys()
+        samples.append(Sample(1, terms, {name: sum(each[name] for each in drawn[:terms]) for name in names}))  # type: ignore[misc]
+    absolute, scaled = measure(
+        "m", 50_000, samples, [find("inceptionn:2^-10"), find("inceptionn-scaled:2^-10")], "drawn"
+    ).codecs
+    assert list(absolute.sums) == [1, 2, 4, 8, 16]
+    ratios = list(absolute.sums.values())
+    assert ratios == sorted(ratios, reverse=True) and ratios[0] > 1.5 * ratios[-1]
+    assert min(scaled.sums.values()) > 0.6 * max(scaled.sums.values())
+    assert all(rates.encode_message and rates.decode_message for rates in absolute.host)

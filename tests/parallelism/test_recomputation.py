@@ -60,7 +60,7 @@ def test_selective_recomputation_repeats_attention() -> None:
 @pytest.mark.parametrize("recomputation", ["full", "selective"])
 def test_a_stage_repeats_the_forward_passes_of_its_blocks(recomputation: str) -> None:
     made = job(4)
-    once = Strategy(2, 2, 2, 4, 64, "none", "none", "x", 1.0)
+    once = Strategy(2, 2, 2, 4, 64, "none", "none", "x", 0)
     kept, again = (exact_stage_times(made, each) for each in (once, once._replace(recomputation=recomputation)))
     local = local_graph(made.graph, made.settings.model_copy(update={"batch_per_rank": once.samples}))
     repeated = repeated_operators(local, recomputation)
@@ -76,7 +76,7 @@ def test_a_stage_repeats_the_forward_passes_of_its_blocks(recomputation: str) ->
 
 def test_what_lies_outside_of_blocks_is_kept() -> None:
     made = job(4)
-    alone = Strategy(8, 1, 1, 1, 8, "none", "full", "x", 1.0)
+    alone = Strategy(8, 1, 1, 1, 8, "none", "full", "x", 0)
     held, everything = (memory(made, Strategies.of(alone._replace(recomputation=r)))[0] for r in ("full", "none"))
     local = local_graph(made.graph, made.settings.model_copy(update={"batch_per_rank": 1}))
     output = {operator.name: operator.activation_bytes for operator in local.operators}
@@ -94,7 +94,7 @@ def test_recomputing_attention_that_is_written_out_drops_its_insides() -> None:
     operators = [replace(operator, activation_bytes=4000, dimensions={"sample": 1}) for operator in graph.operators]
     sized = replace(graph, operators=tuple(operators))
     made = with_model(made, graph=sized)
-    alone = Strategy(8, 1, 1, 1, 8, "none", "selective", "x", 1.0)
+    alone = Strategy(8, 1, 1, 1, 8, "none", "selective", "x", 0)
     held, everything = (memory(made, Strategies.of(alone._replace(recomputation=r)))[0] for r in ("selective", "none"))
     # One block: its insides are there again while it computes.
     assert held == everything
@@ -118,7 +118,7 @@ def test_unfused_attention_keeps_scores_unless_it_is_recomputed() -> None:
     operators[-1] = replace(operators[-1], kind="norm")
     made = with_model(made, graph=replace(made.graph, operators=tuple(operators)))
     unfused = with_model(made, settings=made.settings.model_copy(update={"attention": "unfused"}))
-    row = Strategy(4, 2, 1, 2, 64, "none", "none", "x", 1.0)
+    row = Strategy(4, 2, 1, 2, 64, "none", "none", "x", 0)
     scores = 5 * HEADS * SEQUENCE**2 * row.samples / row.tp
     for recomputation, blocks in (("none", 4), ("selective", 1)):
         rows = Strategies.of(row._replace(recomputation=recomputation))

@@ -21,7 +21,7 @@ def test_rows_keep_every_rule_and_differ(ranks: int, degree: int, blocks: int, b
         tensor_degree=degree,
         blocks=blocks,
         algorithms=("ring", "optree"),
-        ratios=(1.0, 4.0),
+        exchanges=(0, 1),
         sequence_degree=6,
         expert_degree=4,
     )

@@ -112,20 +112,20 @@ class MadeUp:
     def __init__(self, price: Price) -> None:
         self._price = price
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         """Serves everything."""
         return None
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """The one price."""
         return self._price
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
         """The one that is asked for."""
         return algorithm
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """The line below the one price."""
         return [price_line(self._price, kind, hidden_setup=hidden_setup)]

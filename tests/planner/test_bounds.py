@@ -14,10 +14,9 @@ from lightloom.parallelism.operator_kernels import passes
 from lightloom.parallelism.operators import times_and_launches
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
-from lightloom.parallelism.sharding import KIND_OF_SHARDING
+from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, ZERO_1
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
-from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
@@ -25,6 +24,7 @@ from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import PipelinedStep, StageTimes
 from lightloom.simulation.pipelined_tasks import lower_pipelined
+from tests.planner.exchanges import by_name, coded
 from tests.planner.jobs import (
     Model,
     cluster,
@@ -107,9 +107,13 @@ def test_bounds_are_reached_where_one_kind_of_time_decides() -> None:
 @pytest.fixture(scope="module")
 def verified() -> Job:
     on = cluster(16)
-    compression = stated("inceptionn:2^-10", 3.0, "nic")
-    pricing = GroupPrices(on.fabric, on.training, compressions=[compression])
-    return Job.of(transformer(4), on.accelerator, on.fabric, on.training, pricing)
+    exchanges = (
+        coded(3.0, "nic", 3.2e9),
+        by_name("int4", rate=5e9, message=1e-5),
+        by_name("diloco:every=20", rate=5e9),
+    )
+    pricing = GroupPrices(on.fabric, on.training, exchanges=exchanges)
+    return Job.of(transformer(4), on.accelerator, on.fabric, on.training, pricing, exchanges=exchanges)
 
 
 def test_lines_stay_below_verified_prices(verified: Job) -> None:
@@ -117,13 +121,13 @@ def test_lines_stay_below_verified_prices(verified: Job) -> None:
     sizes = np.array([[1.0, 4095.0, 4096.0, *2.0 ** np.arange(13, 38), 3e11]])
     one = np.ones(1, np.int64)
     for index, name in enumerate(ALGORITHMS):
-        for ranks, ratio in ((4, 1.0), (16, 1.0), (16, 3.0)):
-            price = verified.pricing.price(name, ranks, ratio)
+        for ranks, exchange in ((4, 0), (16, 0), (16, 1), (16, 2), (16, 3)):
+            price = verified.pricing.price(name, ranks, exchange)
             exact = [price("all-reduce", size).cost for size in sizes[0]]
             least = np.array([each.time - each.setup for each in exact])
             repeated = np.array([each.repeated_time for each in exact])
             for lines, seconds in ((hidden, least), (paid, repeated)):
-                below = lines("all-reduce", one * index, one * ranks, one, np.array([ratio]), sizes)[0]
+                below = lines("all-reduce", one * index, one * ranks, one, np.array([exchange]), sizes)[0]
                 assert (below <= seconds * (1 + 1e-9)).all()
                 assert (below[2:] >= 0.5 * seconds[2:]).all()
 
@@ -136,12 +140,15 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
     away = rows.ep > 1
     # Whatever carries the gradients, tokens go straight to their experts.
     assert set(rows.algorithm[away]) == (set(range(len(ALGORITHMS))) if model is mixture else set())
-    straight, others = (verified.pricing.price(name, 4, 1.0) for name in (ALGORITHMS[-1], ALGORITHMS[1]))
+    straight, others = (verified.pricing.price(name, 4, 0) for name in (ALGORITHMS[-1], ALGORITHMS[1]))
     assert others("all-to-all", 1e6) == straight("all-to-all", 1e6)
+    alone = rows.rows((rows.tp * rows.pp * rows.ep * rows.cp == 1) & (rows.sharding == NONE))
+    alone = alone.rows(np.arange(0, len(alone), max(len(alone) // 8, 1)))
     rows = rows.rows(np.arange(0, len(rows), 211 if model is transformer else 499))
-    compressed = rows.rows(rows.dp > 1)
-    compressed.ratio[:] = 3.0
-    for each in (rows, compressed):
+    exchanged = rows.rows((rows.dp > 1) & (rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
+    exchanged.exchange[:], alone.exchange[:] = 1, 2 + np.arange(len(alone)) % 2
+    assert admitted(verified, alone).all() and set(alone.exchange.tolist()) == {2, 3}
+    for each in (rows, exchanged, alone):
         for row, bound in enumerate(bounds(verified, each)):
             assert bound <= simulate(verified, each[row]).step_time
 
@@ -160,12 +167,12 @@ def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> Non
 def test_groups_that_lie_apart_pay_for_the_network_between_domains() -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 64})
     prices = GroupPrices(on.fabric, on.training)
-    beside, spread, half = (prices.price("one-stage", 8, 1.0, stride) for stride in (1, 8, 2))
+    beside, spread, half = (prices.price("one-stage", 8, 0, stride) for stride in (1, 8, 2))
     across = on.fabric.pair(8)[0]
     assert across < on.fabric.total_receive_bandwidth() / 64
     times = [price("all-gather", 1e9).cost.time for price in (beside, half, spread)]
     assert times[0] < times[1] < times[2] == pytest.approx(7 / 8 * 1e9 / across, rel=0.01)
-    assert prices.refusal("all-gather", "one-stage", 3, 1.0, 4) is not None
+    assert prices.refusal("all-gather", "one-stage", 3, 0, 4) is not None
 
 
 @given(st.integers(1, 70), st.booleans())

@@ -24,7 +24,7 @@ from lightloom.workloads.graph import ComputeGraph, Operator
 from tests.planner.jobs import BATCH, HEADS, SEQUENCE, cluster, transformer, verified_job, with_model
 from tests.planner.test_export import exported_row
 
-ROW = Strategy(2, 1, 1, 2, 32, "none", "none", "ring-two-way", 1.0, cp=4)
+ROW = Strategy(2, 1, 1, 2, 32, "none", "none", "ring-two-way", 0, cp=4)
 ELEMENT = 2
 """Bytes of an element of keys and values in bf16."""
 
@@ -123,7 +123,7 @@ def test_a_rank_keeps_its_slice_of_the_activations() -> None:
 @pytest.mark.parametrize(("tp", "pp", "cp"), [(1, 1, 4), (2, 1, 2), (2, 2, 4), (1, 2, 8)])
 def test_no_step_with_slices_is_shorter_than_its_bound(sharding: str, tp: int, pp: int, cp: int) -> None:
     of = verified_job(sliceable(4), load_cluster("h100-512-two-tier", {"ranks": 32}))
-    row = Strategy(32 // (tp * pp * cp), tp, pp, 4, 128, sharding, "full", "ring-two-way", 1.0, cp=cp)
+    row = Strategy(32 // (tp * pp * cp), tp, pp, 4, 128, sharding, "full", "ring-two-way", 0, cp=cp)
     rows = Strategies.of(row)
     assert admitted(of, rows).all()
     step = simulate(of, row)

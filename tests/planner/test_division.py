@@ -35,7 +35,7 @@ def job(ranks: int, fabric: dict[str, Any], hidden: int = 1024) -> Job:
 
 def strategy(dp: int, tp: int, pp: int, **fields: Any) -> Strategy:
     """A replica of two samples in as many micro-batches."""
-    return Strategy(dp, tp, pp, 2, 2 * dp, "none", "none", "ring-two-way-striped", 1.0)._replace(**fields)
+    return Strategy(dp, tp, pp, 2, 2 * dp, "none", "none", "ring-two-way-striped", 0)._replace(**fields)
 
 
 @pytest.mark.parametrize("fabric", [SWITCH, RING])

@@ -15,7 +15,6 @@ from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedErro
 from lightloom.core.units import parse
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
-from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.search import search as searching
@@ -24,6 +23,7 @@ from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.planner.search.request import KINDS, STRATEGIES, SearchRequest
 from lightloom.simulation.step import simulate_step
+from tests.planner.exchanges import coded
 from tests.planner.jobs import SEQUENCE, mixture, transformer
 
 RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}
@@ -214,11 +214,10 @@ def test_fabrics_without_circuits_or_switches_leave_placed_plans_out_and_say_so(
 
 
 def test_codecs_between_the_hops_are_left_out_of_placed_plans() -> None:
-    codecs = (stated("inceptionn:2^-10", 3.0, "nic"), stated("inceptionn:2^-6", 5.0, "nic"))
-    codecs = codecs[0], replace(codecs[1], engine=codecs[1].engine.model_copy(update={"placement": "host"}))
-    found = search(cluster(4, PACKETS), blocks=1, hidden=64, compressions=codecs, prune=False)
-    ratios = {kind: {each.choice.ratio for each in found.ranking if each.strategy == kind} for kind in KINDS}
-    assert ratios["placed"] == {1.0, 3.0} and ratios["ddp"] == ratios["fsdp"] == {1.0, 3.0, 5.0}
+    codecs = coded(3.0, "nic", 3.2e9), coded(5.0, "host", 3.2e9)
+    found = search(cluster(4, PACKETS), blocks=1, hidden=64, exchanges=codecs, prune=False)
+    tried = {kind: {each.gradient_exchange for each in found.ranking if each.strategy == kind} for kind in KINDS}
+    assert tried["placed"] == {None, codecs[0]} and tried["ddp"] == tried["fsdp"] == {None, *codecs}
     assert "placed plans take codecs in line with the links only" in found.refusals
 
 
@@ -314,7 +313,7 @@ def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
             plan = make_plan(
                 KIND_OF_SHARDING[choice.sharding], graph, 4, on.training.model_copy(update={"batch_per_rank": 2})
             )
-            result = simulate_step(plan, on.accelerator, on.fabric, prices.price(each.algorithm, 4, 1.0))
+            result = simulate_step(plan, on.accelerator, on.fabric, prices.price(each.algorithm, 4, 0))
             assert each.energy == result.energy
             assert each.memory == pytest.approx(plan.memory.total)
 
@@ -324,7 +323,7 @@ def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
     """By hand: with tensor groups alone every rank is in one; an all-reduce's joules grow with its bytes."""
     on = cluster(4, fabric | {"energy_per_bit": 1e-12})
     found = search(on, strategies=("tensor-pipeline",), prune=False)
-    prices = GroupPrices(on.fabric, on.training).price("ring-two-way-striped", 4, 1.0)
+    prices = GroupPrices(on.fabric, on.training).price("ring-two-way-striped", 4, 0)
     whole = next(each for each in found.ranking if each.label.startswith("dp 1 · tp 4 · ring"))
     # Two blocks with two all-reduces forward and two backward, of 8 samples; embedding and head one each.
     output = 8 * SEQUENCE * 256 * 2

@@ -167,7 +167,7 @@ def test_both_exports_shard_the_same(found: ExportedJob) -> None:
 
 def test_llama_70b_is_exported_with_tensor_and_sharded_parallelism_to_both() -> None:
     """tp 8, dp 128: torchtitan's memory of a share of the state each, in the settings of both frameworks."""
-    row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring", 1.0, sequence_parallel=True)
+    row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring", 0, sequence_parallel=True)
     found = exported_row(row, ranks=1024)
     parallel, arguments = torchtitan.settings(found)["parallelism"], megatron.arguments(found)
     assert (parallel["data_parallel_shard_degree"], parallel["tensor_parallel_degree"]) == (128, 8)

@@ -16,7 +16,7 @@ from lightloom.workloads.graph import Operator
 from tests.planner.jobs import job, space, transformer, with_model
 from tests.simulation.prices import linear
 
-ROW = Strategy(4, 1, 2, 4, 64, "none", "none", "ring", 1.0)
+ROW = Strategy(4, 1, 2, 4, 64, "none", "none", "ring", 0)
 
 
 def without_overlap(of: Job) -> Job:

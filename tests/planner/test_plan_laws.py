@@ -124,7 +124,7 @@ def test_no_bound_lies_below_computing_alone() -> None:
     """Not even where the last exchange begins long before the backward pass ends."""
     of = with_model(job(1, price=linear(1e15)), graph=compute_bound((0, 260_000, 7_000_000)))
     for name in ("none", "zero-3"):
-        row = Strategy(8, 1, 1, 1, 8, name, "none", "ring", 1.0)
+        row = Strategy(8, 1, 1, 1, 8, name, "none", "ring", 0)
         rows = Strategies.of(row)
         computing = sum(seconds.sum() for seconds in of.operators.passes(rows.samples, rows.tp, rows.recomputation))
         assert rows.plain.all()

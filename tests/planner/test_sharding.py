@@ -29,7 +29,7 @@ from lightloom.simulation.link_turns import Pass
 from tests.planner.jobs import job, transformer, verified_job, with_model
 from tests.simulation.prices import linear
 
-ROW = Strategy(4, 2, 1, 2, 64, "none", "none", "ring-two-way", 1.0)
+ROW = Strategy(4, 2, 1, 2, 64, "none", "none", "ring-two-way", 0)
 SETTINGS = TrainingSettings()
 
 
@@ -115,7 +115,7 @@ def test_llama_70b_sharded_over_tensor_groups_holds_its_share() -> None:
     """80 blocks of 0.86 billion parameters on tp 8, dp 128: a gibibyte of state, and a few units that are gathered."""
     on = load_cluster("h100-512-two-tier", {"ranks": 1024})
     made = verified_job(transformer(80, 8192), on)
-    row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring-two-way", 1.0)
+    row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring-two-way", 0)
     parameters = made.graph.parameters
     state = parameters / 1024 * 16
     unit = parameters / 80 / 8 * 6
@@ -127,7 +127,7 @@ def test_llama_70b_sharded_over_tensor_groups_holds_its_share() -> None:
 @pytest.mark.parametrize(("pp", "micro_batches"), [(1, 1), (1, 4), (2, 4)])
 def test_no_sharded_step_is_shorter_than_its_bound(sharding: str, pp: int, micro_batches: int) -> None:
     made = two_tier()
-    row = Strategy(16 // pp, 2, pp, micro_batches, 128, sharding, "full", "ring-two-way", 1.0)
+    row = Strategy(16 // pp, 2, pp, micro_batches, 128, sharding, "full", "ring-two-way", 0)
     rows = Strategies.of(row)
     assert admitted(made, rows).all()
     assert bounds(made, rows)[0] <= simulate(made, row).step_time
@@ -144,7 +144,7 @@ def test_hybrid_sharding_is_searched_where_nodes_have_several_replicas() -> None
 def test_joules_count_every_gather() -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 8, "fabric.energy_per_bit": 1e-12})
     made = verified_job(transformer(4), on)
-    row = Strategy(8, 1, 1, 2, 64, "zero-3", "none", "ring-two-way", 1.0)
+    row = Strategy(8, 1, 1, 2, 64, "zero-3", "none", "ring-two-way", 0)
     energy = {}
     for sharding in ("zero-2", "zero-3"):
         chosen = row._replace(sharding=sharding)
@@ -169,12 +169,12 @@ def test_stages_send_slices_and_gather_them_in_the_tensor_group() -> None:
     """A rank's port takes 8 ms for a sample's activations, an eighth of that for its slice; NVLink gathers the rest."""
     fabric = load_cluster("a100-1024-two-tier", {"ranks": 16}).fabric
     made = megatron_175b(fabric)
-    row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 1.0)
+    row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 0)
     (rate, flight), (_, latency) = fabric.pair(8), fabric.message(8)
     assert latency > flight + 10e-6, "the library's latency of a message is added"
     nbytes = 2 * 2048 * 12_288
     send = exact_stage_times(made, row).send
-    gather = made.pricing.price("ring-two-way", 8, 1.0)("all-gather", nbytes).cost.repeated_time
+    gather = made.pricing.price("ring-two-way", 8, 0)("all-gather", nbytes).cost.repeated_time
     assert send[0] == 0 and send[1] == pytest.approx(nbytes / 8 / rate + latency + gather)
     assert send[1] < 0.3 * nbytes / rate
     uses = {(use.kind, use.ranks) for use in simulate(made, row).exchanges}
@@ -193,16 +193,16 @@ def test_tensor_groups_gather_only_what_is_not_sliced_anyway(monkeypatch: pytest
         return bytes_between._replace(sliced=bytes_between.total / 2)
 
     monkeypatch.setattr(model, "crossing", half_sliced)
-    row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 1.0)
+    row = Strategy(1, 8, 2, 4, 4, "none", "none", "ring-two-way", 0)
     (rate, _), (_, latency) = fabric.pair(8), fabric.message(8)
     nbytes = 2 * 2048 * 12_288
-    gather = made.pricing.price("ring-two-way", 8, 1.0)("all-gather", nbytes / 2).cost.repeated_time
+    gather = made.pricing.price("ring-two-way", 8, 0)("all-gather", nbytes / 2).cost.repeated_time
     assert exact_stage_times(made, row).send[1] == pytest.approx(nbytes / 8 / rate + latency + gather)
 
 
 def test_stages_send_everything_where_that_is_faster() -> None:
     made = job(4, price=linear(1e6))
-    row = Strategy(2, 2, 2, 4, 64, "none", "none", "x", 1.0)
+    row = Strategy(2, 2, 2, 4, 64, "none", "none", "x", 0)
     rate, latency = made.fabric.pair(4)
     crossing = made.graph.operator("layers.1.add2").activation_bytes / made.graph.batch / 2 * row.samples
     assert exact_stage_times(made, row).send[1] == pytest.approx(crossing / rate + latency)

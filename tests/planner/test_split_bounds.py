@@ -17,7 +17,6 @@ from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.plan import local_graph
 from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
-from lightloom.planner.pricing.compression import stated
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import (
     PartTable,
@@ -30,6 +29,7 @@ from lightloom.planner.pricing.placed_space import (
     reach,
 )
 from lightloom.planner.search.placed_plans import PlacedPlans
+from tests.planner.exchanges import coded
 from tests.planner.jobs import transformer, verified_job
 
 QUANTA = (1e-7, 1e-6, 1e-5)
@@ -73,7 +73,7 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
 ) -> None:
     job = job_on(fabric, ranks, blocks, hidden)
     rows = space_on(job, (ranks * samples, 2 * ranks), (1.0, 3.0))
-    plans = PlacedPlans(job, {3.0: stated("inceptionn:2^-10", 3.0, "nic")})
+    plans = PlacedPlans(job, {3.0: coded(3.0, "nic", 3.2e9)})
     look = coarse_bound(job, PartTable(job.model), rows)
     for row in data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=min(6, len(rows)), max_size=6)):
         choice = rows[row]
@@ -205,10 +205,7 @@ def test_exchange_between_groups_waits_for_the_way_between_counterparts() -> Non
 def test_a_slow_codec_saves_less() -> None:
     job = job_on(2, 8, 2, 1024)
     choice = PlacedChoice(1, 8, 1e-6, 8, 1, 3.0)
-    fast, slow = (stated("inceptionn:2^-10", 3.0, "nic") for _ in range(2))
-    slow = type(slow)(
-        codec=slow.codec, ratio=3.0, ratio_source="", engine=slow.engine.model_copy(update={"encode": 1e8})
-    )
+    fast, slow = coded(3.0, "nic", 3.2e9), coded(3.0, "nic", 1e8)
     plain, quick, late = (
         PlacedPlans(job, {3.0: codec}).simulate(choice._replace(ratio=ratio)).step_time
         for codec, ratio in ((fast, 1.0), (fast, 3.0), (slow, 3.0))

@@ -39,7 +39,7 @@ def row(strategy: str, algorithm: str, *seconds: float) -> RankingRow:
 
 ROWS = (
     row("ddp", "optree-striped", 0.010, 0.001, 0.0005),
-    replace(row("fsdp", "ring", 0.012, 0.030), compression="inceptionn", fits=False, energy=1234.0),
+    replace(row("fsdp", "ring", 0.012, 0.030), exchange="inceptionn", fits=False, energy=1234.0),
     replace(row("ddp", "one-stage", 0.010, 0.100, 0.005, 0.001), verified=False),
 )
 

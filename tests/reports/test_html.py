@@ -110,9 +110,7 @@ def test_hostile_names_are_shown_not_run() -> None:
         facts=((HOSTILE, HOSTILE),),
         notes=(HOSTILE,),
         not_sourced=(HOSTILE,),
-        ranking=(
-            replace(ROWS[0], strategy=HOSTILE, algorithm=HOSTILE, compression=HOSTILE, compression_effect=HOSTILE),
-        ),
+        ranking=(replace(ROWS[0], strategy=HOSTILE, algorithm=HOSTILE, exchange=HOSTILE, exchange_effect=HOSTILE),),
         reference=(ROWS[1],),
         reference_name=HOSTILE,
         memory=MemoryBar(parts={HOSTILE: 1.0}),

@@ -213,7 +213,7 @@ def test_tables_fit_their_terminal(width: int) -> None:
 def test_no_word_is_broken_and_no_codec_said_twice(width: int) -> None:
     label, codec = "dp 64 · fsdp · ring-two-way-striped + one-stage-striped", "inceptionn:2^-10, 3.2 × smaller"
     effect = "loses 1.2 ms: coding 3.4 ms > 2.2 ms less sending"
-    facts = {"label": label, "site": "terarack-64, 64 ranks", "compression": codec, "compression_effect": effect}
+    facts = {"label": label, "site": "terarack-64, 64 ranks", "exchange": codec, "exchange_effect": effect}
     text = to_text(ranking_table([ranked(1), ranked(2, **facts)], width), width)
     assert all(word in text.split() for word in f"{label} {codec}".split())
     assert text.count("inceptionn") == 1

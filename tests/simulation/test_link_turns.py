@@ -25,7 +25,7 @@ SECONDS = st.floats(0, 8).map(lambda seconds: round(seconds, 3))
 
 
 def _pass_of(fabric: Fabric, tp: int, seconds: float, tensor: float) -> Pass:
-    rows = Strategies.of(Strategy(fabric.ranks // tp, tp, 1, 1, fabric.ranks, "zero-3", "none", "ring", 1.0))
+    rows = Strategies.of(Strategy(fabric.ranks // tp, tp, 1, 1, fabric.ranks, "zero-3", "none", "ring", 0))
     within = [np.array([[part]]) for part in (tensor, 0.0, 0.0)]
     beside = [Groups(rows.replicas, rows.tp)]
     return LinkTurns(fabric).pass_of(rows, np.array([[seconds + tensor]]), 0.0, within, beside)
@@ -79,7 +79,7 @@ def test_a_step_takes_at_least_what_its_ports_send(sharding: str) -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 8})
     fabric = PacketSwitch(ranks=8)
     job = Job.of(transformer(4), on.accelerator, fabric, on.training, MadeUp(linear(1e9)))
-    row = Strategy(4, 2, 1, 2, 64, sharding, "none", "ring", 1.0)
+    row = Strategy(4, 2, 1, 2, 64, sharding, "none", "ring", 0)
     step = simulate(job, row)
     rows = Strategies.of(row)
     exchanges = stage_exchanges(job, rows, exchange_seconds(job, "ring"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lightloom.api.arguments import ClusterLike, Quantity, Settings, load_cluster
-from lightloom.api.compression import CodecChoice
+from lightloom.api.exchanges import ExchangeChoice, refuse_old_options
 from lightloom.api.models import ModelLike, trace_with_gaps
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
@@ -17,7 +17,7 @@ from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planner.search.document import codec_json, plan_document, plan_row
+from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.planner.search.search import search
@@ -129,6 +129,10 @@ def plan(
     quantum: Quantity | Sequence[Quantity] = DEFAULT_QUANTA,
     cost_model: str = "physical",
     overlap: bool = True,
+    exchange: str | Sequence[str] = (),
+    exchange_profile: str | Path | None = None,
+    exchange_ratio: str | float | None = None,
+    exchange_engine: str | None = None,
     compression: str | None = None,
     compression_ratio: str | float | None = None,
     compression_profile: str | Path | None = None,
@@ -151,7 +155,9 @@ def plan(
         quantum: durations below which placed plans cut no operator.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         overlap: whether data parallelism communicates while computing.
-        compression, ...: a codec of gradients, as the command's options; plans are ranked with and without it.
+        exchange, exchange_profile, ...: methods by which replicas exchange gradients (``lightloom.exchange``), as the
+            command's options; plans are ranked with gradients as they are, and with each.
+        compression, ...: refused, with what to give instead.
         reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
         set, fields: fields of the cluster, a dot reaches into a part; top-level ones (``accelerator``) by keyword too.
 
@@ -166,8 +172,15 @@ def plan(
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)
     request = replace(request, reconfigure_in_step=reconfigure_in_step)
-    codec = CodecChoice(compression, compression_profile, compression_ratio, compression_engine)
-    return _answer(model, clusters, request, codec, sequence_length, step)
+    refuse_old_options(
+        compression=compression,
+        compression_ratio=compression_ratio,
+        compression_profile=compression_profile,
+        compression_engine=compression_engine,
+    )
+    methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
+    choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
+    return _answer(model, clusters, request, choice, sequence_length, step)
 
 
 def _request(
@@ -231,16 +244,16 @@ def _answer(
     model: ModelLike,
     clusters: Sequence[Cluster],
     request: SearchRequest,
-    codec: CodecChoice,
+    choice: ExchangeChoice,
     sequence_length: int | None,
     step: int | None,
 ) -> PlanRanking:
     """Trace the model, search, and return the ranking."""
-    codec.check()
+    choice.check()
     samples = clusters[0].training.batch_per_rank
     graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length, step=step)
-    if codec.name is not None:
-        request = replace(request, compressions=(codec.compression(str(model), graph),))
+    if choice.names:
+        request = replace(request, exchanges=choice.priced(str(model), graph))
     with progress("Plans", None) as advance:
         result = search(graph, clusters, request, advance=lambda: advance(1))
     configuration = [
@@ -252,6 +265,6 @@ def _answer(
         list(request.quanta),
         dict(request.pins),
         [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
-        [codec_json(compression) for compression in request.compressions],
+        [exchange_settings(exchange) for exchange in request.exchanges],
     ]
     return PlanRanking(search=result, origin=provenance(configuration), unrecorded=unrecorded)

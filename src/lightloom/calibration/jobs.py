@@ -216,7 +216,7 @@ def strategy_of(step: MeasuredStep) -> Strategy:
         sharding=step.sharding,
         recomputation=step.recomputation,
         algorithm=LIBRARY.name,
-        ratio=1.0,
+        exchange=0,
         sequence_parallel=step.sequence_parallel == "yes",
         virtual_stages=step.virtual_stages,
         micro_batch=micro if rest else 0,

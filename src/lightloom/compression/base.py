@@ -61,6 +61,11 @@ class Codec(ABC):
         """Largest error of a finite value of at least 2^-125, relative to its size; None where no such bound holds."""
         return None
 
+    @property
+    def largest_ratio(self) -> float | None:
+        """Bytes as float32 for each byte of a long stream, at most; None where nobody knows."""
+        return None
+
     def encode_leaving(self, array: Float32s) -> memoryview:
         """Encode ``array`` (flat, contiguous) and replace it by the error ``array - decoded``, 0 where not finite.
 

@@ -62,6 +62,10 @@ class InceptionnScaled(Codec):
     def name(self) -> str:
         return _AtPower(self.bound).name
 
+    @property
+    def largest_ratio(self) -> float | None:
+        return Inceptionn(self.bound).largest_ratio
+
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
         values = float32_values(array)
         power = power_of(values)

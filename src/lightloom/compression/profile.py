@@ -13,7 +13,7 @@ from pydantic import Field
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Bandwidth, Config, Count
+from lightloom.core.fields import Bandwidth, Config, Count, Seconds
 from lightloom.core.files import cache_directory, cannot_read, write_atomically
 from lightloom.core.provenance import content_hash
 
@@ -41,6 +41,9 @@ class Rates(Config):
     threads: Count
     encode: Bandwidth
     decode: Bandwidth
+    encode_message: Seconds | None = None
+    """Seconds to encode a message whatever its size; null in profiles that did not measure it."""
+    decode_message: Seconds | None = None
 
 
 class CodecProfile(Config):
@@ -52,6 +55,8 @@ class CodecProfile(Config):
     """Over all tensors and steps together."""
     steps: dict[int, float]
     """Ratio by training step."""
+    sums: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Ratio of sums of so many gradients at one step, 1 included; empty where none were measured."""
     tensors: dict[str, Fit]
     """By parameter name, over all steps."""
     host: tuple[Rates, ...]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,9 +25,22 @@ from lightloom.core.files import cannot_read
 Gradients = Mapping[str, Float32s]
 """One step's gradients, flat, by parameter name."""
 
+
+class Sample(NamedTuple):
+    """Gradients of one training step, or a sum of several."""
+
+    step: int
+    terms: int
+    """Number of gradients that were added up, of different batches."""
+    gradients: Gradients
+
+
 _RATE_VALUES = 1 << 23
 """Number of values (32 MiB) on which rates are measured: more than caches hold, less than a second per round."""
 _ROUNDS = 5
+_MESSAGE_VALUES = 64
+"""Number of values of a message whose coding takes no longer than the call."""
+_CALLS = 50
 _ENGINE_VALUES = 1 << 18
 _BLOCK = 1 << 20
 
@@ -79,6 +92,15 @@ class _Measured:
     whole: _Sums = field(default_factory=_Sums)
     tensors: dict[str, _Sums] = field(default_factory=dict)
     steps: dict[int, float] = field(default_factory=dict)
+    sums: dict[int, float] = field(default_factory=dict)
+    _ratio: float = 0.0
+    """Of the latest gradient that is no sum."""
+
+    def add_sum(self, terms: int, gradients: Gradients) -> None:
+        """Add a sum of gradients, of which one was the latest that was added."""
+        together = np.concatenate(list(gradients.values()))
+        self.sums.setdefault(1, self._ratio)
+        self.sums[terms] = together.nbytes / len(self.codec.encode(together))
 
     def add(self, step: int, gradients: Gradients) -> None:
         for name, values in gradients.items():
@@ -87,7 +109,7 @@ class _Measured:
             self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
         together = np.concatenate(list(gradients.values()))
         encoded = self.codec.encode(together)
-        self.steps[step] = together.nbytes / len(encoded)
+        self._ratio = self.steps[step] = together.nbytes / len(encoded)
         self._add(self.whole, together, encoded, len(encoded))
 
     def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
@@ -98,7 +120,7 @@ class _Measured:
 def measure(
     model: str,
     parameters: int,
-    steps: Iterable[tuple[int, Gradients]],
+    steps: Iterable[Sample],
     codecs: Iterable[Codec],
     origin: str,
     advance: Callable[[int], None] = lambda _: None,
@@ -106,23 +128,26 @@ def measure(
     """Measure codecs on a model's gradients; ``advance(1)`` is called after each step.
 
     Args:
-        steps: (number of the training step, its gradients), at least one.
+        steps: gradients of training steps, at least one, and sums that begin with the latest one.
         origin: description of the gradients, shown to the reader.
 
     Raises:
         ConfigError: no gradients at all, or NaN or infinite ones (names the tensor), which no training would use.
     """
     measured = [_Measured(codec) for codec in codecs]
-    last: Gradients = {}
-    for step, gradients in steps:
-        last = {name: values for name, values in gradients.items() if values.size}
-        _check_finite(last, step)
+    sample: Float32s | None = None
+    for step, terms, gradients in steps:
+        values = {name: tensor for name, tensor in gradients.items() if tensor.size}
+        _check_finite(values, step)
         for measurement in measured:
-            measurement.add(step, last)
+            if terms > 1:
+                measurement.add_sum(terms, values)
+            else:
+                measurement.add(step, values)
+        sample = _sample(values) if terms == 1 else sample
         advance(1)
-    if not last:
+    if sample is None or not sample.size:
         raise ConfigError(f"{model}: there are no gradients to measure")
-    sample = _sample(last)
     return CompressionProfile(
         model=model,
         parameters=parameters,
@@ -133,6 +158,7 @@ def measure(
                 codec=measurement.codec.name,
                 whole=measurement.whole.fit(),
                 steps=measurement.steps,
+                sums=measurement.sums,
                 tensors={name: sums.fit() for name, sums in measurement.tensors.items()},
                 host=tuple(host_rates(measurement.codec, sample, count) for count in sorted({1, os.cpu_count() or 1})),
                 engine=engine_rates(measurement.codec, sample),
@@ -154,7 +180,28 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
         end = time.perf_counter()
         if counted:
             encode, decode = min(encode, middle - start), min(decode, end - middle)
-    return Rates(threads=threads, encode=values.nbytes / encode, decode=values.nbytes / decode)
+    calls = _message_seconds(codec, values[:_MESSAGE_VALUES], threads)
+    return Rates(
+        threads=threads,
+        encode=values.nbytes / encode,
+        decode=values.nbytes / decode,
+        encode_message=calls[0],
+        decode_message=calls[1],
+    )
+
+
+def _message_seconds(codec: Codec, values: Float32s, threads: int) -> tuple[float, float]:
+    """Seconds of encoding and of decoding a message of a few values, the fastest of many calls."""
+    out = np.empty_like(values)
+    encode, decode = np.inf, np.inf
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        encoded = codec.encode(values, threads=threads)
+        middle = time.perf_counter()
+        codec.decode(encoded, out=out, threads=threads)
+        end = time.perf_counter()
+        encode, decode = min(encode, middle - start), min(decode, end - middle)
+    return float(encode), float(decode)
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:

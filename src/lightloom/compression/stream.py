@@ -46,6 +46,11 @@ class FramedCodec(Codec):
     def least_bytes(self, count: int) -> int:
         """Size of the smallest payload of ``count`` values, in bytes; smaller streams are refused at once."""
 
+    @property
+    def largest_ratio(self) -> float | None:
+        """That of the shortest payload that a chunk may have."""
+        return 4 * self.chunk / max(self.least_bytes(self.chunk), 1)
+
     @abstractmethod
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
         """Write the frames of ``values``, numbered from ``first``, to ``out``; returns the bytes written."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from lightloom.exchange.method import ExchangeMethod
 
+Find = Callable[[str], ExchangeMethod]
+"""Returns the method of a name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
@@ -17,5 +20,6 @@ class Family:
     """One line that says what the methods do."""
     options: tuple[tuple[str, str], ...]
     """(option, what it means and its default) in the order in which names spell them."""
-    build: Callable[[str, dict[str, str]], ExchangeMethod]
-    """Builds a method from the text as the user wrote it, for messages, and the options in it."""
+    build: Callable[[str, dict[str, str], Find], ExchangeMethod]
+    """Builds a method from the text as the user wrote it, for messages, the options in it, and what finds methods that
+    are options."""

@@ -38,4 +38,4 @@ def find(text: str) -> ExchangeMethod:
     known = families()
     if name not in known:
         raise UnknownNameError("exchange", name, known)
-    return known[name].build(text, options)
+    return known[name].build(text, options, find)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.arrays import Ints, Mask
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_1, ZERO_3, node_replicas
 
@@ -50,8 +50,8 @@ class Strategy(NamedTuple):
     sharding: str
     recomputation: str
     algorithm: str
-    ratio: float
-    """Bytes of a gradient for each byte sent; 1 without a codec."""
+    exchange: int
+    """Number of the method by which replicas exchange gradients; 0 for gradients as they are."""
     sequence_parallel: bool = False
     virtual_stages: int = 1
     ep: int = 1
@@ -104,8 +104,8 @@ class Strategies:
     """Index in :data:`RECOMPUTATIONS`."""
     algorithm: Ints
     """Index in ``algorithms``, for the exchanges of data and of tensor parallelism alike."""
-    ratio: Floats
-    """Bytes of a gradient for each byte sent; 1 without a codec."""
+    exchange: Ints
+    """Number of the method by which replicas exchange gradients; 0 for gradients as they are."""
     sequence_parallel: Mask
     """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
     virtual_stages: Ints
@@ -176,7 +176,7 @@ def strategy_space(
     sequence_degree: int = 1,
     expert_degree: int = 1,
     contexts: Sequence[int] = (1,),
-    ratios: Iterable[float] = (1.0,),
+    exchanges: Iterable[int] = (0,),
     recomputations: Sequence[str] = ("none", "full"),
     shardings: Sequence[str] = SHARDINGS,
     node_ranks: int = 1,
@@ -195,7 +195,7 @@ def strategy_space(
         sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
         expert_degree: what ep must divide, as well as dp · cp (``ExpertSplit.degree``).
         contexts: context-parallel degrees.
-        ratios: bytes of a gradient for each byte sent.
+        exchanges: how replicas exchange gradients: numbers, 0 for gradients as they are.
         shardings: some of :data:`SHARDINGS`.
         node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
         recomputations: some of :data:`RECOMPUTATIONS`.
@@ -213,9 +213,9 @@ def strategy_space(
         row for batch in batches for row in _degrees(ranks, batch, limits, most_micro_batches, most_virtual_stages)
     ]
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
-    space = _product(degrees, choices, algorithms, [*ratios])
-    first = choices[0][0] if choices[0] else 0, space.ratio[:1]
-    alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.ratio != first[1]))
+    space = _product(degrees, choices, algorithms, [*exchanges])
+    first = choices[0][0] if choices[0] else 0, space.exchange[:1]
+    alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
     silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
     return space.rows(~alone & ~silent & _shardable(space, node_ranks))
 
@@ -252,11 +252,11 @@ def _product(
     degrees: Sequence[tuple[int, ...]],
     choices: tuple[Sequence[int], Sequence[int]],
     algorithms: Sequence[str],
-    ratios: Sequence[float],
+    exchanges: Sequence[int],
 ) -> Strategies:
-    """Every assignment of degrees with every sharding and recomputation (``choices``), algorithm and ratio."""
-    values = (np.arange(len(degrees)), *choices, range(len(algorithms)), ratios)
-    row, sharding, recomputation, algorithm, ratio = (
+    """Every assignment of degrees with every sharding and recomputation (``choices``), algorithm and exchange."""
+    values = (np.arange(len(degrees)), *choices, range(len(algorithms)), exchanges)
+    row, sharding, recomputation, algorithm, exchange = (
         column.ravel() for column in np.meshgrid(*map(np.asarray, values), indexing="ij")
     )
     columns = dict(zip(_DEGREES, np.array(degrees, np.int64).reshape(-1, len(_DEGREES))[row].T, strict=True))
@@ -265,7 +265,7 @@ def _product(
         sharding=sharding.astype(np.int64),
         recomputation=recomputation.astype(np.int64),
         algorithm=algorithm.astype(np.int64),
-        ratio=ratio.astype(np.float64),
+        exchange=exchange.astype(np.int64),
         sequence_parallel=columns.pop("sequence_parallel") == 1,
         **columns,
     )
@@ -279,7 +279,7 @@ def _shardable(rows: Strategies, node_ranks: int) -> Mask:
     """
     within = node_replicas(rows.replicas, rows.tp, node_ranks)
     hybrid = (within > 1) & (within < rows.replicas) & (rows.ep == 1)
-    codec = (rows.ratio == 1) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
+    codec = (rows.exchange == 0) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
     shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
     return shardable
 

@@ -109,7 +109,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         "where": len({row.site for row in rows}) > 1,
         "samples": len({row.global_batch for row in rows}) > 1,
         "samples/s": any(row.global_batch > 1 for row in rows),
-        "compression": wide and any(row.compression for row in rows),
+        "exchange": wide and any(row.exchange for row in rows),
         "energy/sample": width >= 150 or any(row.known_energy or row.energy for row in rows),
         "memory": any(row.memory is not None for row in rows),
         "vs bound": any(row.lower_bound_ratio is not None for row in rows),
@@ -117,7 +117,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
     }
 
     def plan(row: RankingRow) -> Text:
-        text = Text(row.plan if optional["compression"] else row.name)
+        text = Text(row.plan if optional["exchange"] else row.name)
         return text.append(f" {FRONT}", "green") if row.on_front else text
 
     columns: list[_Column[RankingRow]] = [
@@ -133,7 +133,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
             lambda row: breakdown_bar(row.per_sample(), longest, bar),
             4,
         ),
-        _Column("compression", _compression, 2, wraps=True),
+        _Column("exchange", _exchange, 2, wraps=True),
         _Column("energy/sample", lambda row: _energy(row.energy_per_sample, row.energy), 8, right=True),
         _Column("memory", lambda row: Text("–" if row.memory is None else format_size(row.memory)), 7, right=True),
         _Column("vs bound", lambda row: Text(format_ratio(row.lower_bound_ratio)), 6, right=True),
@@ -142,9 +142,9 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
     return _fitted_table([column for column in columns if optional.get(column.name, True)], rows, width, title)
 
 
-def _compression(row: RankingRow) -> Text:
-    effect = " ".join(part for part in (row.compression, row.compression_effect) if part)
-    return Text(effect or "none", style="" if row.compression else "dim")
+def _exchange(row: RankingRow) -> Text:
+    effect = " ".join(part for part in (row.exchange, row.exchange_effect) if part)
+    return Text(effect or "none", style="" if row.exchange else "dim")
 
 
 def legend() -> Text:

@@ -37,10 +37,10 @@ class RankingRow:
     """Seconds by what the step waits for, as ``Timeline.breakdown()`` gives them."""
     place: int = 0
     """Place in the ranking, from 1 on; 0 outside of a ranking."""
-    compression: str | None = None
-    """Codec and ratio in a few words."""
-    compression_effect: str = ""
-    """What compression saves or loses against the same plan without it, in a few words."""
+    exchange: str | None = None
+    """Method by which replicas exchange gradients, in a few words; None for as they are."""
+    exchange_effect: str = ""
+    """What the method saves or loses against the same plan with gradients as they are, in a few words."""
     energy: float | None = None
     """Joules of a step over all ranks; None when some part has no source."""
     verified: bool = False
@@ -87,8 +87,8 @@ class RankingRow:
 
     @property
     def name(self) -> str:
-        """Plan and compression in one line."""
-        return " · ".join(part for part in (self.plan, self.compression) if part)
+        """Plan and exchange of gradients in one line."""
+        return " · ".join(part for part in (self.plan, self.exchange) if part)
 
     @property
     def plan(self) -> str:
@@ -233,7 +233,7 @@ def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
             (
                 str(row.place),
                 row.strategy,
-                " · ".join(part for part in (row.detail, row.compression) if part),
+                " · ".join(part for part in (row.detail, row.exchange) if part),
                 row.site,
                 f"{row.global_batch:,}",
                 format_time(row.step_time),

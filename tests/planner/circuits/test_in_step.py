@@ -71,7 +71,7 @@ def strategies(draw: st.DrawFn) -> Strategy:
         sharding,
         "none",
         "auto",
-        1.0,
+        0,
         tp > 1 and draw(st.booleans()),
         virtual,
     )
@@ -123,7 +123,7 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
 
 def test_experts_have_planes_of_their_own() -> None:
     job, prices = switched(1e-5, experts=True)
-    strategy = Strategy(8, 2, 1, 2, 64, "none", "none", "auto", 1.0, ep=4)
+    strategy = Strategy(8, 2, 1, 2, 64, "none", "none", "auto", 0, ep=4)
     step = simulate_in_step(job, strategy, prices)
     assert isinstance(step, SwitchedStrategyStep)
     assert step.in_step is not None
@@ -157,7 +157,7 @@ def test_the_pruned_winner_is_the_unpruned_one() -> None:
 
 def test_circuits_of_every_phase_stand_together() -> None:
     """Rings of all groups of an axis and sends both ways, on the planes of a phase: verified as one joint schedule."""
-    strategy = Strategy(4, 2, 2, 4, 64, "zero-1", "none", "auto", 1.0, True)
+    strategy = Strategy(4, 2, 2, 4, 64, "zero-1", "none", "auto", 0, True)
     settings_of = searched(strategy, 1e-6).best.settings
     fabric = switched(1e-6)[0].fabric
     assert len({tuple(planes.items()) for planes in settings_of.values()}) > 1
@@ -178,7 +178,7 @@ def test_circuits_of_every_phase_stand_together() -> None:
 
 def test_data_parallelism_alone_has_all_planes() -> None:
     job, prices = switched(1e-6)
-    strategy = Strategy(16, 1, 1, 1, 64, "none", "none", "ring", 1.0)
+    strategy = Strategy(16, 1, 1, 1, 64, "none", "none", "ring", 0)
     assert follow_the_step(job, strategy, prices) is None
     assert simulate_in_step(job, strategy, prices).step_time == simulate(job, strategy).step_time
 
@@ -189,7 +189,7 @@ def test_more_groups_than_planes_are_refused() -> None:
     prices = GroupPrices(fabric, job.settings, choices=CHOSEN[:1])
     small = Job.of(job.graph, job.accelerator, fabric, job.settings, prices)
     with pytest.raises(UnsupportedError, match="1 switch planes for 3 kinds of groups"):
-        simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 1.0), PlanePrices(prices))
+        simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 0), PlanePrices(prices))
 
 
 def test_packet_fabrics_have_no_planes() -> None:

@@ -80,7 +80,7 @@ def test_gradients_carry_the_parameters_names_and_repeat_themselves(model: str) 
     runs = [
         [
             (step, {name: values.copy() for name, values in found.items()})
-            for step, found in trained_gradients(training, 200)
+            for step, _, found in trained_gradients(training, 200)
         ]
         for _ in range(2)
     ]
@@ -97,7 +97,7 @@ def test_gradients_carry_the_parameters_names_and_repeat_themselves(model: str) 
 
 
 def test_the_first_gradient_is_autograd_s(model: str) -> None:
-    [(_, found)] = trained_gradients(Training(model="hdc", steps=1, batch=4), 1_149_010)
+    [(_, _, found)] = trained_gradients(Training(model="hdc", steps=1, batch=4), 1_149_010)
     assert sum(each.size for each in found.values()) == 1_149_010
     assert all(np.isfinite(each).all() and each.any() for each in found.values())
 
@@ -117,12 +117,12 @@ def test_models_that_cannot_be_trained_are_named(model: str, factory: str, compl
 
 
 def test_a_model_with_one_output_a_sample_is_trained_on_squares(model: str) -> None:
-    [(_, found)] = trained_gradients(Training(model=f"{model}loss", steps=1), 4)
+    [(_, _, found)] = trained_gradients(Training(model=f"{model}loss", steps=1), 4)
     assert sum(each.size for each in found.values()) == 4
 
 
 def test_a_factory_may_name_the_axis_of_samples(model: str) -> None:
-    ((_, gradients),) = trained_gradients(Training(model=f"{model}sequence_first", steps=1), 8)
+    ((_, _, gradients),) = trained_gradients(Training(model=f"{model}sequence_first", steps=1), 8)
     assert gradients.keys() == {"weight", "bias"}
 
 

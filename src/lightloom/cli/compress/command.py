@@ -15,13 +15,13 @@ from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.compression import find
 from lightloom.compression.profile import store
-from lightloom.compression.profiling import measure, read_gradients
+from lightloom.compression.profiling import Sample, measure, read_gradients
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
-from lightloom.core.units import format_size
-from lightloom.planner.pricing.compression import model_key
+from lightloom.core.units import format_size, format_time
+from lightloom.planner.gradients.sized import model_key
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 from lightloom.workloads.load import load_workload
@@ -29,7 +29,7 @@ from lightloom.workloads.resolve import INSTALL_TORCH
 
 if TYPE_CHECKING:
     from lightloom.compression.profile import CompressionProfile
-    from lightloom.compression.profiling import Gradients
+    from lightloom.core.arrays import Float32s
     from lightloom.workloads.graph import ComputeGraph
 
 compress = typer.Typer(
@@ -56,11 +56,14 @@ def profile(
     batch: Annotated[int, count_option("--batch", "Samples in a step.")] = 16,
     sequence_length: Annotated[int | None, count_option("--sequence-length", "Tokens per sample.")] = None,
     learning_rate: Annotated[float, option("Learning rate of SGD with momentum 0.9.")] = 0.01,
+    sums: Annotated[
+        int, count_option("--sums", "Gradients of the last step that are added up at most, as a ring does.", least=1)
+    ] = 64,
     seed: Annotated[int, count_option("--seed", "Seed of initialisation, inputs and labels.")] = 0,
     out: Annotated[Path | None, option("Also write the profile to a file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --compression`."""
+    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`."""
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     check_outputs(files=[out])
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
@@ -73,6 +76,7 @@ def profile(
             "sequence_length": sequence_length,
             "learning_rate": learning_rate,
             "seed": seed,
+            "terms": sums,
             "data": data,
         }
         origin, values = _trained(model, graph, options)
@@ -84,7 +88,7 @@ def profile(
     print_result(document, as_json, _parts(measured), {"profile": out})
 
 
-def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[tuple[int, Gradients]]]:
+def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
     try:
         from lightloom.training.runs.gradient_profile import Training, trained_gradients
     except ModuleNotFoundError as error:
@@ -93,14 +97,15 @@ def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, I
         raise WorkloadError(f"{model}: {INSTALL_TORCH}; or give --gradients FILE") from error
     training = Training(model=model, **options)
 
-    def run() -> Iterator[tuple[int, Gradients]]:
-        with progress("Training", training.steps) as advance:
+    def run() -> Iterator[Sample]:
+        with progress("Training", training.steps + training.terms - 1) as advance:
             yield from trained_gradients(training, graph.parameters, advance)
 
     return training.describe(), run()
 
 
-def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradients]]:
+def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
+    total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(paths, start=1):
             if path.suffix == ".pt":
@@ -115,7 +120,11 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[tuple[int, Gradie
                 raise ConfigError(
                     f"gradients {str(path)!r} hold {values:,} values; {graph.name} has {graph.parameters:,} parameters"
                 )
-            yield step, tensors
+            yield Sample(step, 1, tensors)
+            # Of different steps, for want of other ranks' gradients.
+            total = tensors if not total else {name: total[name] + tensor for name, tensor in tensors.items()}
+            if step > 1 and step & (step - 1) == 0:
+                yield Sample(step, step, total)
             advance(1)
 
 
@@ -138,6 +147,14 @@ def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
         largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
         cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
         yield plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors")
+    for codec in profile.codecs:
+        if codec.sums:
+            sums = ", ".join(f"{terms}: {ratio:.2f}" for terms, ratio in sorted(codec.sums.items()))
+            yield f"{codec.codec}, ratio of sums of so many gradients: {sums}"
+    calls = [rates for codec in profile.codecs for rates in codec.host[:1] if rates.encode_message is not None]
+    if calls:
+        slowest = max((rates.encode_message or 0.0) + (rates.decode_message or 0.0) for rates in calls)
+        yield f"a message takes {format_time(slowest)} to encode and decode, however small"
     yield f"gradients: {profile.gradients}"
     yield f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan"
 

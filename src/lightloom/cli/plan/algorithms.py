@@ -18,9 +18,9 @@ _SAME = 1e-6
 
 
 def compared(search: PlanSearch) -> list[Plan]:
-    """The best strategy of data parallelism alone with every algorithm, without compression; fastest first."""
+    """The best strategy of data parallelism alone with every algorithm, gradients as they are; fastest first."""
     plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
-    same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.compression is None]
+    same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
     return sorted(same, key=lambda plan: plan.step_time)
 
 

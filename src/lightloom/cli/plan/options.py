@@ -79,16 +79,31 @@ class PlanOptions:
         str, option("physical (circuits change when needed) or paper (every step costs d/B + a; ddp and fsdp only).")
     ] = "physical"
     overlap: Annotated[bool, option("Communicate while computing; without it ddp and fsdp only.")] = True
-    compression: Annotated[
-        str | None, option("Compress gradients, e.g. inceptionn:2^-10; both are ranked.", "CODEC")
+    exchange: Annotated[
+        Many,
+        option(
+            "How replicas exchange gradients, e.g. int4:block=128 (`exchange list`); ranked beside gradients as they "
+            "are. Repeatable.",
+            "METHOD",
+        ),
     ] = None
-    compression_profile: Annotated[
-        Path | None, option("The model's profile; else the one that `compress profile` has kept.")
+    exchange_engine: Annotated[
+        str | None,
+        option(
+            "What codes: accelerator (an assumed rate; the default), local (this host's kernels as measured), nic (the "
+            "INCEPTIONN paper's), or a .yaml file."
+        ),
     ] = None
-    compression_ratio: Annotated[str | None, option("A ratio of your own instead of a measured one.", "X")] = None
-    compression_engine: Annotated[
-        str | None, option("local (this host's kernel as measured; the default), nic (the paper's), or a .yaml file.")
+    exchange_profile: Annotated[
+        Path | None, option("The model's profile, for inceptionn; else the one that `compress profile` has kept.")
     ] = None
+    exchange_ratio: Annotated[
+        str | None, option("A ratio of your own, for inceptionn, instead of a profile's.", "X")
+    ] = None
+    compression: Annotated[str | None, typer.Option(hidden=True)] = None
+    compression_profile: Annotated[str | None, typer.Option(hidden=True)] = None
+    compression_ratio: Annotated[str | None, typer.Option(hidden=True)] = None
+    compression_engine: Annotated[str | None, typer.Option(hidden=True)] = None
     reconfigure_in_step: Annotated[
         bool,
         typer.Option(

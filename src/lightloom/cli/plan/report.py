@@ -11,8 +11,9 @@ from lightloom.cli.plan.pictures import figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
+from lightloom.exchange.evidence import accuracy_note
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.library import carrier
 from lightloom.planner.search.document import intervals_basis
 from lightloom.planner.search.plans import Plan, PlanSearch
@@ -52,8 +53,8 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             algorithm=plan.algorithm,
             label=plan.short_label,
             site=plan.site,
-            compression=plan.compression.label if plan.compression else None,
-            compression_effect=str(verdict(plan) or ""),
+            exchange=plan.gradient_exchange.label if plan.gradient_exchange else None,
+            exchange_effect=_exchange_effect(plan),
             global_batch=plan.global_batch,
             step_time=plan.step_time,
             breakdown=plan.breakdown,
@@ -151,21 +152,42 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("memory of the fullest rank", format_size(winner.memory)),
         ("arithmetic", str(cluster.training.precision)),
         ("cost model", search.request.cost_model),
-        *_codec_facts(_codec(search)),
+        *(fact for exchange in _exchanges(search) for fact in _exchange_facts(exchange)),
         ("energy a step", _energy(winner)),
         ("plans", f"{counts.rows:,}, {counts.bounded:,} bounded, {counts.simulated:,} simulated"),
     )
 
 
-def _codec(search: PlanSearch) -> Compression | None:
-    return next((plan.compression for plan in search.ranking if plan.compression), None)
+def _exchange_effect(plan: Plan) -> str:
+    """What a method gains or loses in seconds, and what is known of it in loss."""
+    if plan.gradient_exchange is None:
+        return ""
+    accuracy = f"accuracy: {accuracy_note(plan.gradient_exchange.name)}"
+    return "; ".join(filter(None, [str(verdict(plan) or ""), accuracy]))
 
 
-def _codec_facts(codec: Compression | None) -> tuple[tuple[str, str], ...]:
-    if codec is None:
-        return ()
-    rates = f"{format_bandwidth(codec.engine.encode)} in, {format_bandwidth(codec.engine.decode)} out"
-    return ("gradients", codec.label), ("codec's engine", f"{codec.engine.name}, {rates}")
+def _exchanges(search: PlanSearch) -> list[PricedExchange]:
+    """The methods of the ranking, each once."""
+    methods = {plan.gradient_exchange.name: plan.gradient_exchange for plan in search.ranking if plan.gradient_exchange}
+    return list(methods.values())
+
+
+def _exchange_facts(exchange: PricedExchange) -> tuple[tuple[str, str], ...]:
+    engine = exchange.coder
+    rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
+    return ("gradients", exchange.label), (f"engine of {exchange.label}", f"{engine.name}, {rates}")
+
+
+def exchange_notes(search: PlanSearch) -> list[str]:
+    """Where the bytes, the rates and the accuracy of every method of the ranking come from; assumptions say so."""
+    lines = []
+    for exchange in _exchanges(search):
+        often = "" if exchange.every == 1 else f"; a step pays 1/{exchange.every} of an exchange"
+        lines.append(
+            f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
+            f"{accuracy_note(exchange.name)}{often}"
+        )
+    return lines
 
 
 def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
@@ -197,16 +219,13 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _notes(search: PlanSearch) -> tuple[str, ...]:
-    winner, codec = search.winner, _codec(search)
+    winner = search.winner
     own: tuple[str, ...] = ()
     tabled = winner.exchanges and carrier(winner.algorithm).by_size  # schedules of every size have a table
-    if winner.exchanges and winner.prices and winner.verified and not tabled:
+    phased = winner.gradient_exchange is not None and not winner.gradient_exchange.in_schedule
+    if winner.exchanges and winner.prices and winner.verified and not tabled and not phased:
         own = winner.prices.schedule(winner.exchanges[0].kind, winner.exchanges[0].nbytes).notes
     refused = list(dict.fromkeys(row.why for row in search.refused))
-    codec_notes = []
-    if codec is not None:
-        codec_notes.append(f"Ratio of {codec.codec}, to float32: {codec.ratio_source}. Weights are not compressed.")
-        codec_notes.append(f"Rates of the codec's engine, in bytes of float32: {codec.engine.source}.")
     return (
         f"Times follow the {search.request.cost_model} cost model; every schedule was replayed by the verifier.",
         interval_note(search),
@@ -216,7 +235,7 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         "their cluster, or of a kind that cannot win. A placed plan's step is that of one group, all being alike.",
         *(f"Assumption: {line}." for line in plan_assumptions(winner)),
         *(f"{winner.algorithm}: {note}" for note in own),
-        *codec_notes,
+        *(f"Exchange of gradients by {note}." for note in exchange_notes(search)),
         *(f"Left out: {reason}." for reason in search.refusals),
         *((f"Refused: {'; '.join(refused)}.",) if refused else ()),
     )
@@ -230,6 +249,6 @@ def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
     for plan in search.ranking:
         if plan.strategy == winner.strategy and plan.prices is not None and len(plan.algorithms) == 1:
             cost, bound = plan.prices.cost(exchange.kind, exchange.nbytes)
-            algorithm = plan.algorithm + (f" · {plan.compression.codec}" if plan.compression else "")
+            algorithm = plan.algorithm + (f" · {plan.gradient_exchange.label}" if plan.gradient_exchange else "")
             rows.append(collective_row(algorithm, cost, bound))
     return tuple(dict.fromkeys(sorted(rows, key=lambda row: row.time)))

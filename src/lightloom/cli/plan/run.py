@@ -15,7 +15,7 @@ from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
 from lightloom.cli.plan.assumed import assumed_lines, built_lines, carried_lines, plan_assumptions
 from lightloom.cli.plan.pictures import save_figure, save_pictures
-from lightloom.cli.plan.report import interval_note, plan_report, ranking_rows, throughput, utilization
+from lightloom.cli.plan.report import exchange_notes, interval_note, plan_report, ranking_rows, throughput, utilization
 from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
@@ -78,6 +78,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
         "strategy": options.strategy or ALL,
         "algorithm": options.algorithm or ALL,
         "quantum": options.quantum or DEFAULT_QUANTA,
+        "exchange": options.exchange or (),
     }
     return plan(**arguments)
 
@@ -188,6 +189,7 @@ def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     lines += built_lines(search.clusters)
     lines += carried_lines(search.clusters)
     lines += [f"assumed of the winner: {line}" for line in plan_assumptions(search.winner)]
+    lines += [f"exchange {note}" for note in exchange_notes(search)]
     sensitivity = document.get("latency_sensitivity")
     if sensitivity is not None:
         lines.append(f"latency of {format_time(sensitivity['own_hop_latency_s'])} a hop: {sensitivity['text']}")

@@ -15,7 +15,7 @@ import numpy as np
 from lightloom.collectives.cost.order import rows_by_step
 from lightloom.collectives.cost.stepped import CodecTimes
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Column, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,24 @@ class CodecWork:
     decoded: Ints
     chunks: int
     in_line: bool
+    sent: Ints
+    """Messages that the busiest rank sends in each step; it encodes no more of them than chunks."""
+    received: Ints
 
-    def times(self, nbytes: float, encode: float, decode: float) -> CodecTimes:
-        """For a collective of ``nbytes`` of values, at rates in bytes of values per second."""
+    def times(self, nbytes: float, encode: float, decode: float, calls: tuple[float, float] = (0.0, 0.0)) -> CodecTimes:
+        """For a collective of ``nbytes`` of values, at rates in bytes of values per second.
+
+        Args:
+            nbytes: of all values.
+            encode: rate of encoding.
+            decode: rate of decoding.
+            calls: seconds to encode and to decode a message, whatever its size.
+        """
         chunk = nbytes / self.chunks
         encoding, decoding = (work.astype(np.float64) for work in (self.encoded, self.decoded))
-        return CodecTimes(encoding * (chunk / encode), decoding * (chunk / decode), self.in_line)
+        encoded = np.minimum(self.encoded, np.maximum(self.sent, 1)) * calls[0]
+        decoded = np.minimum(self.decoded, np.maximum(self.received, 1)) * calls[1]
+        return CodecTimes(encoding * (chunk / encode) + encoded, decoding * (chunk / decode) + decoded, self.in_line)
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
@@ -48,4 +60,16 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     count, most = np.zeros((2, ranks), np.int64), np.zeros((2, schedule.steps), np.int64)
     kernels.codec_work(rows, schedule.chunks, in_line, coded_as, count, most)
     encoded, decoded = most
-    return CodecWork(encoded, decoded, schedule.chunks, in_line)
+    sent, received = (_messages(schedule, end) for end in (schedule.source, schedule.destination))
+    return CodecWork(encoded, decoded, schedule.chunks, in_line, sent, received)
+
+
+def _messages(schedule: Schedule, end: Column) -> Ints:
+    """Most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
+    ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max(initial=0)) + 1
+    place = schedule.step.astype(np.int64) * ranks + end
+    ends = np.unique(place * paths + schedule.lightpath) // paths
+    rank_of_step, counts = np.unique(ends, return_counts=True)
+    most = np.zeros(schedule.steps, np.int64)
+    np.maximum.at(most, rank_of_step // ranks, counts)
+    return most

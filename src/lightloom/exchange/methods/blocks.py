@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read, whole
 
@@ -84,7 +84,7 @@ class BlockExchange(ExchangeMethod):
 
 
 def _family(width: Width) -> Family:
-    def build(text: str, options: dict[str, str]) -> BlockExchange:
+    def build(text: str, options: dict[str, str], _find: Find) -> BlockExchange:
         readers = {"feedback": flag} | ({"block": _power_of_two} if width.block else {})
         values = {"block": width.block, "feedback": width.feedback} | read(text, options, readers)
         return BlockExchange(width=width, **values)

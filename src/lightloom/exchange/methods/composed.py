@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lightloom.exchange.family import Find
 from lightloom.exchange.method import ExchangeMethod
 
 
@@ -10,16 +11,16 @@ def written(method: ExchangeMethod) -> str:
     return f"({method.name})" if "," in method.name or ":" in method.name else method.name
 
 
-def read_inner(text: str) -> ExchangeMethod:
-    """Return the method that an option names.
+def inner_reader(find: Find) -> Find:
+    """Return a reader of methods that are options.
 
-    Raises:
-        ValueError: it does not average the same gradient on all ranks at every step.
-        UnknownNameError, ConfigError: see :func:`lightloom.exchange.registry.find`.
+    It raises ValueError for one that does not average the same gradient on all ranks at every step.
     """
-    from lightloom.exchange.registry import find
 
-    method = find(text)
-    if not method.synchronous:
-        raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
-    return method
+    def read_inner(text: str) -> ExchangeMethod:
+        method = find(text)
+        if not method.synchronous:
+            raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
+        return method
+
+    return read_inner

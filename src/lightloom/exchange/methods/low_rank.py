@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read, whole
 
@@ -54,17 +54,23 @@ class PowerSgdExchange(ExchangeMethod):
         return tuple(Phase(kind="all-reduce", nbytes=float(_BYTES * size)) for size in sizes if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """M Q, Mᵀ P and P Qᵀ, and Gram-Schmidt of the columns of P."""
-        flops = sum(
-            6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in self._matrices(gradient)
+        """M Q, Mᵀ P and P Qᵀ, each of which reads or writes M once, and Gram-Schmidt of the columns of P."""
+        matrices = self._matrices(gradient)
+        values = sum(rows * columns for rows, columns, _ in matrices)
+        flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
+        return Work(
+            encoded_values=2 * values,
+            decoded_values=values,
+            encoded_messages=2 * len(matrices),
+            decoded_messages=len(matrices),
+            flops=float(flops),
         )
-        return Work(flops=float(flops))
 
     def _matrices(self, gradient: Gradient) -> list[tuple[int, int, int]]:
         return [factors for shape in gradient.shapes if (factors := self.factors(shape)) is not None]
 
 
-def _build(text: str, options: dict[str, str]) -> PowerSgdExchange:
+def _build(text: str, options: dict[str, str], _find: Find) -> PowerSgdExchange:
     values = read(text, options, {"rank": whole(1, 1024), "feedback": flag})
     return PowerSgdExchange(**{"rank": 2, "feedback": True} | values)
 

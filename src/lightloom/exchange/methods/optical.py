@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import read, whole
 
@@ -61,7 +61,7 @@ def _read_averager(text: str) -> str:
     return text
 
 
-def _build(text: str, options: dict[str, str]) -> OpticalExchange:
+def _build(text: str, options: dict[str, str], _find: Find) -> OpticalExchange:
     readers = {"averager": _read_averager, "bits": whole(2, 32), "block": whole(1, 1 << 20)}
     values = read(text, options, readers)
     return OpticalExchange(

@@ -14,9 +14,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
-from lightloom.exchange.methods.composed import read_inner, written
+from lightloom.exchange.methods.composed import inner_reader, written
 from lightloom.exchange.spelling import read, real, whole
 
 _MOST_STEPS = 100_000
@@ -121,15 +121,15 @@ class DiLoCoExchange(ExchangeMethod):
         return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
 
-def _localsgd(text: str, options: dict[str, str]) -> LocalSgdExchange:
+def _localsgd(text: str, options: dict[str, str], _find: Find) -> LocalSgdExchange:
     return LocalSgdExchange(steps=read(text, options, {"every": whole(1, _MOST_STEPS)}).get("every", 20))
 
 
-def _diloco(text: str, options: dict[str, str]) -> DiLoCoExchange:
+def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
     every = read(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
     readers = {
         "every": whole(1, _MOST_STEPS),
-        "inner": read_inner,
+        "inner": inner_reader(find),
         "fragments": whole(1, every),
         "outer_lr": real(0.0, 10.0),
         "outer_momentum": real(0.0, 0.9999),
@@ -137,7 +137,7 @@ def _diloco(text: str, options: dict[str, str]) -> DiLoCoExchange:
     values = read(text, options, readers)
     return DiLoCoExchange(
         steps=every,
-        inner=values.get("inner") or read_inner("float32"),
+        inner=values.get("inner") or find("float32"),
         fragments=values.get("fragments", 1),
         outer_lr=values.get("outer_lr", 0.7),
         outer_momentum=values.get("outer_momentum", 0.9),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import read
 
@@ -28,7 +28,7 @@ class PlainExchange(ExchangeMethod):
         return Work()
 
 
-def _build(text: str, options: dict[str, str]) -> PlainExchange:
+def _build(text: str, options: dict[str, str], _find: Find) -> PlainExchange:
     read(text, options, {})
     return PlainExchange()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read
 
@@ -44,9 +44,9 @@ class RingCodecExchange(ExchangeMethod):
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         values = gradient.values
-        share = -(-values // ranks)
-        frames = max(-(-share // FRAME_VALUES), 1)
-        headers = ranks * (STREAM_BYTES + (frames - 1) * FRAME_BYTES)
+        # Of the frames behind the first of a message, as if the last one could be cut short.
+        frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
+        headers = ranks * STREAM_BYTES + frames
         sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in self.value_bits(gradient))
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 
@@ -77,11 +77,6 @@ class InceptionnExchange(RingCodecExchange):
         return f"inceptionn{'-scaled' if self.scaled else ''}:2^-{self.exponent}"
 
     @property
-    def measured_as(self) -> str:
-        """Name under which ``Gradient.coded`` has the sizes of this method's messages."""
-        return self.codec
-
-    @property
     def scale_free(self) -> bool:
         return self.scaled
 
@@ -90,7 +85,7 @@ class InceptionnExchange(RingCodecExchange):
         return True
 
     def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        return gradient.bits_by_terms(self.measured_as) or ((1, _LARGEST_BITS),)
+        return gradient.bits_by_terms(self.codec) or ((1, _LARGEST_BITS),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +130,14 @@ def _read_dropped(text: str) -> int:
     return int(text)
 
 
-def _inceptionn(text: str, options: dict[str, str]) -> InceptionnExchange:
+def _inceptionn(text: str, options: dict[str, str], _find: Find) -> InceptionnExchange:
     values = read(text, options, {"bound": _read_bound, "scaled": flag, "feedback": flag})
     return InceptionnExchange(
         exponent=values.get("bound", 10), scaled=values.get("scaled", False), feedback=values.get("feedback", True)
     )
 
 
-def _truncate(text: str, options: dict[str, str]) -> TruncatedExchange:
+def _truncate(text: str, options: dict[str, str], _find: Find) -> TruncatedExchange:
     return TruncatedExchange(**{"bits": 16} | read(text, options, {"bits": _read_dropped, "feedback": flag}))
 
 

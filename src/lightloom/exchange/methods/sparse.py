@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read, real
 
@@ -51,7 +51,7 @@ class TopKExchange(ExchangeMethod):
         )
 
 
-def _build(text: str, options: dict[str, str]) -> TopKExchange:
+def _build(text: str, options: dict[str, str], _find: Find) -> TopKExchange:
     values = read(text, options, {"share": real(1e-6, 1.0), "feedback": flag})
     return TopKExchange(**{"share": 0.01, "feedback": True} | values)
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lightloom.core.errors import ConfigError
-from lightloom.exchange.family import Family
+from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
-from lightloom.exchange.methods.composed import read_inner, written
+from lightloom.exchange.methods.composed import inner_reader, written
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
 from lightloom.exchange.spelling import read, whole
 
@@ -81,19 +81,24 @@ def _read_inside(text: str) -> str:
     return text
 
 
-def _read_between(text: str) -> ExchangeMethod:
-    method = read_inner(text)
-    if isinstance(method, TwoLevelExchange):
-        raise ValueError("expected a method of one level")
-    if isinstance(method, PowerSgdExchange):
-        raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
-    return method
+def _between_reader(find: Find) -> Find:
+    read_inner = inner_reader(find)
+
+    def read_between(text: str) -> ExchangeMethod:
+        method = read_inner(text)
+        if isinstance(method, TwoLevelExchange):
+            raise ValueError("expected a method of one level")
+        if isinstance(method, PowerSgdExchange):
+            raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
+        return method
+
+    return read_between
 
 
-def _build(text: str, options: dict[str, str]) -> TwoLevelExchange:
-    readers = {"inside": _read_inside, "between": _read_between, "node": whole(2, 4096)}
+def _build(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
+    readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
     values = read(text, options, readers)
-    return TwoLevelExchange(between=values.get("between") or read_inner("int4"), node=values.get("node", 8))
+    return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
 
 
 FAMILIES = (

@@ -29,7 +29,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.planner.pricing.compression import sent_ratio
+from lightloom.planner.gradients.priced import sent_ratio
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
 from lightloom.simulation.placed_work import updated_parameters

@@ -44,31 +44,35 @@ _BLOCK = 1 << 14
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Rows whose collectives their groups can have: [rows]."""
     replicas = strategies.replicas
-    none, holders, shared = np.ones(len(strategies)), replicas // strategies.ep, strategies.ep > 1
+    none, holders, shared = np.zeros(len(strategies), np.int64), replicas // strategies.ep, strategies.ep > 1
     beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
-    sharded, ratio = ~replicated & ~hybrid, strategies.ratio
+    sharded, exchange = ~replicated & ~hybrid, strategies.exchange
     within = node_replicas(replicas, tp, job.fabric.node_ranks)
-    kinds: tuple[tuple[Kind, Mask, Ints, Ints, Floats], ...] = (
-        ("all-reduce", replicated, replicas, tp, ratio),
-        ("all-gather", sharded, replicas, tp, ratio),
-        ("reduce-scatter", sharded, replicas, tp, ratio),
-        ("all-gather", hybrid, within, tp, ratio),
-        ("reduce-scatter", hybrid, within, tp, ratio),
-        ("all-reduce", hybrid, replicas // within, tp * within, ratio),
+    kinds: tuple[tuple[Kind, Mask, Ints, Ints, Ints], ...] = (
+        ("all-reduce", replicated, replicas, tp, exchange),
+        ("all-gather", sharded, replicas, tp, exchange),
+        ("reduce-scatter", sharded, replicas, tp, exchange),
+        ("all-gather", hybrid, within, tp, exchange),
+        ("reduce-scatter", hybrid, within, tp, exchange),
+        ("all-reduce", hybrid, replicas // within, tp * within, exchange),
         ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
         ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
         ("all-to-all", shared, strategies.ep, tp, none),
-        ("all-reduce", shared & replicated, holders, stride, ratio),
-        ("all-gather", shared & sharded, holders, stride, ratio),
-        ("reduce-scatter", shared & sharded, holders, stride, ratio),
+        ("all-reduce", shared & replicated, holders, stride, exchange),
+        ("all-gather", shared & sharded, holders, stride, exchange),
+        ("reduce-scatter", shared & sharded, holders, stride, exchange),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
     found &= has_ring(job.fabric, strategies.cp, tp)
     if isinstance(job.pricing, GroupPrices):
         found &= circuits_stand(job.fabric, strategies)
+        if divides(job.fabric):
+            # Circuits that stand beside those of other axes serve one collective.
+            others = np.maximum.reduce([strategies.tp, strategies.pp, strategies.ep, strategies.cp]) > 1
+            found &= ~(others & job.phased(strategies.exchange))
     for kind, wanted, ranks, between, by in kinds:
         which = np.flatnonzero(wanted & (ranks > 1))
         spread = distance(job.fabric, between[which])
@@ -152,23 +156,23 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
     if not plan.exchanges:
         computing: Floats = done[:, -1] + update
         return computing
-    durations = np.stack(
-        [
-            lines(each.kind, rows.algorithm, rows.dp, rows.tp, rows.ratio, np.full((len(rows), 1), each.nbytes))[:, 0]
-            for each in plan.exchanges
-        ],
-        axis=1,
-    )
+    group = rows.algorithm, rows.dp, rows.tp, rows.exchange
+    sizes = [(each.kind, np.full((len(rows), 1), each.nbytes)) for each in plan.exchanges]
+    durations = np.stack([lines(kind, *group, nbytes)[:, 0] for kind, nbytes in sizes], axis=1)
     following = durations[:, ::-1].cumsum(axis=1)[:, ::-1]
     after = np.array([each.starts_after for each in plan.exchanges])
     first = np.where(plan.exchanges[0].needed_by == 0, durations[:, :1], 0.0)
     ready = done[:, after + 1] + np.where(after == START, 0.0, first)
-    found: Floats = np.maximum(first[:, 0] + done[:, -1], (ready + following).max(axis=1)) + update
-    return found
+    found: Floats = np.maximum(first[:, 0] + done[:, -1], (ready + following).max(axis=1))
+    blocking = job.blocks(rows.exchange)
+    if blocking.any():
+        whole = np.full((len(rows), 1), sum(each.nbytes for each in plan.exchanges))
+        found = np.where(blocking, done[:, -1] + lines(plan.exchanges[0].kind, *group, whole)[:, 0], found)
+    return found + update
 
 
 class PriceLines:
-    """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and ratio.
+    """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and exchange.
 
     Where an exchange chooses its algorithm, the bound is the least of the algorithms'. With ``hidden_setup`` all
     circuits of the first step are set up before the data exists, otherwise only those that can stay in place
@@ -186,12 +190,14 @@ class PriceLines:
         self._slopes: dict[tuple[Kind, Group], float] = {}
         self._divided = divided
 
-    def __call__(self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+    def __call__(
+        self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
+    ) -> Floats:
         """Seconds: 0 where nothing is sent or there is one rank, infinite where no algorithm serves.
 
         Arguments broadcast; ``nbytes`` may have a last dimension more than the others.
         """
-        groups, row = unique_groups(algorithm, ranks, stride, ratio)
+        groups, row = unique_groups(algorithm, ranks, stride, exchange)
         lines = [self._of_group(kind, group) for group in groups]
         shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
         bound = np.full(np.broadcast_shapes(shape, nbytes.shape), np.inf)
@@ -207,17 +213,17 @@ class PriceLines:
     def _slope(self, kind: Kind, group: Group) -> float:
         if (kind, group) not in self._slopes:
             assert isinstance(self._pricing, GroupPrices)
-            _, ranks, stride, ratio = group
-            self._slopes[kind, group] = slope(self._pricing, kind, ranks, ratio, stride)
+            _, ranks, stride, exchange = group
+            self._slopes[kind, group] = slope(self._pricing, kind, ranks, exchange, stride)
         return self._slopes[kind, group]
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
             return []
         if (kind, group) not in self._lines:
-            algorithm, ranks, stride, ratio = group
+            algorithm, ranks, stride, exchange = group
             name = self._algorithms[algorithm]
-            lines = self._pricing.lines(kind, name, ranks, ratio, stride, hidden_setup=self._hidden_setup)
+            lines = self._pricing.lines(kind, name, ranks, exchange, stride, hidden_setup=self._hidden_setup)
             self._lines[kind, group] = undominated(lines)
         return self._lines[kind, group]
 

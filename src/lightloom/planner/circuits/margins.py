@@ -40,5 +40,5 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     return leads, tails
 
 
-def _bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:  # noqa: ARG001
+def _bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
     return nbytes

@@ -63,5 +63,5 @@ def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> 
         return None
     prices = job.shares.pricing(axis.name)
     assert isinstance(prices, GroupPrices)
-    ratio = strategy.ratio if axis.name in ("data", "expert-data") else 1.0
-    return prices.price(strategy.algorithm, axis.ranks, ratio, axis.stride).schedule(use.kind, use.nbytes)
+    exchange = strategy.exchange if axis.name in ("data", "expert-data") else 0
+    return prices.price(strategy.algorithm, axis.ranks, exchange, axis.stride).schedule(use.kind, use.nbytes)

@@ -82,11 +82,11 @@ def _exchanges(job: Job, strategy: Strategy, axis: Axis, by_unit: Mask | None = 
     return stage_exchanges(alone, Strategies.of(strategy), of_axis, sharing=False, by_unit=by_unit)
 
 
-def _sent(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:  # noqa: ARG001
+def _sent(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
     """Bytes that a rank sends at least."""
     count = ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
     sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
     return sent
 
 
-_nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, ratio, nbytes: np.zeros_like(nbytes)  # noqa: E731, ARG005
+_nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, exchange, nbytes: np.zeros_like(nbytes)  # noqa: E731, ARG005

@@ -68,7 +68,7 @@ class _Notes:
         if strategy.last_samples != strategy.samples:
             self._last = pass_bytes(shared, _smaller(strategy))
         self._once = once_bytes(times.job, strategy, step.stages.times.early_exchange)
-        self._known = strategy.ratio == 1
+        self._known = strategy.exchange == 0
 
     @property
     def owners(self) -> dict[tuple[int, int], str]:

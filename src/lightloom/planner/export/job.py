@@ -101,8 +101,8 @@ def common_notes(job: ExportedJob) -> list[str]:
             "ranks of a context group are taken to have equal work: each takes one piece from either end of a causal "
             "sequence"
         )
-    if strategy.ratio != 1:
-        notes.append(f"gradients are sent {strategy.ratio:.3g} times smaller by a codec: register its hook yourself")
+    if strategy.exchange:
+        notes.append("gradients are exchanged by a method of lightloom.exchange: attach its hook yourself")
     if job.algorithms:
         notes.append(
             f"collectives run {', '.join(job.algorithms)}; which algorithm runs is the communication library's choice"

@@ -15,7 +15,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.pricing.price_line import LowerPrice
+from lightloom.planner.pricing.price_line import LowerPrice, chords, price_line, sized_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Priced
 
@@ -23,6 +23,17 @@ _ROUNDING = 1 + 1e-9
 
 CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 """Prices of one algorithm's schedules, or of a fabric's collective library."""
+
+
+def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
+    """The lower bound of the prices of one algorithm."""
+    if prices.algorithm.by_size:
+        return sized_line(kind, prices.fabric, prices.model)
+    if isinstance(prices, LibraryPrices):
+        return prices.below(kind)
+    if prices.algorithm.pipelined:
+        return chords(prices, kind)
+    return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
 class CheapestPrices:

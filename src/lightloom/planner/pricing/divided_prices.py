@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
+import numpy as np
+
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.compression import VALUE_BYTES
+from lightloom.planner.gradients.engine import VALUE_BYTES
 from lightloom.planner.pricing.division import Division, Divisions, divides, live_axes, seconds_a_byte
 from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planner.pricing.job import Job
@@ -70,15 +72,15 @@ class _ScaledPrices(Pricing):
     def __init__(self, whole: GroupPrices, part: GroupPrices) -> None:
         self._whole, self._part = whole, part
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        return self._part.refusal(kind, algorithm, ranks, ratio, stride)
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        return self._part.refusal(kind, algorithm, ranks, exchange, stride)
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
-        whole = self._whole.price(algorithm, ranks, ratio, stride)
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        whole = self._whole.price(algorithm, ranks, exchange, stride)
         longer = self._whole.fabric.usable_channels / self._part.fabric.usable_channels - 1
 
         def priced(kind: Kind, nbytes: float) -> Priced:
-            if (refusal := self.refusal(kind, algorithm, ranks, ratio, stride)) is not None:
+            if (refusal := self.refusal(kind, algorithm, ranks, exchange, stride)) is not None:
                 raise UnsupportedError(refusal)
             cost, nothing = whole(kind, nbytes).cost, whole(kind, 0.0).cost
             more = longer * (cost.repeated_time - nothing.repeated_time)
@@ -86,19 +88,22 @@ class _ScaledPrices(Pricing):
 
         return priced
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
-        return self._whole.algorithm(kind, nbytes, algorithm, ranks, ratio, stride)
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
+        return self._whole.algorithm(kind, nbytes, algorithm, ranks, exchange, stride)
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        return self._whole.lines(kind, algorithm, ranks, ratio, stride, hidden_setup=hidden_setup)
+        return self._whole.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
 
 
-def slope(prices: GroupPrices, kind: Kind, ranks: int, ratio: float, stride: int = 1) -> float:
+def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:
     """Seconds for each byte of a collective at least, were all channels the axis' own; 0 where nothing is divided."""
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
-    return seconds if ratio == 1 or kind not in sizes else seconds * VALUE_BYTES / sizes[kind] / ratio
+    if exchange == 0 or kind not in sizes:
+        return seconds
+    method = prices.exchange(exchange)
+    return seconds * VALUE_BYTES / sizes[kind] * method.least_share() if method.in_schedule else 0.0
 
 
 _CLOSE = 0.99
@@ -118,6 +123,9 @@ def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> 
     """
     axes, fabric = live_axes(strategy), job.fabric
     if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
+        return job
+    if len(axes) == 1 and job.phased(np.array(strategy.exchange)):
+        # Its collectives follow each other, with circuits of their own on all channels.
         return job
     needed = sum(axis.unit(fabric) for axis in axes)
     if needed > fabric.shared_channels:

@@ -14,11 +14,12 @@ from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices
-from lightloom.planner.pricing.compression import Compression, gradient_bytes
+from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes
+from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices, line_below
+from lightloom.planner.pricing.exchange_prices import ExchangePrices
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices, carrier
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
-from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, chords, price_line, sized_line
+from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Price
 
@@ -32,17 +33,18 @@ _MANY_RANKS = 128
 class Pricing(Protocol):
     """Prices of the collectives of a group of ranks."""
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         """Why the group has no such collective; None where it has."""
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
-        """Prices of a group of ``ranks`` that lie ``stride`` apart, gradients being sent ``ratio`` times smaller."""
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        """Prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
+        ``exchange``, 0 for as they are."""
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
         """Name of the algorithm that carries a collective at that price."""
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Lower bounds of the prices of the algorithms that may carry a collective; the least is a bound."""
 
@@ -61,22 +63,25 @@ class GroupPrices(Pricing):
         fabric: Fabric,
         training: TrainingSettings,
         model: CostModel = "physical",
-        compressions: Sequence[Compression] = (),
+        exchanges: Sequence[PricedExchange] = (),
         choices: Sequence[str] = (),
     ) -> None:
-        """``choices`` are the algorithms that an exchange chooses among; without any, the fabric's collective library
-        where it carries the exchange, otherwise all that have one schedule for all sizes."""
+        """``exchanges`` are the methods that strategies number from 1 on, with their engines. ``choices`` are the
+        algorithms that a collective chooses among; without any, the fabric's collective library where it carries the
+        collective, otherwise all that have one schedule for all sizes."""
         self.fabric = fabric
         self.model = model
         self._training = training
-        self._compressions = {each.ratio: each for each in compressions}
+        self._exchanges = dict(enumerate(exchanges, start=1))
+        self._divided = False  # whether circuits of several axes stand at once
         self._named = bool(choices)
         self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
         self._keys: dict[int, str] = {}
         self._plain: dict[tuple[str, str], CollectivePrices] = {}
-        self._compressed: dict[tuple[str, str, float], SchedulePrices] = {}
-        self._prices: dict[tuple[str, int, float, int], CheapestPrices] = {}
+        self._coded: dict[tuple[str, str, int], SchedulePrices] = {}
+        self._prices: dict[tuple[str, int, int, int], CheapestPrices] = {}
+        self._phases: dict[tuple[str, int, int, int], ExchangePrices] = {}
         self._others: dict[str, GroupPrices] = {}
         """These prices on other fabrics."""
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
@@ -89,53 +94,101 @@ class GroupPrices(Pricing):
         return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
-        """Prices of the same choice of algorithms on another fabric."""
+        """Prices of the same choice of algorithms on another fabric, beside circuits of other axes."""
         key = fabric.model_dump_json()
         if key not in self._others:
             names = [each.name for each in self._choices] if self._named else []
             self._others[key] = self._sharing(fabric, names)
+            self._others[key]._divided = True
         return self._others[key]
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
         """Prices that share all schedules and prices with these."""
-        other = GroupPrices(fabric, self._training, self.model, tuple(self._compressions.values()), choices)
-        for name in ("_plain", "_compressed", "_usable", "_read", "_keys", "_lines"):
+        other = GroupPrices(fabric, self._training, self.model, tuple(self._exchanges.values()), choices)
+        for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines"):
             setattr(other, name, getattr(self, name))
         return other
 
     @property
     def element_bytes(self) -> Mapping[Kind, int]:
         """Bytes of one uncompressed element in the kinds of collectives that a codec makes smaller."""
-        return gradient_bytes(self._training)
+        return gradient_element_bytes(self._training)
+
+    def exchange(self, number: int) -> PricedExchange:
+        """The method of a number other than 0."""
+        return self._exchanges[number]
 
     @property
     def failures(self) -> dict[str, str]:
         """Algorithms that accepted a collective and then failed, and how."""
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         part = self._part(ranks, stride)
         if part is None:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
-        if ratio != 1 and part.in_network_reduction:
-            return "a fabric that adds up light in the network cannot add up compressed streams"
-        reasons = [self._declined(kind, each, part, ratio) for each in self._among(kind, algorithm, part, ratio)]
+        exchange = self._of_kind(kind, exchange)
+        if exchange and (why := self._exchange_refusal(kind, algorithm, part, exchange, stride)) is not None:
+            return why
+        if exchange and not self._exchanges[exchange].in_schedule:
+            return None
+        reasons = [self._declined(kind, each, part, exchange) for each in self._among(kind, algorithm, part, exchange)]
         return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> CheapestPrices:
-        """Prices of a group; a ratio other than 1 must be that of one of the compressions."""
-        key = algorithm, ranks, ratio, stride
+    def _exchange_refusal(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
+        """Why a method does not serve in the place of a collective of gradients; None where it does."""
+        method, light = self._exchanges[exchange], part.in_network_reduction
+        why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
+        if why is not None or method.in_schedule:
+            return why
+        phases = self._phased(algorithm, part.ranks, exchange, stride).phases(kind, 1.0)
+        if self._divided and len(phases) > 1:
+            return "circuits that stand for the whole step serve one collective, and the exchange has several"
+        refusals = (self.refusal(phase.kind, algorithm, phase.ranks, 0, phase.stride) for phase in phases)
+        return next(filter(None, refusals), None)
+
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> CheapestPrices | ExchangePrices:
+        """Prices of a group where gradients are exchanged by the method of that number."""
+        if exchange and not self._exchanges[exchange].in_schedule:
+            return self._phased(algorithm, ranks, exchange, stride)
+        return self._cheapest(algorithm, ranks, exchange, stride)
+
+    def _of_kind(self, kind: Kind, exchange: int) -> int:
+        """The number of a method, 0 where a kind of collective carries no gradients."""
+        return exchange if kind in self.element_bytes else 0
+
+    def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
+        key = algorithm, ranks, exchange, stride
         if key not in self._prices:
             self._prices[key] = CheapestPrices(partial(self._bounded, *key))
         return self._prices[key]
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
-        return self.price(algorithm, ranks, ratio, stride).choice(kind, nbytes).algorithm.name
+    def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
+        key = algorithm, ranks, exchange, stride
+        if key not in self._phases:
+
+            def plain(members: int, apart: int) -> CheapestPrices:
+                return self._cheapest(algorithm, members, 0, apart)
+
+            part, method = self._part(ranks, stride), self._exchanges[exchange]
+            light = part is not None and part.in_network_reduction
+            self._phases[key] = ExchangePrices(method, plain, self.element_bytes, ranks, stride, in_network=light)
+        return self._phases[key]
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
+        return self.price(algorithm, ranks, exchange, stride).choice(kind, nbytes).algorithm.name
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
+        if exchange and not self._exchanges[exchange].in_schedule:
+
+            def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
+                return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
+
+            phased = self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
+            return plain(kind, ranks, stride) if phased is None else phased
+        candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
@@ -164,8 +217,9 @@ class GroupPrices(Pricing):
         key = kind, algorithm.name, self._key(part)
         if key not in self._usable:
             prices = self.schedules(algorithm, part)
-            ratios = self._compressions if kind in gradient_bytes(self._training) else {}
-            all_prices = [prices, *(self._smaller(prices, ratio) for ratio in ratios if self._codes(algorithm, part))]
+            carried = kind in self.element_bytes and not part.in_network_reduction and algorithm is not LIBRARY
+            coded = [number for number, method in self._exchanges.items() if carried and method.in_schedule]
+            all_prices = [prices, *(self._with_codec(prices, number) for number in coded)]
             outcome = attempt(algorithm, partial(_draw, all_prices, kind))
             self._usable[key] = outcome.why if isinstance(outcome, Refusal) else None
             if part.ranks > _MANY_RANKS:
@@ -173,65 +227,54 @@ class GroupPrices(Pricing):
         return self._usable[key]
 
     def _bounded(
-        self, algorithm: str, ranks: int, ratio: float, stride: int, kind: Kind
+        self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
     ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
-        candidates = self._candidates(kind, algorithm, ranks, ratio, stride)
+        candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         if not candidates:
             part = self._part(ranks, stride)
             assert part is not None
-            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part, ratio))
+            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part, exchange))
             raise UnsupportedError("; ".join(dict.fromkeys(filter(None, failures))))
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
     def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
-            if prices.algorithm.by_size:
-                self._lines[key] = sized_line(kind, prices.fabric, prices.model)
-            elif isinstance(prices, LibraryPrices):
-                self._lines[key] = prices.below(kind)
-            elif prices.algorithm.pipelined:
-                self._lines[key] = chords(prices, kind)
-            else:
-                self._lines[key] = price_line(prices, kind, hidden_setup=hidden_setup)
+            self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
         return self._lines[key]
 
     def _candidates(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
     ) -> Sequence[CollectivePrices]:
-        part = self._part(ranks, stride)
+        part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable = [
             each
-            for each in self._among(kind, algorithm, part, ratio)
-            if self._declined(kind, each, part, ratio) is None
+            for each in self._among(kind, algorithm, part, exchange)
+            if self._declined(kind, each, part, exchange) is None
             and (each.by_size or self.failure(kind, each, part) is None)
         ]
         prices = [self.schedules(each, part) for each in usable]
-        return prices if ratio == 1 else [self._smaller(each, ratio) for each in prices]
+        return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
-    def _smaller(self, prices: CollectivePrices, ratio: float) -> SchedulePrices:
+    def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
         assert isinstance(prices, SchedulePrices)
-        key = prices.algorithm.name, self._key(prices.fabric), ratio
-        if key not in self._compressed:
-            self._compressed[key] = prices.compressed(self._compressions[ratio], gradient_bytes(self._training))
-        return self._compressed[key]
+        key = prices.algorithm.name, self._key(prices.fabric), exchange
+        if key not in self._coded:
+            self._coded[key] = prices.coded(self._exchanges[exchange], self.element_bytes)
+        return self._coded[key]
 
-    def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, ratio: float) -> str | None:
-        if (algorithm.by_size or algorithm.pipelined) and ratio != 1:
+    def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, exchange: int) -> str | None:
+        if (algorithm.by_size or algorithm.pipelined) and exchange != 0:
             return f"{algorithm.name} has no steps between which a codec could be charged"
-        if algorithm is LIBRARY and ratio != 1:
-            return "the fabric's collective library has no codec"
+        if algorithm is LIBRARY and exchange != 0:
+            return "the fabric's collective library has no codec between its hops; name an algorithm, such as ring"
         return algorithm.refusal(kind, part, self.model)
 
-    def _codes(self, algorithm: Algorithm, part: Fabric) -> bool:
-        """Whether a codec can make what an algorithm sends smaller."""
-        return not part.in_network_reduction and algorithm is not LIBRARY
-
-    def _among(self, kind: Kind, algorithm: str, part: Fabric, ratio: float) -> Sequence[Algorithm]:
+    def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
         """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all; the
         fabric's library where it carries the collective and no algorithm is named."""
-        if algorithm == AUTO and not self._named and self._declined(kind, LIBRARY, part, ratio) is None:
+        if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
         among = self._choices if algorithm == AUTO else [carrier(algorithm)]
         if kind == "all-to-all" and all(each.refusal(kind, part, self.model) for each in among):

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.context_parallel import searched_degrees
+from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import (
     MOST_MICRO_BATCHES,
@@ -19,6 +23,7 @@ from lightloom.parallelism.strategy_space import (
     Strategy,
     strategy_space,
 )
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.operator_times import OperatorTimes
@@ -57,6 +62,8 @@ class Job:
     """Whether data parallelism communicates while computing."""
     shares: AxisShares | None = None
     """The channels of each axis, where they are shared out; without, every axis is priced on all of them."""
+    exchanges: tuple[PricedExchange, ...] = ()
+    """Methods by which replicas may exchange gradients; strategies number them from 1 on."""
 
     @classmethod
     def of(
@@ -67,9 +74,11 @@ class Job:
         settings: TrainingSettings,
         pricing: Pricing,
         overlap: bool = True,
+        exchanges: Sequence[PricedExchange] = (),
     ) -> Job:
         """The job of a model whose stages are balanced for the accelerator that it runs on."""
-        return cls(DividedModel(graph, settings, accelerator), accelerator, fabric, pricing, overlap)
+        model = DividedModel(graph, settings, accelerator)
+        return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges))
 
     @property
     def graph(self) -> ComputeGraph:
@@ -80,6 +89,35 @@ class Job:
     def settings(self) -> TrainingSettings:
         """How the model trains."""
         return self.model.settings
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model, those that no operator uses included."""
+        return self.graph.parameters + self.graph.unused_parameters
+
+    def exchange(self, strategy: Strategy) -> PricedExchange | None:
+        """The method by which a strategy exchanges gradients; None for as they are."""
+        return self.exchanges[strategy.exchange - 1] if strategy.exchange else None
+
+    def state_bytes(self, strategy: Strategy) -> float:
+        """Bytes that a strategy's exchange keeps between steps for each parameter."""
+        method = self.exchange(strategy)
+        return 0.0 if method is None else method.state_bytes
+
+    def blocks(self, exchange: Ints) -> Mask:
+        """Which methods, by number, exchange after the backward pass only: as ``exchange``."""
+        blocking = np.array([False, *(method.blocking for method in self.exchanges)])
+        return np.asarray(blocking[np.minimum(exchange, len(blocking) - 1)])
+
+    def phased(self, exchange: Ints) -> Mask:
+        """Which methods, by number, take several kinds of collectives, or phases of their own: as ``exchange``."""
+        phases = np.array([False, *(not method.in_schedule for method in self.exchanges)])
+        return np.asarray(phases[np.minimum(exchange, len(phases) - 1)])
+
+    def kept_bytes(self, exchange: Ints) -> Floats:
+        """Bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
+        kept = np.array([0.0, *(method.state_bytes for method in self.exchanges)])
+        return np.asarray(kept[np.minimum(exchange, len(kept) - 1)])
 
     @cached_property
     def operators(self) -> OperatorTimes:
@@ -106,6 +144,19 @@ class Job:
             self._computing[key] = compute_tasks(self.model.data_parallel_plan(strategy), self.accelerator)
         return self._computing[key]
 
+    def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
+        """Return the exchanges of a strategy that is data parallelism alone.
+
+        One exchange after the backward pass where its method waits for that, otherwise whatever the method.
+        """
+        plan = self.model.data_parallel_plan(strategy)
+        if not plan.exchanges or not self.blocks(np.array(strategy.exchange)):
+            return plan
+        last = plan.exchanges[-1]
+        nbytes = sum(exchange.nbytes for exchange in plan.exchanges)
+        after = replace(last, name="exchange", nbytes=nbytes, starts_after=plan.update - 1, needed_by=plan.update)
+        return replace(plan, exchanges=(after,))
+
     def on(self, axis: Axis) -> Fabric:
         """The part of the fabric that an axis has."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
@@ -123,7 +174,7 @@ class Job:
         batches: Iterable[int],
         *,
         algorithms: Sequence[str] = (AUTO,),
-        ratios: Iterable[float] = (1.0,),
+        exchanges: Iterable[int] = (0,),
         recomputations: Sequence[str] = ("none", "full"),
         shardings: Sequence[str] = SHARDINGS,
         micro_batch: int | None = None,
@@ -145,7 +196,7 @@ class Job:
             contexts=searched_degrees(model.graph) if cp is None else (cp,),
             blocks=len(model.starts),
             algorithms=algorithms,
-            ratios=ratios,
+            exchanges=exchanges,
             recomputations=recomputations,
             shardings=shardings,
             node_ranks=self.fabric.node_ranks,

@@ -156,16 +156,16 @@ class LibraryPricing:
         self._library = fabric.library
 
     def exchange_time(
-        self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats
+        self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
     ) -> Floats:
         """Seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
         return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         """Return None: the library serves every kind on every group."""
         return None
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Prices of a group of ``ranks`` that lie ``stride`` apart."""
         group = np.array([ranks]), np.array([stride])
 
@@ -174,12 +174,12 @@ class LibraryPricing:
 
         return price
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
         """Return the name that plans show for what carries the collective, whatever is asked for."""
         return LIBRARY.name
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Chords below the one price."""
         group = np.array([ranks]), np.array([stride])

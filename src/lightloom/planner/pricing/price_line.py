@@ -110,7 +110,28 @@ def dense_chords(seconds: Callable[[Floats], Floats]) -> Chords:
     return Chords(_DENSE_SIZES, tuple((seconds(np.array(_DENSE_SIZES)) * _ROUNDING).tolist()))
 
 
-LowerPrice: TypeAlias = PriceLine | SizedLine | Chords
+class ExchangeLine(NamedTuple):
+    """A lower bound of the price of an exchange: the sum of its phases' lower bounds, and the coding."""
+
+    parts: tuple[tuple[tuple[LowerPrice, ...], float], ...]
+    """Of each phase: bounds of the algorithms that may carry it, and its bytes for each byte of the collective that the
+    exchange stands for."""
+    nothing: float
+    """Seconds of coding nothing."""
+    slope: float
+    """Seconds of coding for each byte."""
+    every: int
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that exchanges of so many bytes take at least, in the shape of ``nbytes``."""
+        seconds = self.nothing + self.slope * nbytes
+        for lines, share in self.parts:
+            seconds = seconds + np.minimum.reduce([line.column(nbytes * share) for line in lines])
+        bound: Floats = seconds / self.every
+        return bound
+
+
+LowerPrice: TypeAlias = PriceLine | SizedLine | Chords | ExchangeLine
 """A lower bound of the price of one algorithm."""
 
 

@@ -95,7 +95,10 @@ class ReplicaPrices:
         exchange_time: ExchangeTime,
         *,
         sharing: bool,
+        blocking: Mask | None = None,
     ) -> None:
+        """``blocking``: rows whose gradients are exchanged after the backward pass only [rows]; none without it."""
+        self._blocking = np.zeros(len(rows), np.bool_) if blocking is None else blocking
         self._settings = settings
         self._rows = rows
         self._fabric = fabric
@@ -126,6 +129,8 @@ class ReplicaPrices:
         if by_unit is not None:
             held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
         parts = UnitGradients(self._gradients(first), self._gradients(other))
+        # What takes forever unit by unit is exchanged after the pass.
+        parts.first[self._blocking] = np.inf
         return ReplicaExchanges(*in_passes, gather, self._gradients(held), parts)
 
     def _gradients(self, held: Held) -> Floats:
@@ -177,7 +182,7 @@ class ReplicaPrices:
             self._rows.algorithm[which],
             group.ranks[which],
             distance(self._fabric, stride),
-            self._rows.ratio[which],
+            self._rows.exchange[which],
             group.held[which] * shared * size,
         )
 

@@ -3,8 +3,8 @@
 Where every size has a schedule of its own, one is built for each power of two and carries up to twice its bytes, at the
 time that those bytes take: no plan searches more than a few designs, and plans share those that are cached.
 
-With compression the same schedule carries the compressed bytes of the gradients. A codec behind the port makes every
-packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
+With a codec the same schedule carries coded sums of gradients: hop by hop of their own size. A codec behind the port
+makes every packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from lightloom.collectives.registry import Algorithm, build, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
-from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
+from lightloom.planner.gradients.engine import VALUE_BYTES
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.simulation.lower import Priced
+
+_RING = "ring"
+"""Algorithms of this name, striped or not, add up hop by hop."""
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class SchedulePrices:
         self.algorithm = algorithm
         self.fabric = fabric
         self.model = model
-        self.compression: Compression | None = None
+        self.exchange: PricedExchange | None = None
         self._element_bytes: Mapping[Kind, int] = {}
         self._only: float | None = None
         """The size of which the schedules of all collectives are built."""
@@ -55,21 +59,21 @@ class SchedulePrices:
         """By kind and the size that the schedule was built for."""
         self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
 
-    def compressed(self, compression: Compression, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
-        """The same schedules with compressed payload in the kinds of collectives that ``element_bytes`` names.
+    def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
+        """The same schedules with coded payload in the kinds of collectives that ``element_bytes`` names.
 
         Args:
-            compression: what makes the payload smaller.
-            element_bytes: bytes of one uncompressed element in each kind.
+            exchange: whose coded sums travel along a schedule (``PricedExchange.in_schedule``).
+            element_bytes: bytes of one gradient as it is in each kind.
         """
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
-        prices.compression, prices._element_bytes, prices._built = compression, element_bytes, self._built
+        prices.exchange, prices._element_bytes, prices._built = exchange, element_bytes, self._built
         return prices
 
     def at(self, size: float) -> SchedulePrices:
         """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
-        prices.compression, prices._element_bytes, prices._built = self.compression, self._element_bytes, self._built
+        prices.exchange, prices._element_bytes, prices._built = self.exchange, self._element_bytes, self._built
         prices._only = size
         return prices
 
@@ -86,7 +90,10 @@ class SchedulePrices:
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
         """The size of a collective of ``nbytes`` as the schedule carries it."""
         values = self.values_nbytes(kind, nbytes)
-        return nbytes if self.compression is None or values is None else values / self.compression.ratio
+        if self.exchange is None or values is None:
+            return nbytes
+        ring = self.algorithm.name.startswith(_RING)
+        return self.exchange.along_schedule(kind, values / VALUE_BYTES, self.fabric.ranks, ring=ring)
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
         return self._entry(kind, nbytes)[0]
@@ -147,10 +154,11 @@ class SchedulePrices:
         if key not in self._priced:
             built, fabric, sent = self._build(kind, nbytes), self.fabric, self.sent_nbytes(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)
-            if self.compression is not None and values is not None:
-                work = self._work(kind, nbytes)
-                codec = work.times(values, self.compression.engine.encode, self.compression.engine.decode)
-                if self.compression.in_line and sent:
+            if self.exchange is not None and values is not None:
+                work, engine = self._work(kind, nbytes), self.exchange.coder
+                calls = engine.encode_message, engine.decode_message
+                codec = work.times(values, engine.encode, engine.decode, calls)
+                if self.exchange.in_line and sent:
                     fabric = fabric.with_smaller_packets(nbytes / sent)
             if built.loads is not None:
                 loads = built.loads.at_size(sent, fabric)
@@ -162,8 +170,8 @@ class SchedulePrices:
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
-        assert self.compression is not None
-        work, in_line = self._build(kind, nbytes).work, self.compression.in_line
+        assert self.exchange is not None
+        work, in_line = self._build(kind, nbytes).work, self.exchange.in_line
         if in_line not in work:
             work[in_line] = codec_work(self._rows(kind, nbytes), in_line=in_line)
         return work[in_line]

@@ -20,16 +20,16 @@ from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 
-ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Floats, Floats], Floats]
-"""Seconds of collectives by kind, algorithm, ranks, how far apart these lie, ratio and bytes."""
+ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, how far apart these lie, exchange and bytes."""
 
 Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
 """Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
 what all hold and of experts."""
 AXES: tuple[Axis, ...] = get_args(Axis)
 
-Group = tuple[int, int, int, float]
-"""Algorithm (an index), ranks, stride, ratio."""
+Group = tuple[int, int, int, int]
+"""Algorithm (an index), ranks, stride, exchange."""
 
 
 class AxisTimes:
@@ -104,7 +104,7 @@ def _expert_exchanges(
             rows.algorithm[which],
             rows.ep[which],
             distance(fabric, rows.tp[which]),
-            np.ones(len(which)),
+            np.zeros(len(which), np.int64),
             nbytes[place] * share,
         )
     return PassExchanges(either_way, either_way)
@@ -123,9 +123,9 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
     """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
-    beside, uncompressed = np.ones(len(rows), np.int64), np.ones(len(rows))
+    beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     tensor_time = on_axis(exchange_time, "tensor")
-    return tensor_time(kind, rows.algorithm, rows.tp, beside, uncompressed, nbytes)
+    return tensor_time(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
@@ -139,22 +139,22 @@ def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
 
 
 def served(
-    pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats
+    pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints
 ) -> Mask:
     """Return the rows whose groups can have a kind of collective, by an index in ``algorithms``: [rows]."""
-    groups, row = unique_groups(algorithm, ranks, stride, ratio)
+    groups, row = unique_groups(algorithm, ranks, stride, exchange)
     refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
     return np.array([refusal is None for refusal in refusals], np.bool_)[row]
 
 
-def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, ratio: Floats) -> tuple[list[Group], Ints]:
-    """The different groups of ranks, (algorithm, ranks, stride, ratio), and the group of each row."""
-    columns = np.broadcast_arrays(algorithm, ranks, stride, ratio)
+def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
+    """The different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
+    columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
         return [group], np.zeros(1, np.int64)
     code = algorithm
-    for column in (ranks, stride, np.unique(ratio, return_inverse=True)[1]):
+    for column in (ranks, stride, np.unique(exchange, return_inverse=True)[1]):
         code = code * (int(column.max(initial=0)) + 1) + column
     _, first, row = np.unique(code, return_index=True, return_inverse=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), row

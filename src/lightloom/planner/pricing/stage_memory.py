@@ -31,7 +31,7 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Bytes of parameters, gradients and optimizer state: [rows, stages].
+    """Bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
 
     Gathered units of data parallelism alone are left out.
     """
@@ -56,7 +56,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     at_once = (settings.prefetch + 1) * parameter + gradient
     gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
-    return np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
+    kept = held.total * job.kept_bytes(rows.exchange)[:, None]
+    return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
 
 
 def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:

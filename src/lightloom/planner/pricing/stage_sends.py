@@ -78,7 +78,7 @@ def _gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_ti
     which = np.flatnonzero((rows.tp > 1) & (rows.pp > 1))
     groups = rows.rows(which)
     one = np.ones(len(which), np.int64)
-    columns = (groups.algorithm, groups.tp, one, one.astype(np.float64))
+    columns = (groups.algorithm, groups.tp, one, np.zeros_like(one))
     which = which[served(pricing, GATHER, rows.algorithms, *columns)]
     if len(which):
         seconds[which] = tensor_exchange(GATHER, rows.rows(which), nbytes[which], exchange_time)

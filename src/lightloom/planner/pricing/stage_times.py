@@ -170,7 +170,8 @@ def stage_exchanges(
     blocks = model.held_blocks(combination)
     held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
     first = Held(*(parameters[:, begins][row] for parameters in blocks))
-    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing=sharing)
+    blocking = job.blocks(rows.exchange)
+    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing=sharing, blocking=blocking)
     alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
     nbytes = model.sums(alone, edges).reshape(-1, stages).sum(axis=0) * float(settings.gradient_bytes)
     return StageExchanges(

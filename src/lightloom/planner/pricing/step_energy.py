@@ -7,7 +7,7 @@ import numpy as np
 from lightloom.collectives.cost.price import Cost
 from lightloom.parallelism.recomputation import repetitions
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.compression import sent_ratio
+from lightloom.planner.gradients.priced import sent_ratio
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_exchanges import tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER, stage_sends

@@ -159,8 +159,8 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
-    plan, rows = job.model.data_parallel_plan(strategy), Strategies.of(strategy)
-    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
+    plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
     update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
     computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
@@ -173,8 +173,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
-    plan = job.model.data_parallel_plan(strategy)
-    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.ratio)
+    plan = job.data_parallel_plan(strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     options = [price]
     first = None
     if isinstance(price, CheapestPrices) and plan.exchanges:
@@ -188,7 +188,7 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     steps = [(step(each), each) for each in options]
     result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
     names = [
-        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.ratio)
+        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.exchange)
         for each in plan.exchanges
         if strategy.dp > 1
     ]
@@ -244,10 +244,10 @@ def _costs(
     """Return the costs of exchanges at the prices that are asked for where several ranks exchange; as
     :func:`exchange_costs`."""
 
-    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, ratio: Floats, nbytes: Floats) -> Floats:
+    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
         if ranks[0] == 1:
             return np.zeros_like(nbytes)
-        group = name, int(ranks[0]), float(ratio[0]), int(stride[0])
+        group = name, int(ranks[0]), int(exchange[0]), int(stride[0])
         pricing = pricing_of()
         price = pricing.price(*group)
         sizes, where = np.unique(nbytes, return_inverse=True)

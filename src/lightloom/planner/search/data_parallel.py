@@ -13,7 +13,7 @@ from lightloom.collectives.registry import Algorithm, algorithms
 from lightloom.collectives.spec import Kind
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, carrier
@@ -50,7 +50,7 @@ class Comparison:
                 (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
             # Price what bounds will need while the schedules exist.
             for kind in _KINDS if not algorithm.by_size else ():
-                if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 1.0) is None:
+                if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 0) is None:
                     self.prices.failure(kind, algorithm, self.job.fabric)
             self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
         return plans, refused
@@ -69,24 +69,24 @@ class Comparison:
                 sharding=sharding, micro_batch=batch // self.cluster.ranks
             ):
                 continue
-            strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 1.0)
+            strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 0)
             plain = self._plan(algorithm, strategy, None)
             yield plain
             if isinstance(plain, RefusedPlan):
                 continue
-            for codec in self.request.compressions:
-                smaller = self._plan(algorithm, strategy._replace(ratio=codec.ratio), codec)
-                yield replace(smaller, uncompressed=plain) if isinstance(smaller, Plan) else smaller
+            for number, method in enumerate(self.job.exchanges, start=1):
+                other = self._plan(algorithm, strategy._replace(exchange=number), method)
+                yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
 
-    def _plan(self, algorithm: Algorithm, strategy: Strategy, codec: Compression | None) -> Plan | RefusedPlan:
+    def _plan(self, algorithm: Algorithm, strategy: Strategy, method: PricedExchange | None) -> Plan | RefusedPlan:
         refused = partial(
             RefusedPlan,
             strategy=KIND_OF_SHARDING[strategy.sharding],
             algorithm=algorithm.name,
-            compression=None if codec is None else codec.codec,
+            compression=None if method is None else method.name,
         )
         kinds = dict.fromkeys(each.kind for each in self.job.model.data_parallel_plan(strategy).exchanges)
-        reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.ratio) for kind in kinds]
+        reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
         if any(reasons):
             return refused(why=next(filter(None, reasons)))
         step = attempt(algorithm, partial(simulate, self.job, strategy))
@@ -101,6 +101,6 @@ class Comparison:
             step=step,
             breakdown=step.result.breakdown,
             energy=step.result.energy,
-            memory=step.result.memory.total,
-            compression=codec,
+            memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
+            gradient_exchange=method,
         )

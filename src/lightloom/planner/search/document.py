@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from lightloom.exchange.evidence import accuracy_note, evidence_of
+from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.circuits.regranted import RegrantedStep
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.belief import LEVEL, belief_of
-from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.pricing.exchange_prices import phase_document
 from lightloom.planner.search.costly import costly_rows
 from lightloom.planner.search.explain import explain
 from lightloom.planner.search.plans import Plan, PlanSearch
@@ -76,6 +79,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "algorithm": plan.algorithm,
         "algorithms": [use._asdict() for use in plan.exchanges],
         "compression": compression_json(plan),
+        "exchange": exchange_json(plan),
         "iteration_time_s": plan.step_time,
         "sample_time_s": plan.sample_time,
         "samples_per_second": plan.samples_per_second,
@@ -162,28 +166,39 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
     }
 
 
-def codec_json(codec: Compression) -> dict[str, Any]:
-    """What was assumed of a codec, in plain types."""
+def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
+    """What was assumed of a method among so many replicas, in plain types."""
+    engine = exchange.coder
     return {
-        "codec": codec.codec,
-        "ratio": codec.ratio,
-        "source": codec.ratio_source,
-        "engine": codec.engine.name,
-        "placement": codec.engine.placement,
-        "encode_bytes_per_second": codec.engine.encode,
-        "decode_bytes_per_second": codec.engine.decode,
-        "engine_source": codec.engine.source,
+        "codec": exchange.name,
+        "ratio": exchange.ratio(ranks),
+        "source": exchange.sizes,
+        "engine": engine.name,
+        "placement": engine.placement,
+        "encode_bytes_per_second": engine.encode,
+        "decode_bytes_per_second": engine.decode,
+        "encode_message_s": engine.encode_message,
+        "decode_message_s": engine.decode_message,
+        "engine_source": engine.source,
     }
 
 
+def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
+    """What is asked of a method: for the hash of the configuration."""
+    engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
+    coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
+    return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}
+
+
 def compression_json(plan: Plan) -> dict[str, Any] | None:
-    """The codec of a plan, and what it changes where the same plan without it was simulated; None without a codec."""
-    if plan.compression is None:
+    """How the replicas of a plan code gradients, and what that changes where the same plan without was simulated too;
+    None for gradients as they are."""
+    if plan.gradient_exchange is None:
         return None
-    effect = verdict(plan)
+    effect, coding = verdict(plan), coding_json(plan.gradient_exchange, replicas(plan))
     if effect is None:
-        return codec_json(plan.compression)
-    return codec_json(plan.compression) | {
+        return coding
+    return coding | {
         "gradient_bytes": effect.nbytes,
         "compressed_bytes": effect.compressed_nbytes,
         "encode_s": effect.encode,
@@ -193,3 +208,30 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
         "outcome": effect.outcome,
         "why": str(effect),
     }
+
+
+def exchange_json(plan: Plan) -> dict[str, Any] | None:
+    """The method by which replicas exchange gradients: phases of the whole gradient of the model, how often, what is
+    known of accuracy; None for gradients as they are."""
+    exchange = plan.gradient_exchange
+    if exchange is None:
+        return None
+    method, ranks = exchange.method, replicas(plan)
+    return {
+        "method": exchange.name,
+        "label": exchange.label,
+        "every": exchange.every,
+        "synchronous": method.synchronous,
+        "feedback": method.feedback,
+        "scale_free": method.scale_free,
+        "state_bytes_per_parameter": exchange.state_bytes,
+        "replicas": ranks,
+        "phases": [phase_document(phase) for phase in method.phases(exchange.gradient, ranks)] if ranks > 1 else [],
+        "accuracy": accuracy_note(exchange.name),
+        "evidence": [row.to_json() for row in evidence_of(exchange.name)],
+    }
+
+
+def replicas(plan: Plan) -> int:
+    """Ranks that exchange gradients with each other."""
+    return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
+from lightloom.exchange.evidence import accuracy_note
+from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import KINDS
@@ -23,8 +25,8 @@ _MORE = {
 
 
 def explain(search: PlanSearch) -> str:
-    """One sentence: what wins and what it waits for, how near the bound its largest collective is, what its codec and
-    the best other algorithm and the best of every other kind make of it, and what was left out."""
+    """One sentence: what wins and what it waits for, how near the bound its largest collective is, what its exchange
+    of gradients and the best other algorithm and the best of every other kind make of it, and what was left out."""
     winner = search.winner
     others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
     others.sort(key=lambda plan: plan.sample_time)
@@ -32,7 +34,7 @@ def explain(search: PlanSearch) -> str:
         _what(winner),
         _how_near(winner),
         _other_algorithm(search),
-        _compressed(search),
+        _exchanged(search),
         *(_against(winner, plan) for plan in others),
         _pruned(search.counts),
     ]
@@ -115,23 +117,32 @@ def _parts(cost: Cost) -> str:
     return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"
 
 
-def _compressed(search: PlanSearch) -> str:
-    """What compression does to the winning plan, with or without it; or else to the best plan that compresses."""
+def _exchanged(search: PlanSearch) -> str:
+    """What a method of exchanging gradients does to the winning plan, with or without it; or else to the best plan that
+    has one."""
     winner = search.winner
-    compressed = [plan for plan in search.ranking if plan.compression]
-    best = next(iter(compressed), None)
-    tried = winner if winner.compression else next((p for p in compressed if p.uncompressed is winner), best)
-    if tried is None or tried.compression is None:
+    plans = [plan for plan in search.ranking if plan.gradient_exchange]
+    best = next(iter(plans), None)
+    tried = winner if winner.gradient_exchange else next((p for p in plans if p.uncompressed is winner), best)
+    if tried is None or tried.gradient_exchange is None:
         reason = next((row.why for row in search.refused if row.compression), None)
-        return f"compression does not apply: {reason}" if reason else ""
-    codec = tried.compression
+        return f"no method of exchanging gradients applies: {reason}" if reason else ""
+    method, ranks = tried.gradient_exchange, _replicas(tried)
     where = "" if tried is winner or tried.uncompressed is winner else f"in {_name(tried)} "
     alone = "is part of the winner" if tried is winner else "has no equal plan without it to be compared with"
     effect = verdict(tried) or alone
+    often = "" if method.every == 1 else f"every {method.every} steps, each of which pays its share, "
+    other = "" if method.method.synchronous else "; this is other training than data parallelism"
     return (
-        f"{codec.codec}, which makes gradients {codec.ratio:.3g} times smaller ({codec.ratio_source}) "
-        f"at the rates of engine {codec.engine.name} ({codec.engine.source}), {where}{effect}"
+        f"{method.label}, which sends {method.ratio(ranks):.3g} times fewer bytes than float32 {often}"
+        f"({method.sizes}) at the rates of engine {method.coder.name} ({method.coder.source}), {where}{effect}; "
+        f"accuracy: {accuracy_note(method.name)}{other}"
     )
+
+
+def _replicas(plan: Plan) -> int:
+    """Ranks that exchange gradients."""
+    return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l
 
 
 def _percent(share: float) -> str:

@@ -26,7 +26,7 @@ class Simulated(Protocol):
     @property
     def strategy(self) -> str: ...
     @property
-    def compression(self) -> object | None: ...
+    def gradient_exchange(self) -> object | None: ...
     @property
     def label(self) -> str: ...
 
@@ -44,7 +44,7 @@ def order(plan: Simulated) -> tuple[bool, float, float, bool, str, str, bool, st
         isinstance(plan.choice, Strategy) and plan.choice.recomputation != "none",
         plan.algorithm,
         plan.strategy,
-        plan.compression is not None,
+        plan.gradient_exchange is not None,
         plan.label,
     )
 

@@ -31,7 +31,8 @@ from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.bounds.placed import ROUNDING, circuits_bound, fastest_link, structure_bound
 from lightloom.planner.circuits.regranted import faster_regranted
-from lightloom.planner.pricing.compression import VALUE_BYTES, Compression
+from lightloom.planner.gradients.engine import VALUE_BYTES
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
@@ -52,12 +53,12 @@ class PlacedPlans:
     """
 
     def __init__(
-        self, job: Job, compressions: Mapping[float, Compression] | None = None, *, regrants: bool = False
+        self, job: Job, in_line: Mapping[float, PricedExchange] | None = None, *, regrants: bool = False
     ) -> None:
         """With ``regrants``, circuits are granted anew within a step where that is faster."""
         self._job = job
         self._regrants = regrants
-        self._compressions = compressions or {}
+        self._in_line = in_line or {}
         self._graphs: dict[int, ComputeGraph] = {}
         """Graphs of a rank by its samples."""
         self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
@@ -154,7 +155,7 @@ class PlacedPlans:
         a slow engine is as good as fewer bytes saved."""
         if ratio == 1:
             return 1.0
-        engine, onward = self._compressions[ratio].engine, circuits.destination >= k
+        engine, onward = self._in_line[ratio].coder, circuits.destination >= k
         fastest = float(circuits.bandwidth[:, onward].max(initial=0.0))
         values = self._job.settings.gradient_bytes / VALUE_BYTES
         paced = values * min(engine.encode, engine.decode) / fastest if fastest else float("inf")

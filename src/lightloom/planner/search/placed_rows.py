@@ -74,8 +74,8 @@ def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[
     except UnsupportedError as error:
         return PlacedRows.of([]), Counts(), [str(error)]
     refusals = []
-    in_line = [codec.ratio for codec in request.compressions if codec.in_line]
-    if len(in_line) < len(request.compressions):
+    in_line = [method.placed_ratio for method in job.exchanges if method.in_line]
+    if len(in_line) < len(job.exchanges):
         refusals.append("placed plans take codecs in line with the links only")
     rows, refused = placed_space(job.fabric, batches, request.quanta, (1.0, *in_line))
     if refused:

@@ -23,9 +23,10 @@ from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.circuits.step import SwitchedStrategyStep
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.cheapest import CheapestPrices
-from lightloom.planner.pricing.compression import Compression
 from lightloom.planner.pricing.division import Division
+from lightloom.planner.pricing.exchange_prices import ExchangePrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
@@ -67,10 +68,10 @@ class Plan:
     """Joules of a step over all ranks."""
     memory: float
     """Bytes of the fullest rank."""
-    compression: Compression | None = None
-    """Codec of the gradients."""
+    gradient_exchange: PricedExchange | None = None
+    """Method by which replicas exchange gradients; None for as they are."""
     uncompressed: Plan | None = None
-    """The same plan without the codec, where that was simulated too."""
+    """The same plan with gradients as they are, where that was simulated too."""
 
     @property
     def step_time(self) -> float:
@@ -99,10 +100,10 @@ class Plan:
         return self.step.result if isinstance(self.step, StrategyStep) else None
 
     @property
-    def prices(self) -> SchedulePrices | CheapestPrices | LibraryPrices | None:
+    def prices(self) -> SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices | None:
         """Prices of the exchanges of data parallelism alone."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
-        return prices if isinstance(prices, SchedulePrices | CheapestPrices | LibraryPrices) else None
+        return prices if isinstance(prices, SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices) else None
 
     @property
     def timeline(self) -> Timeline:
@@ -184,13 +185,13 @@ class Plan:
 
     @property
     def short_label(self) -> str:
-        """The plan in a few words, without its codec: degrees, what is not the default, algorithms."""
+        """The plan in a few words, without its exchange of gradients: degrees, what is not the default, algorithms."""
         return " · ".join(filter(None, (label(self.choice), _named(self.algorithms))))
 
     @property
     def label(self) -> str:
-        """The plan in a few words, its codec included."""
-        return " · ".join([self.short_label, *([self.compression.label] if self.compression else [])])
+        """The plan in a few words, its exchange of gradients included."""
+        return " · ".join([self.short_label, *([self.gradient_exchange.label] if self.gradient_exchange else [])])
 
     @property
     def site(self) -> str:
@@ -210,7 +211,7 @@ class RefusedPlan:
     algorithm: str
     why: str
     compression: str | None = None
-    """The codec, where it is what was refused."""
+    """The method of exchanging gradients, where it is what was refused."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from lightloom.accelerators.base import Accelerator
 from lightloom.collectives.cost.price import CostModel
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
@@ -14,7 +15,7 @@ from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
 from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, Strategies
-from lightloom.planner.pricing.compression import Compression
+from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.library import carrier
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
@@ -146,8 +147,8 @@ class SearchRequest:
     algorithms: Sequence[str] = ()
     """Algorithms that exchanges choose among, "library" among them; without any, the fabric's collective library where
     it states one, otherwise all."""
-    compressions: Sequence[Compression] = ()
-    """Codecs of gradients; every plan is ranked without, and with each."""
+    exchanges: Sequence[PricedExchange] = ()
+    """Methods by which replicas exchange gradients; every plan is ranked with gradients as they are, and with each."""
     quanta: Sequence[float] = DEFAULT_QUANTA
     """Seconds below which placed plans cut no operator."""
     pins: Pins = Pins()
@@ -199,6 +200,14 @@ class SearchRequest:
         kinds, reason = self._searched()
         if not kinds:
             raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
+
+    def exchanges_on(self, accelerator: Accelerator) -> tuple[PricedExchange, ...]:
+        """The methods with the engines that they have on a cluster.
+
+        Raises:
+            ConfigError: nothing is known of what would code there.
+        """
+        return tuple(exchange.on(accelerator) for exchange in self.exchanges)
 
     @property
     def most_micro_batches(self) -> int:

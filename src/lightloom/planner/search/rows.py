@@ -9,7 +9,6 @@ import numpy as np
 
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
-from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
@@ -28,11 +27,12 @@ from lightloom.planner.pricing.placed_space import (
 from lightloom.planner.pricing.planes import PlanePrices
 from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
 from lightloom.planner.pricing.strategy_step import StrategyStep, on_divided_channels, simulate
+from lightloom.planner.search.columns import kinds_of, with_largest_batch
 from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.placed_plans import PlacedPlans
 from lightloom.planner.search.placed_rows import searched_rows
 from lightloom.planner.search.plans import Plan, RefusedPlan
-from lightloom.planner.search.request import DATA_PARALLEL, KINDS, SearchRequest
+from lightloom.planner.search.request import KINDS, SearchRequest
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 
@@ -70,8 +70,11 @@ class ClusterRows:
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
-        self._compressions = {each.ratio: each for each in request.compressions}
-        self.job = Job.of(graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap)
+        exchanges = request.exchanges_on(cluster.accelerator)
+        self.job = Job.of(
+            graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap, exchanges
+        )
+        self._in_line = {method.placed_ratio: method for method in exchanges if method.in_line}
         self._prices = prices
         anew = request.reconfigure_in_step
         if anew and cluster.fabric.wavelength_routed and "placed" not in request.kinds:
@@ -80,7 +83,7 @@ class ClusterRows:
                 "expected --strategy placed too, and no pinned degree"
             )
         self._planes = _planes(prices) if anew else None
-        self._plans = PlacedPlans(self.job, self._compressions, regrants=anew)
+        self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
         self._strategies: Strategies | None = None
         self._placed = PlacedRows.of([])
         self._counts = Counts()
@@ -178,7 +181,7 @@ class ClusterRows:
             breakdown=step.breakdown,
             energy=strategy_energy(job, choice, step),
             memory=float(memory(job, Strategies.of(choice))[0]),
-            compression=self._compressions.get(choice.ratio),
+            gradient_exchange=job.exchange(choice),
         )
 
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
@@ -191,18 +194,17 @@ class ClusterRows:
             breakdown=step.breakdown,
             energy=placed_energy(self.job, step, choice.ratio),
             memory=float(step.memory.max()),
-            compression=self._compressions.get(choice.ratio),
+            gradient_exchange=self._in_line.get(choice.ratio),
         )
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
         kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
         if not kinds:
             return []
-        ratios = (1.0, *self._compressions)
         pins = self._request.pins
         space = self.job.space(
             batches,
-            ratios=ratios,
+            exchanges=range(len(self.job.exchanges) + 1),
             shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
             recomputations=self._recomputations() if pins.recomputation is None else (pins.recomputation,),
             micro_batch=pins.micro_batch,
@@ -210,7 +212,7 @@ class ClusterRows:
             most_micro_batches=self._request.most_micro_batches,
             most_virtual_stages=self._request.most_virtual_stages,
         )
-        space = space.rows(np.isin(_kinds(space), kinds) & self._request.pins.match(space))
+        space = space.rows(np.isin(kinds_of(space), kinds) & self._request.pins.match(space))
         possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):
             names = ", ".join(self._request.algorithms) or "any algorithm"
@@ -222,14 +224,14 @@ class ClusterRows:
             if not self._request.must_fit:
                 fitting = held <= held.min()
         if self._request.largest_batches:
-            fitting &= _largest(possible, fitting)
+            fitting &= with_largest_batch(possible, fitting)
         rows = possible.rows(fitting)
         bound = bounds(self.job, rows) / rows.global_batch
         served = np.isfinite(bound)
         self._strategies = rows.rows(served)
         unserved = len(space) - len(possible) + int((~served).sum())
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
-        kind = _kinds(self._strategies).tolist()
+        kind = kinds_of(self._strategies).tolist()
         return [Row(least, kind[row], row, 1) for row, least in enumerate(bound[served].tolist())]
 
     def _recomputations(self) -> tuple[str, ...]:
@@ -294,19 +296,3 @@ def verify_winner(plan: Plan) -> None:
     """
     if plan.division is not None and isinstance(plan.choice, Strategy) and isinstance(plan.step, StrategyStep):
         verify_standing(plan.job, plan.choice, plan.step)
-
-
-def _kinds(rows: Strategies) -> Ints:
-    """Index in :data:`KINDS`: [rows]."""
-    return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
-
-
-def _largest(rows: Strategies, fitting: Mask) -> Mask:
-    """Rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
-    names = [name for name in Strategy._fields if name != "global_batch"]
-    columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
-    _, plan = np.unique(columns, axis=1, return_inverse=True)
-    most = np.zeros(int(plan.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
-    largest: Mask = rows.global_batch == most[plan]
-    return largest

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from math import nextafter
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -64,9 +63,6 @@ def search(
         raise ConfigError("no clusters: expected at least one")
     if prices is not None and len(clusters) != 1:
         raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
-    # A codec that makes nothing smaller is still another plan.
-    codecs = [replace(each, ratio=nextafter(1, 2)) if each.ratio == 1 else each for each in request.compressions]
-    request = replace(request, compressions=codecs)
     choices = {} if prices is None else {0: prices}
     for batches in _batches(clusters, request):
         try:
@@ -106,7 +102,11 @@ def _searched(
     for index, cluster in enumerate(clusters):
         if index not in choices:
             choices[index] = GroupPrices(
-                cluster.fabric, cluster.training, request.cost_model, request.compressions, request.algorithms
+                cluster.fabric,
+                cluster.training,
+                request.cost_model,
+                request.exchanges_on(cluster.accelerator),
+                request.algorithms,
             )
         try:
             parts.append(_Search(graph, cluster, request, choices[index], advance).run(batches))
@@ -142,8 +142,9 @@ def _reference(
     if not request.compare or fabric is None or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
     cluster = replace(clusters[0], fabric=fabric, reference=None)
-    prices = GroupPrices(fabric, cluster.training, request.cost_model, request.compressions)
-    job = Job.of(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap)
+    exchanges = request.exchanges_on(cluster.accelerator)
+    prices = GroupPrices(fabric, cluster.training, request.cost_model, exchanges)
+    job = Job.of(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap, exchanges)
     used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
     plans, _ = Comparison(cluster, job, prices, replace(request, algorithms=())).run(used)
     prices.save()
@@ -222,10 +223,10 @@ class _Search:
             raise self._rows.nothing()
         plans, refused = self._comparison.run(batches, self._advance)
         if self._request.largest_batches:
-            largest: dict[tuple[str, str, float], Plan] = {}
+            largest: dict[tuple[str, str, int], Plan] = {}
             for plan in sorted(plans, key=lambda plan: (plan.fits is not False, plan.global_batch)):
                 assert isinstance(plan.choice, Strategy)
-                largest[plan.strategy, plan.choice.algorithm, plan.choice.ratio] = plan
+                largest[plan.strategy, plan.choice.algorithm, plan.choice.exchange] = plan
             plans = list(largest.values())
         return plans, list(dict.fromkeys(refused))
 

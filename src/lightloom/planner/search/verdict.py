@@ -1,11 +1,13 @@
-"""What compression does to a plan, in seconds and in words: the same plan with and without, side by side."""
+"""What a method of exchanging gradients does to a plan, in seconds and in words: with and without, side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lightloom.core.units import format_time
+from lightloom.parallelism.plan import Exchange
 from lightloom.planner.pricing.cheapest import CheapestPrices
+from lightloom.planner.pricing.exchange_prices import CarriedExchange, ExchangePrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.plans import Plan
 
@@ -15,10 +17,13 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A compressing plan against the same plan without; seconds of one step, hidden or not."""
+    """A plan with a method against the same plan with gradients as they are; seconds of one step, hidden or not.
+
+    Of a method that exchanges every so many steps, a step has its share.
+    """
 
     gained: float
-    """Seconds by which the step is shorter; negative where compression loses."""
+    """Seconds by which the step is shorter; negative where the method loses."""
     saved: float
     """Seconds by which sending is shorter; negative where links wait for an engine behind the port, or nothing became
     smaller."""
@@ -27,11 +32,11 @@ class Verdict:
     decode: float
     """Seconds of decompressing."""
     nbytes: float
-    """Bytes of the gradient collectives, uncompressed."""
+    """Bytes of the gradient collectives, gradients as they are."""
     compressed_nbytes: float
     """Bytes of the gradient collectives as they are sent."""
     step_time: float
-    """Duration of a step without the codec, in seconds."""
+    """Duration of a step with gradients as they are, in seconds."""
 
     @property
     def outcome(self) -> str:
@@ -54,20 +59,24 @@ class Verdict:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """The effect of a plan's codec; None without one, or where the same plan without it was not simulated."""
+    """The effect of a plan's method; None without one, or where the same plan without it was not simulated."""
     other = plan.uncompressed
-    if other is None or other.prices is None or plan.result is None or not isinstance(plan.prices, CheapestPrices):
+    if other is None or other.prices is None or plan.result is None or other.result is None:
+        return None
+    if not isinstance(plan.prices, CheapestPrices | ExchangePrices):
         return None
     saved = encode = decode = nbytes = compressed = 0.0
+    for exchange in other.result.plan.exchanges:
+        if _carried(plan.prices, exchange) is not None:
+            saved += other.prices.cost(exchange.kind, exchange.nbytes)[0].transmission
+            nbytes += exchange.nbytes
     for exchange in plan.result.plan.exchanges:
-        prices = plan.prices.choice(exchange.kind, exchange.nbytes)
-        if not isinstance(prices, SchedulePrices) or prices.values_nbytes(exchange.kind, exchange.nbytes) is None:
-            continue
-        ours, theirs = (each.cost(exchange.kind, exchange.nbytes)[0] for each in (prices, other.prices))
-        saved += theirs.transmission - ours.transmission
-        encode, decode = encode + ours.encode, decode + ours.decode
-        nbytes += exchange.nbytes
-        compressed += prices.sent_nbytes(exchange.kind, exchange.nbytes)
+        prices = _carried(plan.prices, exchange)
+        if prices is not None:
+            ours = prices.cost(exchange.kind, exchange.nbytes)[0]
+            saved -= ours.transmission
+            encode, decode = encode + ours.encode, decode + ours.decode
+            compressed += prices.sent_nbytes(exchange.kind, exchange.nbytes)
     return Verdict(
         gained=other.step_time - plan.step_time,
         saved=saved,
@@ -77,3 +86,11 @@ def verdict(plan: Plan) -> Verdict | None:
         compressed_nbytes=compressed,
         step_time=other.step_time,
     )
+
+
+def _carried(prices: CheapestPrices | ExchangePrices, exchange: Exchange) -> SchedulePrices | CarriedExchange | None:
+    """What carries the gradients of an exchange; None of one that carries none."""
+    choice = prices.choice(exchange.kind, exchange.nbytes)
+    if not isinstance(choice, SchedulePrices | CarriedExchange):
+        return None
+    return None if choice.values_nbytes(exchange.kind, exchange.nbytes) is None else choice

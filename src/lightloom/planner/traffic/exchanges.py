@@ -94,7 +94,7 @@ def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Floa
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
-    prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.ratio, use.stride)
+    prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.exchange, use.stride)
     seconds = prices(use.kind, use.nbytes).cost.time
     usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
     return usage
@@ -118,11 +118,11 @@ class SlowedPrices(Pricing):
         """``slowdown`` says how many times longer exchanges of a sort take: :data:`PASSES` or :data:`DATA`."""
         self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
 
-    def refusal(self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str | None:
-        return self._pricing.refusal(kind, algorithm, ranks, ratio, stride)
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
-    def price(self, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> Price:
-        whole = self._pricing.price(algorithm, ranks, ratio, stride)
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:
             longer = self._slowdown.get(sort_of(self._strategy, kind, ranks, stride), 1.0)
@@ -131,10 +131,10 @@ class SlowedPrices(Pricing):
 
         return priced
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, ratio: float, stride: int = 1) -> str:
-        return self._pricing.algorithm(kind, nbytes, algorithm, ranks, ratio, stride)
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
+        return self._pricing.algorithm(kind, nbytes, algorithm, ranks, exchange, stride)
 
     def lines(
-        self, kind: Kind, algorithm: str, ranks: int, ratio: float, stride: int = 1, *, hidden_setup: bool
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        return self._pricing.lines(kind, algorithm, ranks, ratio, stride, hidden_setup=hidden_setup)
+        return self._pricing.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)

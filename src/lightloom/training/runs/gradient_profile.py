@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lightloom.compression.profiling import Sample
 from lightloom.core.errors import ConfigError, InputError, WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
@@ -56,11 +57,13 @@ class Training:
     learning_rate: float = 0.01
     momentum: float = 0.9
     seed: int = 0
+    terms: int = 1
+    """Gradients that are added up at the last step, one after the other, as around a ring of as many ranks."""
     data: Path | None = None
     """Folder with data sets; None draws inputs and labels at random."""
 
     def __post_init__(self) -> None:
-        for name, value in (("steps", self.steps), ("batch", self.batch)):
+        for name, value in (("steps", self.steps), ("batch", self.batch), ("sums", self.terms)):
             if value < 1:
                 raise ConfigError(f"{name} = {value}: expected at least 1")
         if not 0 < self.learning_rate < 1e3:
@@ -73,22 +76,23 @@ class Training:
 
     def describe(self) -> str:
         """What the gradients are, for people."""
+        sums = f", sums of up to {self.terms} batches at the last" if self.terms > 1 else ""
         inputs = "MNIST" if self.data is not None else "random inputs and labels"
         return (
             f"{inputs}, SGD with learning rate {self.learning_rate:g} and momentum {self.momentum:g}, batch "
-            f"{self.batch}, steps {', '.join(map(str, self.sampled))}, seed {self.seed}"
+            f"{self.batch}, steps {', '.join(map(str, self.sampled))}, seed {self.seed}{sums}"
         )
 
 
 def trained_gradients(
     training: Training, parameters: int, advance: Callable[[int], None] = lambda _: None
-) -> Iterator[tuple[int, Gradients]]:
-    """Train on the CPU and yield (step, gradients before the update), by parameter name; the arrays live until the
-    next step.
+) -> Iterator[Sample]:
+    """Train on the CPU and yield gradients before the update, and at the last step sums of 2, 4 ... of them, by
+    parameter name; the arrays live until the next one.
 
     Args:
         parameters: of the model; it is refused, before it is built, if it cannot fit the memory.
-        advance: called with 1 after each step.
+        advance: called with 1 after each step, and after each batch that is added up.
 
     Raises:
         WorkloadError: the model cannot be built, run or differentiated.
@@ -108,10 +112,22 @@ def trained_gradients(
         optimizer.zero_grad()
         _guarded(training.model, "cannot be trained", partial(_backward, module, inputs, labels))
         if step in training.sampled:
-            gradients = {name: p.grad.detach().float() for name, p in trained.items() if p.grad is not None}
-            yield step, {name: gradient.contiguous().view(-1).numpy() for name, gradient in gradients.items()}
-        optimizer.step()
+            yield Sample(step, 1, _gradients(trained))
         advance(1)
+        if step == training.steps:
+            break
+        optimizer.step()
+    for terms in range(2, training.terms + 1):
+        _guarded(training.model, "cannot be trained", partial(_backward, module, *next(batches)))
+        if terms & (terms - 1) == 0:
+            yield Sample(training.steps, terms, _gradients(trained))
+        advance(1)
+
+
+def _gradients(trained: Mapping[str, nn.Parameter]) -> Gradients:
+    """The gradients of parameters, flat; parameters without any are left out."""
+    gradients = {name: p.grad.detach().float() for name, p in trained.items() if p.grad is not None}
+    return {name: gradient.contiguous().view(-1).numpy() for name, gradient in gradients.items()}
 
 
 def saved_gradients(path: Path) -> Gradients:
