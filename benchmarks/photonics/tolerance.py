@@ -63,8 +63,9 @@ def constructed_row(servers: int, request: Tolerance) -> Row:
 
 
 def _measured(mapped: MappedAverager, request: Tolerance) -> Row:
-    share = largest_share(mapped, request)
-    wrong = measure(mapped, request)
+    share, wrong = largest_share(mapped, request), measure(mapped, request)
+    if wrong.interval[1] <= request.word_errors:
+        share = max(share, 1.0)  # the whole request was measured with more words than shares are
     return {
         "mzi_count": mapped.mzis,
         "columns": mapped.depth,

@@ -36,6 +36,8 @@ _CLOSING = """
   is an assumption about the set-up, and why loss of 0.1 dB costs little; `onn link --calibration levels` sets the
   same levels and counts as many wrong words ([the link](link.md)), which has the terms that are not here (lasers,
   phase of the servers, polarisation, skew, receivers). Crossings have no loss.
+* Amplifier noise alone, for 1e-3 wrong words in the network of [onn](onn.md): 0.33 mW with a gain for each output,
+  0.4 W with one for all ([link](link.md#against-a-second-simulation)).
 * What each error alone may be is the largest value at which the upper end of the interval of one run of 100
   fabrications stays below the target. A handful of fabrications hold most of the wrong words near such a limit: other
   draws exceed the target there.
@@ -49,7 +51,10 @@ def page(document: Mapping[str, Any]) -> str:
     trained = [row for name, row in rows.items() if name.startswith("trained ")]
     opening = _OPENING.format(
         request=",".join(f"{name}={_asked(name, value)}" for name, value in errors.items()),
-        errors=", ".join(f"{name} {_asked(name, value)}" for name, value in errors.items()),
+        errors=", ".join(
+            f"{name} {value * (1e3 if name == 'power' else 1):g} {_UNITS.get(name, '')}".strip()
+            for name, value in errors.items()
+        ),
         target=document["target"],
         fabrications=document["fabrications"],
     )

@@ -29,7 +29,8 @@ def assumptions(amplifiers: Amplifiers | None) -> list[str]:
 def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
     """Return the request, what was measured, and how much of each error the averager tolerates alone and at once."""
     mapped, request, measured = result.mapped, result.request, result.measured
-    share = largest_share(mapped, request, result.seed, advance)
+    # The whole request is tolerated: that was measured with more words than shares of it are.
+    share = max(largest_share(mapped, request, result.seed, advance), 1.0)
     power = request.full_scale
     return {
         "errors": request.errors,
