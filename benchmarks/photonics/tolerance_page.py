@@ -47,7 +47,9 @@ _CLOSING = """
 def page(document: Mapping[str, Any]) -> str:
     """Return the page in Markdown for kept rows."""
     rows, errors = document["rows"], document["errors"]
-    constructed = [row for name, row in rows.items() if name.endswith(" servers")]
+    constructed = sorted(
+        (row for name, row in rows.items() if name.endswith(" servers")), key=lambda row: int(row["servers"])
+    )
     trained = [row for name, row in rows.items() if name.startswith("trained ")]
     opening = _OPENING.format(
         request=",".join(f"{name}={_asked(name, value)}" for name, value in errors.items()),

@@ -232,6 +232,14 @@ def test_an_averager_that_tolerates_errors(onn: Command, monkeypatch: pytest.Mon
         tolerance["mzi_count"]
         == onn.json("map", "sturdy.npz", "--units", "--components", "--form", "compact")["mzi_count"]
     )
+    # The file holds the mapping, which all commands take unless an option says otherwise; the command printed runs.
+    again = onn.json(*tolerance["link_command"].replace("NET.npz", "sturdy.npz").split()[2:])
+    assert (again["form"], again["components"]) == ("compact", True) and again["mzi_count"] == tolerance["mzi_count"]
+    assert again["link"]["calibration"] == "levels" and again["word_error_rate"] <= 1e-2
+    for command in (["map", "--units"], ["disturb", "--units", "--draws", "1", "--samples", "9"], ["chip"]):
+        assert onn.json(*command, "sturdy.npz")["mzi_count"] == tolerance["mzi_count"]
+    assert onn.json("map", "sturdy.npz", "--whole")["components"] is False
+    assert "(stored in the file)" in onn.text("disturb", "sturdy.npz", "--draws", "1", "--samples", "9")
     other = onn.json("build", *options, "--evaluations", "1000", "--seed", "1")
     assert other["provenance"]["configuration"] == found["provenance"]["configuration"]
     assert any("assumption" in sentence for sentence in tolerance["assumptions"])

@@ -10,7 +10,10 @@ import pytest
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.averagers import NetworkAverager
+from lightloom.photonics.averaging.mapped_averager import map_averager
 from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.link.averager import LinkAverager
+from lightloom.photonics.meshes import MeshMapping
 from lightloom.photonics.registry import find_averager
 
 
@@ -79,6 +82,12 @@ def test_links_are_fabricated_by_number_and_noisy_by_seed(tmp_path: Path) -> Non
     assert (exact == (codes.sum(axis=0) + 1) // 2).mean() > 0.98
     with pytest.raises(InputError, match="fabrication 'x'"):
         find_averager(f"{spec},fabrication=x", 2, 4)
+    mapping = MeshMapping(form="compact")
+    arguments = FunctionArguments(servers=2, bits=4, rounding="half-up")
+    save_network(tmp_path / "a,b.npz", made.network, arguments, mapping)
+    stored = find_averager(f"link:{tmp_path / 'a,b.npz'}", 2, 4)
+    assert isinstance(stored, LinkAverager)
+    assert stored.made.chip.mapped.mzis == map_averager(made.network, arguments, mapping).mzis
     with pytest.raises(InputError, match="unknown option of a link 'bright'"):
         find_averager(f"{spec},bright=1", 2, 4)
 

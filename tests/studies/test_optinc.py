@@ -150,6 +150,16 @@ def test_counts_print_as_the_papers_accuracy(row: str) -> None:
     assert tables.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
 
 
+def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
+    rows = by_name(tuple(trained._accuracies()))
+    row, record = rows["table1.accuracy_trained_8x8"], trained.kept("scenario-2")
+    assert row.status == "deviates" and row.ours == round(100 * record["accuracy"], 2) < 100
+    assert record["wrong_outputs"] == round((1 - record["accuracy"]) * record["checked_inputs"])
+    assert f"{record['wrong_outputs']:,} wrong of all 390,625 inputs, not converged" in row.why
+    assert f"--scenario 2 --batch {record['recipe']['batch']} repeats the training" in row.why
+    assert rows["table1.accuracy_trained_16x4"].status == "not reproducible"
+
+
 def test_trained_levels_are_right_apart_and_not_together() -> None:
     rows = by_name(tuple(cascading.trained_levels(trained.kept("cascade"))))
     names = [f"example.cascade_trained_{what}_wrong_outputs" for what in ("level1", "level2", "end_to_end")]

@@ -10,6 +10,7 @@ from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
 from lightloom.photonics.tolerance.candidates import MAPPINGS
 from lightloom.photonics.tolerance.document import tolerance_document
+from lightloom.photonics.tolerance.fabricated import Amplifiers
 from lightloom.photonics.tolerance.request import POWER, describe, described, parse_tolerance
 from lightloom.photonics.tolerance.search import find_tolerant
 from lightloom.reports.progress import progress
@@ -40,7 +41,21 @@ def tolerant_averager(
         construction=construction, arguments=arguments, noise=None, evaluations=evaluations, mapping=mapping
     )
     settings = [asdict(arguments), units, request.errors, request.word_errors, evaluations]
+    document["link_command"] = link_command(document)
     return made, {"tolerance": document, "provenance": provenance(settings, seed)}
+
+
+def link_command(document: Document) -> str:
+    """Return the `onn link` command under which the same parts err, set as the search set them."""
+    errors, amplifiers = dict(document["errors"]), ""
+    if POWER in errors:
+        amplifiers = (
+            f" --full-scale {errors.pop(POWER):g}W --noise-figure {Amplifiers(full_scale=1.0).noise_figure_db:g}"
+        )
+    options = "".join(f" --{name} {value:g}" for name, value in errors.items())
+    words = document["words"] // document["fabrications"]
+    how = f"--ideal --gain optical --calibration levels{amplifiers}{options}"
+    return f"lightloom onn link NET.npz {how} --draws {document['fabrications']} --words {words} --rate-only"
 
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
@@ -70,5 +85,6 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
         rows.append(
             ("light", f"{described(POWER, full_scale)} at full scale, {lane * 1e3:.3g} mW a lane in front of P")
         )
+    rows.append(("simulated again by", link_command(document)))
     rows.append(("assumed", "; ".join(document["assumptions"])))
     return rows

@@ -42,9 +42,8 @@ def _accuracies() -> Iterator[Claim]:
         template, command = "table1.accuracy_trained_{name}", f"lightloom onn train --scenario {number}"
         record = kept(f"scenario-{number}")
         if number > 1 and record is not None:
-            yield PAPER.claim(
-                template, 100 * record["accuracy"], name=name(network), why=_trained_once(record, command)
-            )
+            why = _trained_once(record, f"{command} --batch {record['recipe']['batch']}")
+            yield PAPER.claim(template, round(100 * record["accuracy"], 2), name=name(network), why=why)
         elif number > 1:
             yield PAPER.claim(template, None, name=name(network), area=network.area(units=False), command=command)
         elif verification is None:
