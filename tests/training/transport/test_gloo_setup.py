@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="gloo is torch's")
 
 from torch.distributed import HashStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from lightloom.training.transport.errors import TransportError
+from lightloom.training.transport.errors import LaunchError, TransportError
 from lightloom.training.transport.gloo_setup import TRIES, Attempt, connect_all
 from lightloom.training.transport.launch import launch
 from tests.training.conftest import TIMEOUT
@@ -98,6 +98,21 @@ def test_tries_are_bounded_and_all_ranks_name_the_cause() -> None:
 def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() -> None:
     attempt = Attempt(lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=0.05)
     assert attempt.fault == "rank 0 waited in vain for the others"
+
+
+def test_a_rank_that_is_known_to_be_lost_is_not_waited_for() -> None:
+    attempt = Attempt(
+        lambda own: 1, HashStore(), 0, 2, name="test", number=1, timeout=PATIENCE, lost=lambda: "rank 1 has ended"
+    )
+    assert attempt.fault == "rank 1 has ended"
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_while_it_connects_ends_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the timeout."""
+    monkeypatch.setenv("LIGHTLOOM_TEST_DIES", "yes")
+    with pytest.raises(LaunchError, match="rank 1 of 2: no result, exit code 7"):
+        launch("tests.training.transport.flaky_workers:total", 2, TIMEOUT)
 
 
 @pytest.mark.slow

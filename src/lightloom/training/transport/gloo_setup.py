@@ -64,6 +64,7 @@ class Attempt(Generic[T]):
         name: str,
         number: int,
         timeout: float,
+        lost: Callable[[], str] = lambda: "",
     ) -> None:
         """Try; afterwards there is either a ``fault`` or something ``made``.
 
@@ -72,6 +73,7 @@ class Attempt(Generic[T]):
                 behind where another rank fails.
             name, number: tell this try from others in the store.
             timeout: time for this try, in seconds.
+            lost: returns why a rank will not come, as soon as that is known.
         """
         self.fault = ""
         """Why the try failed, in the words of the rank that failed first; empty if it succeeded."""
@@ -86,7 +88,7 @@ class Attempt(Generic[T]):
         own = PrefixStore(f"{prefix}/group", store if clone is None else clone())
         thread = threading.Thread(target=self._run, args=(make, own), daemon=True, name="lightloom-connect")
         thread.start()
-        self._await_all(thread, time.monotonic() + timeout)
+        self._await_all(thread, time.monotonic() + timeout, lost)
 
     @property
     def made(self) -> T:
@@ -100,7 +102,7 @@ class Attempt(Generic[T]):
         except Exception as error:
             self._own_fault = (str(error).strip() or type(error).__name__).splitlines()[0]
 
-    def _await_all(self, thread: threading.Thread, deadline: float) -> None:
+    def _await_all(self, thread: threading.Thread, deadline: float, lost: Callable[[], str]) -> None:
         """Return once all ranks have succeeded, or one has failed."""
         told = False
         while not self._store.check(["complete"]):
@@ -111,7 +113,9 @@ class Attempt(Generic[T]):
                 told = True
                 self._tell()
                 continue
-            if time.monotonic() >= deadline:
+            if words := lost():
+                self._store.compare_set("fault", "", words)
+            elif time.monotonic() >= deadline:
                 self._store.compare_set("fault", "", f"rank {self._rank} waited in vain for the others")
             elif thread.is_alive():
                 thread.join(_POLL_SECONDS)

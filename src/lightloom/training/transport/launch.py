@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from lightloom.training.transport import forked
 from lightloom.training.transport.errors import LaunchError
 from lightloom.training.transport.forked import ForkedRank, RankJob
-from lightloom.training.transport.worker import ALL_DONE, Worker
+from lightloom.training.transport.worker import ALL_DONE, LOST, Worker
 
 _EXIT_SECONDS = 15.0
 """Time that processes may take to end after all have results, in seconds."""
@@ -95,7 +95,7 @@ def launch(
         ]
         processes += _started(jobs, site, folder)
         results = [folder / f"{rank}.json" for rank in range(ranks)]
-        running = _await(processes, results, timeout, lambda: store.set(ALL_DONE, ""))
+        running = _await(processes, results, timeout, store.set)
         _kill(processes)
         endings = [
             f"no result within {timeout:g} s"
@@ -149,22 +149,26 @@ def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]
 
 
 def _await(
-    processes: Sequence[_Process], results: list[Path], timeout: float, all_done: Callable[[], object]
+    processes: Sequence[_Process], results: list[Path], timeout: float, tell: Callable[[str, str], object]
 ) -> set[int]:
     """Wait until all processes have ended, at most ``timeout`` seconds; return the ranks that still run.
 
-    ``all_done`` is called once every rank has a result or has ended; from then on exits may take ``_EXIT_SECONDS``.
+    Ranks are told, by a key and words, when one has ended while others have no result, so that they do not wait for it
+    to connect, and once every rank has a result or has ended. From then on exits may take ``_EXIT_SECONDS``.
     """
     deadline = time.monotonic() + timeout
-    done = False
+    done = lost = False
     while time.monotonic() < deadline:
         running = [process.poll() is None for process in processes]
         if not any(running):
             break
         if not done and all(not runs or result.exists() for runs, result in zip(running, results, strict=True)):
             done = True
-            all_done()
+            tell(ALL_DONE, "")
             deadline = min(deadline, time.monotonic() + _EXIT_SECONDS)
+        if not (done or lost or all(running)):
+            lost = True
+            tell(LOST, f"rank {running.index(False)} has ended")
         time.sleep(_POLL_SECONDS)
     return {rank for rank, process in enumerate(processes) if process.poll() is None}
 

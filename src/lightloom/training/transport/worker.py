@@ -28,6 +28,8 @@ from lightloom.training.transport.errors import TransportError
 
 ALL_DONE = "lightloom/launch/done"
 """Key that the launcher sets in the store once every rank has a result or has ended."""
+LOST = "lightloom/launch/lost"
+"""Key under which the launcher says in words that a rank has ended before all had a result."""
 _TRY = "LIGHTLOOM_TRY"
 """Environment variable: the number of this try to connect."""
 
@@ -64,11 +66,14 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
         def join(own: Store) -> None:
             dist.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=patience)
 
+        def lost() -> str:
+            return str(store.get(LOST).decode()) if store.check([LOST]) else ""
+
         number = int(os.environ.get(_TRY, "1"))
-        attempt = Attempt(join, store, rank, size, name="launch", number=number, timeout=float(timeout))
+        attempt = Attempt(join, store, rank, size, name="launch", number=number, timeout=float(timeout), lost=lost)
         if attempt.fault:
             log_fault(rank, number, attempt.fault)
-            if number == TRIES or os.name != "posix":
+            if number == TRIES or lost() or os.name != "posix":
                 raise TransportError(f"rank {rank}: {size} ranks could not connect in {number} tries: {attempt.fault}")
             _begin_again(number + 1, [target, result, arguments, timeout])
         value = function(Worker(rank, size, json.loads(arguments), os.environ["LIGHTLOOM_HOST"]))
