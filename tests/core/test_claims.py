@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.core.claims import Basis, Claim, counts_in_words, status_counts
+from lightloom.core.claims import MEANINGS, STATUSES, Basis, Claim, counts_in_words, status_counts
 
 FIGURES = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-3)
 
@@ -44,6 +44,10 @@ def test_agreement_of_another_basis_is_no_match_and_says_why(basis: Basis) -> No
     assert claim(2.0, basis=basis).status == "deviates"
     with pytest.raises(ValueError, match="must say why"):
         claim(1.0, basis=basis, why="")
+
+
+def test_every_status_has_a_meaning() -> None:
+    assert tuple(MEANINGS) == STATUSES
 
 
 def test_counts_name_every_status_once_and_fitted_matches_apart() -> None:

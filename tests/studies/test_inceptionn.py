@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,17 @@ from lightloom.core.claims import Status
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.studies import load
 from lightloom.studies.base import Study
-from lightloom.studies.inceptionn import PAPER, accuracy, gradients, models, paper, scalability, slips, training_time
+from lightloom.studies.inceptionn import (
+    PAPER,
+    accuracy,
+    gradients,
+    models,
+    network_runs,
+    paper,
+    scalability,
+    slips,
+    training_time,
+)
 from lightloom.studies.pairs import paired
 from tests.studies.rows import assert_sound
 
@@ -131,6 +143,37 @@ def test_behind_the_card_headers_stay(nbytes: float, compression: float) -> None
 @pytest.mark.parametrize("p", [2, 3, 6, 17])
 def test_the_built_ring_takes_what_the_form_says(p: int) -> None:
     assert scalability._ring_seconds(p, p * 1000) == pytest.approx(models.ring(p, p * 1000, models.Link()))
+
+
+def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, int]] = []
+
+    def train(run: network_runs.Run, seed: int, _: Path) -> dict[str, object]:
+        trained.append((run.name, seed))
+        return {"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}
+
+    monkeypatch.setattr(network_runs, "_train", train)
+    monkeypatch.setattr(network_runs, "training_digits", lambda _: None)
+    for _ in range(2):
+        done: list[int] = []
+        path = network_runs.measure(tmp_path / "work", tmp_path, done.append)
+        assert sum(done) == network_runs.job_count() and len(trained) == len(network_runs.jobs())
+    runs = json.loads(path.read_text())["runs"]
+    assert set(runs) == {"hdc", "lenet"}
+    assert runs["hdc"]["float32"][0]["loss"] == [1.0, None]
+    assert len({network_runs._result(tmp_path, run, seed) for run, seed in network_runs.jobs()}) == len(trained)
+
+
+def test_only_the_scale_of_the_loss_differs_between_its_runs() -> None:
+    pytest.importorskip("torch")
+    runs = {(run.network, run.name): run.recipe(0) for run in network_runs.runs()}
+    mean, summed = runs["hdc", "printed 2^-10"], runs["hdc", "printed 2^-10 summed"]
+    assert (mean.gradient_scale, summed.gradient_scale) == (1, 25)
+    assert replace(summed, gradient_scale=1) == mean
+    literal = runs["hdc", "float32 summed, rate as printed"]
+    assert literal.learning_rate / literal.gradient_scale == paper.TABLE_1["HDC"]["learning_rate"] * -1
 
 
 def test_measurements_of_a_folder_are_used_or_refused(tmp_path: Path) -> None:

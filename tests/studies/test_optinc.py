@@ -215,7 +215,7 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
             assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
                 k: v for k, v in plain.items() if k not in differing
             }
-    rows = by_name(learning.claims(language, None, None))
+    rows = by_name(learning.claims(language, None, None, None))
     assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "stand-in"
     assert "192 steps stand for 50,000" in rows["figure7a.llama_quantised"].why
     assert rows["figure7a.mnist_quantised"].status == "not reproducible"
@@ -292,6 +292,6 @@ def test_every_quick_figure_draws() -> None:
     }
     draw: list[Callable[[], Any]] = [drawings.traffic, drawings.savings, drawings.breakdown, drawings.errors]
     draw += [lambda: drawings.training(language, PAPER.measured("training")), lambda: drawings.noise(noise)]
-    draw += [lambda: drawings.in_pairs(language, PAPER.measured("training"))]
+    draw += [lambda: drawings.in_pairs(language, language, PAPER.measured("training"))]
     for each in draw:
         assert all(np.isfinite(axes.get_xlim()).all() for axes in each().axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -10,6 +10,15 @@ Basis = Literal["reproduced", "derived", "stand-in", "by construction"]
 Status = Literal["match", "derived", "stand-in", "by construction", "deviates", "not reproducible"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 """In order of merit."""
+MEANINGS: Mapping[Status, str] = {
+    "match": "the paper's experiment, measurement or count was reproduced",
+    "derived": "figures that the paper prints fit together",
+    "stand-in": "another experiment stands for the paper's",
+    "by construction": "the paper's own figure or formula, so that agreement shows nothing",
+    "deviates": "the numbers differ",
+    "not reproducible": "there is nothing to compare",
+}
+"""What each status says of its row."""
 SCHEMA = "lightloom.study/1"
 
 

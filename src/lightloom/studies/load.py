@@ -55,7 +55,7 @@ class Entry:
 STUDIES: Mapping[str, Entry] = MappingProxyType(
     {
         "dadiannao": Entry("dadiannao"),
-        "inceptionn": Entry("inceptionn", Measurements("lightloom.studies.inceptionn.training_runs")),
+        "inceptionn": Entry("inceptionn", Measurements("lightloom.studies.inceptionn.runs")),
         "optinc": Entry("optinc", Measurements("lightloom.studies.optinc.runs")),
         "optree": Entry("optree"),
         "sipml": Entry("sipml", Measurements("lightloom.studies.sipml.runs")),

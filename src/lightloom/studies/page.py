@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.claims import counts_in_words
+from lightloom.core.claims import MEANINGS, Claim, counts_in_words, status_counts
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report
@@ -28,10 +28,23 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
         headline=f"{counts_in_words(claims)}; what does not match stays and says why.",
-        facts=tuple((study.name, f"{study.paper}: {counts_in_words(study.claims)}") for study in studies),
-        notes=tuple(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
+        facts=tuple((study.name, _fact(study, alone=len(studies) == 1)) for study in studies),
+        notes=(
+            _legend(claims),
+            *(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
+        ),
         pictures=pictures,
         claims=claims,
         provenance=provenance,
     )
     return write(report, path)
+
+
+def _fact(study: Study, *, alone: bool) -> str:
+    """Return the paper, and the counts of its rows where other studies stand beside it."""
+    return study.paper if alone else f"{study.paper}: {counts_in_words(study.claims)}"
+
+
+def _legend(claims: Sequence[Claim]) -> str:
+    """Return what the statuses on the page mean."""
+    return "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(claims))

@@ -30,8 +30,8 @@ def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:
         "folder": str(place),
     }
     with (
-        patch("lightloom.training.runs.digits.training_digits", lambda _: _digits(200)),
-        patch("lightloom.training.runs.digits.test_digits", lambda _: _digits(40)),
+        patch("lightloom.training.runs.image_sets.training_digits", lambda _: _digits(200)),
+        patch("lightloom.training.runs.image_sets.test_digits", lambda _: _digits(40)),
     ):
         record = train(Worker(worker.rank, worker.size, {**arguments, "snapshots": [4]}))
     record.pop("seconds")

@@ -16,8 +16,8 @@ from tests.training.runs.digits_workers import _digits
 def several(worker: Worker) -> dict[str, Any]:
     """A run in one go and in two; a run with errors, in two; both trainings on devices."""
     with (
-        patch("lightloom.training.runs.digits.training_digits", lambda _: _digits(400)),
-        patch("lightloom.training.runs.digits.test_digits", lambda _: _digits(40)),
+        patch("lightloom.training.runs.image_sets.training_digits", lambda _: _digits(400)),
+        patch("lightloom.training.runs.image_sets.test_digits", lambda _: _digits(40)),
     ):
         whole = _train(worker, "whole", "optical:ideal", 6)
         _train(worker, "halves", "optical:ideal", 4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightloom.compression import find
-from lightloom.training.runs.digits import _tags
+from lightloom.training.runs.digits import tag_shares
 from lightloom.training.transport.launch import launch
 
 RANKS = 2
@@ -35,7 +35,7 @@ def test_a_run_in_two_halves_records_what_one_run_records(tmp_path: Path) -> Non
 def test_shares_of_tags_are_those_of_the_stream(k: int) -> None:
     values = np.random.default_rng(k).laplace(0, 0.01, 4096).astype(np.float32)
     values[:3] = 1.0, 0.0, -(2.0**-k)
-    shares = _tags(values, k)
+    shares = tag_shares(values, k)
     assert sum(shares) == pytest.approx(1)
     header_free = sum(share * bits for share, bits in zip(shares, (2, 10, 18, 34), strict=True)) * values.size / 8
     overhead = len(find(f"inceptionn:2^-{k}").encode(values)) - header_free

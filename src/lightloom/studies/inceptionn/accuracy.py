@@ -68,7 +68,7 @@ def _codecs(runs: Record) -> Iterator[Claim]:
     for k in BOUNDS:
         for label in ("printed", "windowed", "windowed+feedback"):
             remark = _UNSTATED if label == "printed" else f"{_CORRECTED}. {_UNSTATED}"
-            basis = "reproduced" if label == "printed" else "stand-in"
+            basis: Basis = "reproduced" if label == "printed" else "stand-in"
             yield _loss(runs, f"{label.replace('+', '_')}_bound{k}", f"{label} 2^-{k}", remark, basis)
     for bits in (16, 22, 24):
         yield _loss(runs, f"truncate_{bits}", f"truncate g {bits}", "Section VIII-C calls truncation suitable for HDC")

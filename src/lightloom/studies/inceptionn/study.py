@@ -13,6 +13,8 @@ from lightloom.studies.inceptionn import (
     drawings,
     gradients,
     limited_links,
+    network_drawings,
+    networks,
     scalability,
     slips,
     software,
@@ -25,12 +27,14 @@ def study(work: Path | None = None) -> Study:
     """Reproduce the paper.
 
     Args:
-        work: a folder whose ``training.json`` replaces the training record of the package.
+        work: a folder whose ``training.json`` and ``networks.json`` replace the training records of the package.
 
     Raises:
         ConfigError: the file cannot be read.
     """
     training, loop = PAPER.measured("training", work), PAPER.measured("software")
+    short = PAPER.measured("networks", work, optional=True)
+    more = () if short is None else (PAPER.figure(partial(network_drawings.other_networks, short)),)
     codec, exchange, links = (PAPER.measured(name) for name in ("codec", "exchange", "links"))
     return PAPER.study(
         claims=(
@@ -38,6 +42,7 @@ def study(work: Path | None = None) -> Study:
             *bitwidths.claims(training),
             *training_time.claims(),
             *accuracy.claims(training),
+            *(() if short is None else networks.claims(short)),
             *gradients.claims(training["gradients"]),
             *software.claims(loop, codec),
             *limited_links.claims(exchange),
@@ -54,6 +59,7 @@ def study(work: Path | None = None) -> Study:
             PAPER.figure(partial(drawings.hooks, links)),
             PAPER.figure(partial(drawings.learning, training)),
             PAPER.figure(partial(drawings.bit_widths, training)),
+            *more,
             PAPER.figure(drawings.scalability),
         ),
     )

@@ -16,6 +16,7 @@ import numpy as np
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.studies.inceptionn.gradients import summary
+from lightloom.studies.inceptionn.rounding import rounded
 from lightloom.training.datasets.folder import data_folder
 from lightloom.training.datasets.mnist import training_digits
 from lightloom.training.transport.launch import launch
@@ -125,16 +126,7 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
         stage: {"iteration": at, **summary(np.load(folder / f"gradient-{at}.npy"))} for stage, at in SNAPSHOTS.items()
     }
     origin = provenance({name: len(each) for name, each in records.items()}, seed=SEEDS[0])
-    return {"ranks": RANKS, "runs": _rounded(records), "gradients": stages, "provenance": origin}
-
-
-def _rounded(value: Any) -> Any:
-    """Round all floats to six digits."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list) else value
+    return {"ranks": RANKS, "runs": rounded(records), "gradients": stages, "provenance": origin}
 
 
 def _folder(work: Path, run: Run, seed: int) -> Path:

@@ -88,11 +88,12 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
             axes.plot(at, mean, style, color=colour, lw=1.3, label=name + fewer)
 
 
-def in_pairs(language: Record, digits: Record | None) -> Figure:
+def in_pairs(language: Record, small: Record | None, digits: Record | None) -> Figure:
     """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
-    figure, panels = canvas(2)
+    figure, panels = canvas(3, size=(13, 4.4))
     sources = (
         (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
+        (small, "validation_loss", 1.0, "the same, 1.9 million parameters"),
         (digits, "accuracy", 100.0, "test accuracy less float32's, points (MNIST)"),
     )
     for axes, (record, key, scale, label) in zip(panels, sources, strict=True):

@@ -1,11 +1,15 @@
 """The language-model runs behind Fig. 7(a): the paper's LLaMA-like network and a small one, averages of several kinds.
 
-A run with a result is not repeated; an interrupted one resumes from its last checkpoint.
+A run with a result is not repeated; an interrupted one resumes from its last checkpoint. By itself, this module runs
+what the measurements of the package lack:
+
+    python -m lightloom.studies.optinc.language_runs DIR [DATA]
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
+from lightloom.training.datasets.folder import data_folder
 from lightloom.training.datasets.text import Corpus, plain_text, wikitext_2
 
 THREADS = 1
@@ -113,22 +118,51 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable
 
 def once(series: Series, name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
     """Return the record of a run, from its file if that exists."""
-    folder = work / f"{series.prefix}-{name.replace(',', '').replace(' ', '-')}-seed{seed}"
-    result = folder / "result.json"
+    result = _result(series, name, seed, work)
     if not result.exists():
         import torch
 
         from lightloom.training.runs.language import Recipe, train
 
         torch.set_num_threads(THREADS)
-        record = train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), folder)
+        record = train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), result.parent)
         write_atomically(result, json.dumps(record))
-        (folder / "checkpoint.pt").unlink(missing_ok=True)
+        result.with_name("checkpoint.pt").unlink(missing_ok=True)
     stored: dict[str, Any] = json.loads(result.read_text())
     return stored
+
+
+def unpack(series: Series, work: Path) -> None:
+    """Write the results that come with the package to ``work``, where none are, so that only the others are run."""
+    from lightloom.studies.optinc import PAPER
+
+    stored = PAPER.measured(series.file, optional=True) or {"runs": {}}
+    for name, records in stored["runs"].items():
+        for record in records:
+            result = _result(series, name, record["recipe"]["seed"], work)
+            if not result.exists():
+                result.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(result, json.dumps(record))
+
+
+def _result(series: Series, name: str, seed: int, work: Path) -> Path:
+    return work / f"{series.prefix}-{name.replace(',', '').replace(' ', '-')}-seed{seed}" / "result.json"
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
     origin = provenance({name: len(runs) for name, runs in records.items()}, seed=0)
     return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
+
+
+def main() -> None:
+    """Run what the measurements of the package lack, into the folder that the command names."""
+    work, *data = (Path(argument) for argument in sys.argv[1:])
+    for series in SERIES:
+        unpack(series, work)
+    for path in measure(work, data_folder(data[0] if data else None)):
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()

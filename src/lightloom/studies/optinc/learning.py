@@ -9,12 +9,12 @@ from lightloom.core.claims import Claim
 from lightloom.studies.optinc import PAPER
 from lightloom.studies.pairs import BASE, Pairs, paired
 
-_MISSING = "not among the measurements that are there: lightloom reproduce optinc --work DIR --data DIR makes it"
+_MISSING = "not among the measurements: python -m lightloom.studies.optinc.language_runs DIR makes what they lack"
 
 
-def claims(language: Any, digits: Any, images: Any) -> tuple[Claim, ...]:
-    """Rows from the records of the language model, MNIST and CIFAR-100; each may be None."""
-    return (*_language(language), *_digits(digits), *_images(images))
+def claims(language: Any, small: Any, digits: Any, images: Any) -> tuple[Claim, ...]:
+    """Rows from the records of the language model, a small one, MNIST and CIFAR-100; each may be None."""
+    return (*_language("llama", language), *_language("llama_small", small), *_digits(digits), *_images(images))
 
 
 def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple[str, str, float, Pairs | None]]:
@@ -24,15 +24,17 @@ def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple
         yield label, name, paper, paired(runs, name, key, scale)
 
 
-def _language(record: Any) -> Iterator[Claim]:
+def _language(model: str, record: Any) -> Iterator[Claim]:
     basis = {} if record is None else _basis(record)
-    for label, name, paper, pairs in _compared("llama", record, "validation_loss", 1.0):
-        values = {"label": label, "paper": f"at most {paper:g} more"}
+    for label, name, paper, pairs in _compared(model, record, "validation_loss", 1.0):
+        values: dict[str, Any] = {"label": label, "paper": f"at most {paper:g} more"}
         if pairs is None:
-            yield PAPER.claim("figure7a.llama_{label}", None, why=_MISSING, **values)
+            yield PAPER.claim(f"figure7a.{model}_{{label}}", None, why=_MISSING, **values)
         else:
             ours = values["paper"] if pairs.mean <= paper else f"{pairs.mean:.3f} more"
-            yield PAPER.claim("figure7a.llama_{label}", ours, name=name, difference=pairs.text(4), **values, **basis)
+            yield PAPER.claim(
+                f"figure7a.{model}_{{label}}", ours, name=name, difference=pairs.text(4), **values, **basis
+            )
 
 
 def _basis(record: Any) -> dict[str, Any]:

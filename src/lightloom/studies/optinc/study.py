@@ -24,18 +24,20 @@ def study(work: Path | None = None) -> Study:
     """Reproduce the paper.
 
     Args:
-        work: a folder whose ``training.json``, ``language.json`` and ``images.json`` replace those of the package.
+        work: a folder whose ``training.json``, ``language.json``, ``language-small.json`` and ``images.json`` replace
+            those of the package.
 
     Raises:
         ConfigError: one of the files cannot be read.
     """
-    language, digits, images = (
-        PAPER.measured(name, work, optional=True) for name in ("language", "training", "images")
+    language, small, digits, images = (
+        PAPER.measured(name, work, optional=True) for name in ("language", "language-small", "training", "images")
     )
     noise, aware = trained.kept("noise"), trained.kept("aware")
     figures = [PAPER.figure(drawings.traffic)]
     if language is not None:
-        figures += [PAPER.figure(partial(draw, language, digits)) for draw in (drawings.training, drawings.in_pairs)]
+        figures.append(PAPER.figure(partial(drawings.training, language, digits)))
+        figures.append(PAPER.figure(partial(drawings.in_pairs, language, small, digits)))
     figures += [PAPER.figure(draw) for draw in (drawings.savings, drawings.breakdown, drawings.errors)]
     if noise is not None:
         figures.append(PAPER.figure(partial(drawings.noise, noise)))
@@ -47,7 +49,7 @@ def study(work: Path | None = None) -> Study:
             *trained.claims(noise),
             *awareness.claims(aware),
             *traffic.claims(),
-            *learning.claims(language, digits, images),
+            *learning.claims(language, small, digits, images),
             *latency.claims(),
             *cascading.claims(),
             *cascading.trained_levels(trained.kept("cascade")),

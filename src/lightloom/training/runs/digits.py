@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn, find, tag_histogram
-from lightloom.core.arrays import Float32s, Ints
-from lightloom.core.errors import UnknownNameError
+from lightloom.core.arrays import Float32s
 from lightloom.core.files import write_atomically
 from lightloom.photonics.block_quantisation import Rounding
-from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
 from lightloom.training.hooks.inceptionn_ddp import InceptionnState, attach_inceptionn
 from lightloom.training.hooks.optical_ddp import OpticalAverageState, attach_optical_average
+from lightloom.training.runs.image_sets import image_sets, network, rank_part, tensors
 from lightloom.training.transport.worker import Worker
-from lightloom.workloads.torch.zoo.chains import hdc, lenet
 
-_NETWORKS: dict[str, Callable[[], nn.Module]] = {"hdc": hdc, "lenet": lenet}
 _TIMEOUT = 120.0
 BOUNDS = (10, 8, 6)
 """Exponents k of the bounds 2^-k whose tags are counted, as in Table III."""
@@ -42,7 +38,10 @@ class Recipe:
 
     seed: int
     network: str = "hdc"
-    """``hdc`` or ``lenet``."""
+    """``hdc``, ``lenet`` or ``lenet-cifar``."""
+    gradient_scale: float = 1.0
+    """Factor of the mean loss over a rank's batch, hence of all gradients; ``batch_per_rank`` makes it the summed loss.
+    The learning rate is divided by it and the weight decay multiplied, so that float32 takes the same steps."""
     gradients: str = "none"
     """Codec on every hop, ``optical:AVERAGER`` (see ``find_averager``), or ``none``: DDP's own all-reduce."""
     bits: int = 16
@@ -128,13 +127,15 @@ def train(worker: Worker) -> dict[str, Any]:
 class _Run:
     def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
         self.worker, self.recipe, self.folder, self.snapshots = worker, recipe, folder, snapshots
-        self.part = _part(training_digits(data), worker.rank, worker.size)
-        self.test = _part(test_digits(data), worker.rank, worker.size)
+        self.part, self.test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
         torch.manual_seed(recipe.seed)
-        self.net = _network(recipe.network)
+        self.net = network(recipe.network)
         self.model = DistributedDataParallel(self.net)
         self.optimizer = torch.optim.SGD(
-            self.net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
+            self.net.parameters(),
+            recipe.learning_rate,
+            recipe.momentum,
+            weight_decay=recipe.weight_decay * recipe.gradient_scale,
         )
         self.state = _attached(self.model, recipe)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
@@ -148,7 +149,8 @@ class _Run:
             began = time.perf_counter()
             division = (iteration - 1) // recipe.iterations_per_division
             for group in self.optimizer.param_groups:
-                group["lr"] = recipe.learning_rate / recipe.learning_rate_divisor**division
+                rate = recipe.learning_rate / recipe.learning_rate_divisor**division
+                group["lr"] = rate / recipe.gradient_scale
             losses.append(self._step(iteration))
             self.record.seconds += time.perf_counter() - began
             if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
@@ -158,10 +160,11 @@ class _Run:
         return self._complete()
 
     def _step(self, iteration: int) -> float:
+        recipe = self.recipe
         images, labels = self._batch(iteration)
         self.optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(self.model(images), labels)
-        watched = iteration % self.recipe.record_every == 0 or iteration in self.snapshots
+        loss = recipe.gradient_scale * nn.functional.cross_entropy(self.model(images), labels)
+        watched = iteration % recipe.record_every == 0 or iteration in self.snapshots
         if watched and self.worker.rank == 0:
             self._watch(iteration, loss)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -171,7 +174,7 @@ class _Run:
                 for parameter in self.net.parameters():
                     rounded = torch.from_numpy(self.weights.round_trip(parameter.numpy()))
                     parameter.copy_(rounded.view_as(parameter))
-        return float(loss.detach())
+        return float(loss.detach()) / recipe.gradient_scale
 
     def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
         size = self.recipe.batch_per_rank
@@ -180,14 +183,14 @@ class _Run:
             self.epoch = epoch
             chance = np.random.default_rng((self.recipe.seed, epoch, self.worker.rank))
             self.order = chance.permutation(len(self.part.labels))
-        return _tensors(self.part, self.order[batch * size : (batch + 1) * size])
+        return tensors(self.part, self.order[batch * size : (batch + 1) * size])
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
         """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
         pieces = torch.autograd.grad(loss, list(self.net.parameters()), retain_graph=True)
         flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
         if iteration % self.recipe.record_every == 0:
-            self.record.tags.append([_tags(flat, k) for k in BOUNDS])
+            self.record.tags.append([tag_shares(flat, k) for k in BOUNDS])
         if iteration in self.snapshots and self.folder is not None:
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
@@ -206,7 +209,7 @@ class _Run:
         right = 0
         with torch.no_grad():
             for batch in np.array_split(np.arange(len(self.test.labels)), 5):
-                images, labels = _tensors(self.test, batch)
+                images, labels = tensors(self.test, batch)
                 right += int((self.net(images).argmax(1) == labels).sum())
         count = torch.tensor([right, len(self.test.labels)])
         dist.all_reduce(count)
@@ -258,12 +261,6 @@ class _Run:
         return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
 
 
-def _network(name: str) -> nn.Module:
-    if name not in _NETWORKS:
-        raise UnknownNameError("network", name, _NETWORKS)
-    return _NETWORKS[name]()
-
-
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
     """Attach the hook that the recipe names."""
     family, _, averager = recipe.gradients.partition(":")
@@ -276,17 +273,7 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState
     return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, adaptive=False, timeout=_TIMEOUT)
 
 
-def _part(digits: Digits, rank: int, ranks: int) -> Digits:
-    return Digits(digits.images[rank::ranks], digits.labels[rank::ranks])
-
-
-def _tensors(digits: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
-    """Return images, scaled to 0 … 1, and labels."""
-    images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
-    return images, torch.from_numpy(digits.labels[chosen]).to(torch.int64)
-
-
-def _tags(values: Float32s, k: int) -> list[float]:
+def tag_shares(values: Float32s, k: int) -> list[float]:
     """Return the shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
     counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
     return [int(count) / values.size for count in counts]

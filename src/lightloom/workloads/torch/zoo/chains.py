@@ -9,6 +9,7 @@ convolutional networks" (arXiv 1409.1556), Table 1, columns D and E (VGG).
 from __future__ import annotations
 
 import itertools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ def _linear(*widths: int) -> list[nn.Module]:
 
 
 class DigitModel(nn.Module):
-    """A chain of layers on 28 x 28 grey digits, given flattened and read in the shape that the first layer needs."""
+    """A chain of layers on small images, given flattened and read in the shape that the first layer needs."""
 
     def __init__(self, layers: list[nn.Module], shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -37,8 +38,8 @@ class DigitModel(nn.Module):
         return y
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
-        """Return flattened 28 x 28 images (batch, 784), as ``forward`` takes them."""
-        return (torch.empty(batch, 784),)
+        """Return flattened images (batch, values), as ``forward`` takes them."""
+        return (torch.empty(batch, math.prod(self.shape)),)
 
 
 def hdc() -> DigitModel:
@@ -49,12 +50,16 @@ def hdc() -> DigitModel:
     return DigitModel(_linear(784, 500, 500, 500, 500, 10), (784,))
 
 
-def lenet() -> DigitModel:
-    """5x5 convolutions to 8 and 16 channels, 256-128-10; ReLUs and maxima, as is usual now; 37,610 parameters."""
+def lenet(channels: int = 1, side: int = 28, classes: int = 10) -> DigitModel:
+    """5x5 convolutions to 8 and 16 channels, then 128 and the classes; ReLUs and maxima, as is usual now.
+
+    It has 37,610 parameters for grey digits of 28 x 28 pixels.
+    """
     layers: list[nn.Module] = []
-    for channels, width in ((1, 8), (8, 16)):
-        layers += [nn.Conv2d(channels, width, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
-    return DigitModel([*layers, nn.Flatten(), *_linear(256, 128, 10)], (1, 28, 28))
+    for inputs, width in ((channels, 8), (8, 16)):
+        layers += [nn.Conv2d(inputs, width, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    left = ((side - 4) // 2 - 4) // 2
+    return DigitModel([*layers, nn.Flatten(), *_linear(16 * left**2, 128, classes)], (channels, side, side))
 
 
 class ConvolutionalChain(ImageModel):

@@ -1,0 +1,94 @@
+"""A ring in one process gives what a ring of ranks gives, and loses nothing that feedback does not keep."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.compression import find
+from lightloom.core.arrays import Float32s
+from lightloom.training.runs.emulated_ring import emulated_ring_sum
+from lightloom.training.transport.payload import Payload
+from lightloom.training.transport.ring_all_reduce import all_reduce_in_place
+
+CODECS = ("inceptionn:2^-10", "inceptionn-printed:2^-8", "truncate:22")
+
+
+class _Threads:
+    """A ring of threads: each leaves its payload where the next one takes it."""
+
+    def __init__(self, rank: int, size: int, mail: list[Payload], barrier: Barrier) -> None:
+        self.rank, self.size, self._mail, self._barrier = rank, size, mail, barrier
+
+    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
+        self._mail[(self.rank + 1) % self.size] = bytes(payload)
+        self._barrier.wait()
+        received = self._mail[self.rank]
+        self._barrier.wait()
+        return received
+
+
+def _gradients(ranks: int, size: int, seed: int) -> Float32s:
+    return np.random.default_rng(seed).laplace(0, 2e-3, (ranks, size)).astype(np.float32)
+
+
+@given(st.integers(2, 5), st.integers(1, 60), st.integers(0, 99), st.sampled_from(CODECS))
+@settings(deadline=None, max_examples=15)
+def test_it_gives_the_bits_and_the_bytes_of_a_ring_of_ranks(ranks: int, size: int, seed: int, name: str) -> None:
+    values, codec = _gradients(ranks, size, seed), find(name)
+    mail: list[Payload] = [b""] * ranks
+    barrier, rows, sent = Barrier(ranks), values.copy(), [0] * ranks
+
+    def work(rank: int) -> None:
+        sent[rank] = all_reduce_in_place(_Threads(rank, ranks, mail, barrier), rows[rank], codec)[0].nbytes_sent
+
+    threads = [Thread(target=work, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    emulated = emulated_ring_sum(values.copy(), codec)
+    for row in rows:
+        np.testing.assert_array_equal(row, emulated.total)
+    if size >= ranks:
+        assert emulated.nbytes_sent == sum(sent)
+
+
+@given(st.integers(2, 5), st.integers(5, 60), st.integers(0, 99), st.sampled_from(CODECS))
+@settings(deadline=None, max_examples=15)
+def test_what_is_taken_away_is_left_with_the_ranks(ranks: int, size: int, seed: int, name: str) -> None:
+    values = _gradients(ranks, size, seed)
+    left = values.copy()
+    total, _ = emulated_ring_sum(left, find(name), leave=True)
+    np.testing.assert_allclose(total + left.sum(axis=0), values.sum(axis=0), atol=1e-6)
+
+
+def test_the_scale_of_the_loss_changes_no_step_in_float32() -> None:
+    pytest.importorskip("torch")
+    from lightloom.training.datasets.mnist import Digits
+    from lightloom.training.runs.digits import Recipe
+    from lightloom.training.runs.emulated_digits import train
+    from lightloom.training.runs.image_sets import ImageSets
+
+    chance = np.random.default_rng(0)
+    digits = Digits(chance.integers(0, 256, (80, 784), dtype=np.uint8), chance.integers(0, 10, 80, dtype=np.uint8))
+    losses = []
+    for scale in (1.0, 32.0):
+        recipe = Recipe(
+            seed=0,
+            network="lenet",
+            gradient_scale=scale,
+            iterations=4,
+            batch_per_rank=4,
+            record_every=1,
+            weight_decay=0.1,
+        )
+        record = train(recipe, ImageSets(digits, digits), 2)
+        losses.append(record["loss"])
+        assert len(record["accuracy"]) == len(record["tags"]) == 4
+    assert losses[0] == losses[1]
+    assert losses[0][-1] != losses[0][0]
