@@ -96,8 +96,15 @@ _LONGEST = (
 )
 
 
+_TOGETHER = {
+    "launch": ("tests/training/hooks/", "tests/training/schedules/"),
+    "sax": ("tests/photonics/meshes/test_files.py", "tests/photonics/chip/"),
+}
+"""Files that share what is dear: hooks and executors one launch of four ranks, photonic meshes the import of SAX."""
+
+
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Costly fixtures belong to a file, and are made once; hooks and executors share one launch of four ranks.
+    """Costly fixtures belong to a file, and are made once.
 
     The longest files come first, so that no process is left with one of them at the end. One process compiles the
     kernels of schedules while the other has files that use none, so that searches and launches find them compiled.
@@ -111,7 +118,7 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "launch" if file.startswith(("tests/training/hooks/", "tests/training/schedules/")) else file
+        return next((scope for scope, files in _TOGETHER.items() if file.startswith(files)), file)
 
 
 @pytest.hookimpl(optionalhook=True)

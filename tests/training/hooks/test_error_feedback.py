@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="checkpoints hold torch tensors")
 
-from torch.distributed.checkpoint.stateful import Stateful
-
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
 from lightloom.training.hooks.bucket_layout import BucketLayout, Span
@@ -76,6 +74,8 @@ def test_what_is_drained_is_given_once() -> None:
 
 
 def test_a_checkpoint_goes_back_only_where_it_came_from() -> None:
+    from torch.distributed.checkpoint.stateful import Stateful
+
     sizes = {"a": 2, "b": 3}
     feedback = ErrorFeedback(1, 4, sizes)
     assert isinstance(feedback, Stateful)
