@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from lightloom.cli.onn.link_sweeps import LinkSweep, link_at, read_sweep, swept
+from lightloom.cli.onn.link_sweeps import LinkSweep, read_sweep, swept
 from lightloom.cli.onn.mapping import chosen_mapping, mapping_words
 from lightloom.cli.options import Components, Gains, Json, MeshKind, Network, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
@@ -101,10 +101,7 @@ def link(
     """Send words through an averager in watts: word error rate, what causes it, lasers, peaks."""
     given = {name: value for name, value in locals().items() if name.replace("_", "-") in OPTIONS and value is not None}
     settings = _settings({name.replace("_", "-"): str(value) for name, value in given.items()}, ideal)
-    sweeps = [read_sweep(text) for text in sweep or []]
-    for swept_option in sweeps:
-        for value in swept_option.values[:: max(1, len(swept_option.values) - 1)]:
-            link_at(settings, swept_option, value)  # ends out of range are refused before anything is computed
+    sweeps = [read_sweep(text, settings) for text in sweep or []]
     check_outputs([figure])
     weights, arguments = load_network(network)
     given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}

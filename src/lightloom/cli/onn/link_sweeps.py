@@ -27,8 +27,8 @@ class LinkSweep:
     values: list[float]
 
 
-def read_sweep(text: str) -> LinkSweep:
-    """Read ``NAME=LOW..HIGH[:POINTS]``; both ends may have units.
+def read_sweep(text: str, link: Link) -> LinkSweep:
+    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link; both ends may have units.
 
     Raises:
         ConfigError: another form, an option in words, or ends or points out of range.
@@ -49,9 +49,13 @@ def read_sweep(text: str) -> LinkSweep:
     if low is None or high is None or not low < high or not 2 <= points <= 1000:
         raise ConfigError(f"--sweep {text!r}: expected LOW < HIGH and 2 to 1000 points")
     if name == "dac-bits":
-        return LinkSweep(name, [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)])
-    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
-    return LinkSweep(name, [float(value) for value in values])
+        read = LinkSweep(name, [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)])
+    else:
+        values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
+        read = LinkSweep(name, [float(value) for value in values])
+    for value in (*read.values[:1], *read.values[-1:]):
+        link_at(link, read, value)  # ends out of range are refused before anything is computed
+    return read
 
 
 def swept(

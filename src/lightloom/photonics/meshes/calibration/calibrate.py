@@ -93,9 +93,7 @@ def calibrate(
     first = first_twin(counted, seed) if unknown_offsets else start or Twin.ideal(wiring)
     measured = measure(counted, count, (theta - first.theta_offset, phi - first.phi_offset), seed)
     fitted = fit(first, measured, unknowns or Unknowns(), advance=advance)
-    order = np.arange(wiring.outputs)
-    if output_orders and isinstance(ideal, Mesh):
-        order, ideal = reachable_order(fitted.twin, ideal, output_orders, seed)
+    order, ideal = _arranged(fitted.twin, ideal, output_orders, seed)
     programmed = program(fitted.twin, target_of(ideal), design(ideal), real=real)
     return Calibration(
         twin=fitted.twin,
@@ -107,6 +105,13 @@ def calibrate(
         measured_settings=counted.settings,
         measurements=counted.measurements,
     )
+
+
+def _arranged(twin: Twin, ideal: Mesh | MappedMatrix, orders: int, seed: int) -> tuple[Ints, Mesh | MappedMatrix]:
+    """Return the order of the outputs [outputs] and what is programmed; a mapped matrix keeps its order."""
+    if isinstance(ideal, Mesh):
+        return reachable_order(twin, ideal, orders, seed)
+    return np.arange(twin.wiring.outputs), ideal
 
 
 class _CountedChip:

@@ -142,22 +142,7 @@ def try_calibration(
     after, after_matrix = chip.error(made.settings, arranged, real=real), chip.matrix(made.settings)
     known = program(chip.truth(), target, (theta, phi), real=real).settings
     limit = chip.error(known, target, real=real)
-    aged = renewed = None
-    if conditions.aging:
-        chip.age(conditions.aging)
-        aged = chip.error(made.settings, arranged, real=real)
-        unknowns = replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False)
-        again = calibrate(
-            chip,
-            made.programmed,
-            settings=AGAIN,
-            unknowns=unknowns,
-            start=made.twin,
-            real=real,
-            output_orders=0,  # receivers read the outputs in the order of before
-            seed=seed + 1,
-        )
-        renewed = chip.error(again.settings, arranged, real=real)
+    aged, renewed = _aged(chip, made, arranged, conditions, seed)
     return Trial(
         calibration=made,
         before=before,
@@ -169,6 +154,30 @@ def try_calibration(
         before_matrix=before_matrix,
         after_matrix=after_matrix,
     )
+
+
+def _aged(
+    chip: SimulatedChip, made: Calibration, target: Fields, conditions: Conditions, seed: int
+) -> tuple[float | None, float | None]:
+    """Return the error of the aged chip before and after a second calibration; None without aging.
+
+    Receivers read the outputs in the order of the first calibration.
+    """
+    if not conditions.aging:
+        return None, None
+    chip.age(conditions.aging)
+    aged = chip.error(made.settings, target, real=conditions.real)
+    again = calibrate(
+        chip,
+        made.programmed,
+        settings=AGAIN,
+        unknowns=replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False),
+        start=made.twin,
+        real=conditions.real,
+        output_orders=0,
+        seed=seed + 1,
+    )
+    return aged, chip.error(again.settings, target, real=conditions.real)
 
 
 def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
