@@ -144,7 +144,7 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
     assert others("all-to-all", 1e6) == straight("all-to-all", 1e6)
     alone = rows.rows((rows.tp * rows.pp * rows.ep * rows.cp == 1) & (rows.sharding == NONE))
     alone = alone.rows(np.arange(0, len(alone), max(len(alone) // 8, 1)))
-    rows = rows.rows(np.arange(0, len(rows), 211 if model is transformer else 499))
+    rows = rows.rows(np.arange(0, len(rows), 421 if model is transformer else 1499))
     exchanged = rows.rows((rows.dp > 1) & (rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
     exchanged.exchange[:], alone.exchange[:] = 1, 2 + np.arange(len(alone)) % 2
     assert admitted(verified, alone).all() and set(alone.exchange.tolist()) == {2, 3}

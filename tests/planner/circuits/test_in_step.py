@@ -83,7 +83,7 @@ def searched(strategy: Strategy, seconds: float) -> InStep:
     return in_step
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(strategies())
 def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:
     """No slower than standing circuits, as fast as on all planes at most, and the same where turns take forever."""
