@@ -32,24 +32,26 @@ class PlayedRows(NamedTuple):
 
 
 @njit_cached
-def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
-    """Seconds until the last arrival; verified schedules only.
+def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
+    """Seconds until the last arrival, and of these the seconds in which the chain of rows that leads to it holds
+    lightpaths; verified schedules only.
 
     Args:
         held: in and out, whether data lies in a cell: [cell].
         begin: out, seconds at which each row begins: [row].
     """
     cells, order = len(held), rows.order
-    ready, awaited = np.zeros(cells), np.zeros(cells, np.int64)
+    # Moments, and the seconds of sending on the way to each.
+    ready, awaited = np.zeros((cells, 2)), np.zeros(cells, np.int64)
     for row in range(len(order)):
         if rows.reduces[row]:
             awaited[rows.target[row]] += 1
     place = first_places(rows.lightpath)
     paths = len(place) - 1
-    head, free = place[:-1].copy(), np.zeros(paths)
+    head, free, since = place[:-1].copy(), np.zeros((paths, 2)), np.zeros(paths)
     waiting, behind = np.full(cells, -1, np.int64), np.full(paths, -1, np.int64)
     stack, top = np.arange(paths), paths
-    end = 0.0
+    end = sending = 0.0
     while top > 0:
         top -= 1
         path = stack[top]
@@ -63,23 +65,27 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> float:
             if rows.follows[head[path]]:
                 begin[row] = begin[order[head[path] - 1]]
             else:
-                begin[row] = max(free[path], ready[cell])
-                free[path] = begin[row] + rows.busy[row]
+                if free[path, 0] >= ready[cell, 0]:
+                    begin[row], since[path] = free[path, 0], free[path, 1]
+                else:
+                    begin[row], since[path] = ready[cell, 0], ready[cell, 1]
+                free[path, 0], free[path, 1] = begin[row] + rows.busy[row], since[path] + rows.busy[row]
             head[path] += 1
-            arrives = begin[row] + rows.delay[row]
-            end = max(end, arrives)
+            arrives, sent = begin[row] + rows.delay[row], since[path] + rows.busy[row]
+            if arrives > end:
+                end, sending = arrives, sent
+            if not rows.reduces[row] or arrives > ready[to, 0]:
+                ready[to, 0], ready[to, 1] = arrives, sent
             if rows.reduces[row]:
-                ready[to] = max(ready[to], arrives)
                 awaited[to] -= 1
             else:
-                ready[to] = arrives
                 held[to] = True
             woken, waiting[to] = waiting[to], -1
             while woken >= 0:
                 stack[top] = woken
                 top += 1
                 woken = behind[woken]
-    return end
+    return end, sending
 
 
 @njit_cached

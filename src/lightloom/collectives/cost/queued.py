@@ -10,6 +10,8 @@ On packet fabrics links take the place of lightpaths, and a row that crosses sev
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,20 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
         raise UnsupportedError(
             f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
         )
-    seconds = play(schedule, fabric)[0]
+    return _cost_of(schedule, fabric, play(schedule, fabric).seconds)
+
+
+def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
+    """The cost of a queued schedule of rows that cross one packet link each, and the seconds that a byte of the
+    collective adds to it at least, at any size: whatever the size, links serve the rows in the same order.
+    """
+    played = play(schedule, fabric)
+    linear = not fabric.exclusive and fabric.piece_overhead == 0 and schedule.collective.nbytes > 0
+    slope = played.sending / schedule.collective.nbytes if linear else 0.0
+    return _cost_of(schedule, fabric, played.seconds), slope
+
+
+def _cost_of(schedule: Schedule, fabric: Fabric, seconds: float) -> Cost:
     conversion = min(fabric.step_overhead, seconds)
     return Cost(
         steps=1,
@@ -56,8 +71,19 @@ def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
     return 8.0 * copies * transmissions * schedule.chunk_nbytes
 
 
-def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
-    """Seconds until the last arrival, circuits in place, and when each row begins: [row].
+class Played(NamedTuple):
+    """What became of the rows of a queued schedule, circuits in place."""
+
+    seconds: float
+    """Until the last arrival."""
+    sending: float
+    """Of these, seconds in which the rows that the last arrival waited for held their lightpaths."""
+    begin: Floats
+    """Seconds at which each row begins: [row]."""
+
+
+def play(schedule: Schedule, fabric: Fabric) -> Played:
+    """Send every row as soon as its lightpath is free and its data is there.
 
     The schedule is verified: its rows are all sent in the end.
     """
@@ -71,11 +97,11 @@ def play(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     rows = kernels.PlayedRows(
         order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, busy, delay
     )
-    seconds = kernels.play(rows, held, begin)
-    return float(seconds), begin
+    seconds, sending = kernels.play(rows, held, begin)
+    return Played(float(seconds), float(sending), begin)
 
 
-def _play_packets(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
+def _play_packets(schedule: Schedule, fabric: Fabric) -> Played:
     """Play every hop as a transmission over its link, from the cell before it to one of its own; of groups of ranks,
     those of all siblings, the last of which say when a row begins."""
     from lightloom.collectives.cost import _queue_kernels as kernels
@@ -98,8 +124,8 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> tuple[float, Floats]:
     )
     begin = np.zeros(len(hops.row))
     held = np.concatenate([np.tile(held, groups), np.zeros(len(hops.row), np.bool_)])
-    seconds = kernels.play(rows, held, begin)
-    return float(seconds), begin[hops.first].reshape(-1, groups).max(axis=1)
+    seconds, sending = kernels.play(rows, held, begin)
+    return Played(float(seconds), float(sending), begin[hops.first].reshape(-1, groups).max(axis=1))
 
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:

@@ -62,8 +62,9 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
     enough = lower_bound(collective, fabric).time * _NEAR
     best, least, played = None, float("inf"), 0
-    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
-        seconds = cost(schedule, fabric).time
+    plain = chain(_in_steps(collective, fabric), _without_steps(collective, fabric))
+    timed = ((schedule, cost(schedule, fabric).time) for schedule in plain)
+    for schedule, seconds in chain(timed, _in_rounds(collective, fabric)):
         if seconds < least:
             best, least = schedule, seconds
         played += len(schedule) if schedule.queued else 0
@@ -106,12 +107,16 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
         straight = _steps_of(ONE_STAGE, collective, fabric)
         if straight is not None and len(straight) <= _MOST_CROSSING:
             yield listed(without_barriers(straight, fabric), fabric)
-    elif collective.kind in FROM_ALL_GATHER and joined:
-        yield flowing(collective, fabric)
     elif collective.kind in ROOTED:
         yield from _packed_from_root(collective, fabric)
-    elif not _by_axis(fabric):
+    elif not joined and not _by_axis(fabric):
         yield from _packed(collective, fabric)
+
+
+def _in_rounds(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, float]]:
+    """The fastest schedule from neighbour to neighbour where links join all ranks, and its seconds."""
+    if collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
+        yield flowing(collective, fabric)
 
 
 def _by_axis(fabric: Fabric) -> bool:
