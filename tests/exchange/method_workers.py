@@ -100,9 +100,10 @@ def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
     }
     resumed = exchanger(method, group, sizes)
     resumed.load_state_dict(first.state_dict())
-    # The same tensors in another bucket, as after DDP rebuilt its buckets.
+    # The same tensors in other buckets, as after DDP rebuilt its buckets.
     ahead = [average(first, geometry_of(order), gradients(STEPS, worker.rank))]
-    ahead.append(average(resumed, geometry_of(order[::-1]), gradients(STEPS, worker.rank)))
+    own, halves = gradients(STEPS, worker.rank), (order[2:][::-1], order[:2][::-1])
+    ahead.append({name: out for half in halves for name, out in average(resumed, geometry_of(half), own).items()})
     result["resumed"] = [digest(out) for out in ahead]
     poisoned = gradients(STEPS + 1, worker.rank)
     if worker.rank == 1:

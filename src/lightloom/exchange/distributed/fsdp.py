@@ -40,6 +40,7 @@ from lightloom.training.hooks.fsdp_modules import (
     ShardedModule,
     common_group,
     padded_length,
+    plain_reduce_scatter,
     replace_reduce_scatter,
     shard_shape,
     sharded_modules,
@@ -76,7 +77,7 @@ class FsdpState:
         ranks = self._group.size()
         if self._run.use_plain:
             self._give_back(gradients, geometry)
-            dist.reduce_scatter_tensor(output, gradients, group=self._group)
+            plain_reduce_scatter(output, gradients, self._group)
             self.statistics.add_plain(last=last)
         else:
             length, scale = geometry.size // ranks, self._run.scale
@@ -194,7 +195,8 @@ def attach_fsdp(
     for piece in (piece for geometry in geometries for piece in geometry.pieces):
         sizes[piece.tensor] += piece.length
     runner = exchanger(chosen, OwnGroup(group, timeout, device=device), sizes)
-    run = Stepwise(runner, group, adaptive=adaptive, loss_scale=loss_scale)
+    plain_name = "plain reduce-scatter" if between is None else "plain all-reduce"
+    run = Stepwise(runner, group, adaptive=adaptive, loss_scale=loss_scale, plain_name=plain_name)
     state = FsdpState(run, group, geometries, "" if between is None else f"shard{inside.rank()}/")
     try:
         if between is None:

@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 
 from lightloom import compression
+from lightloom.compression import InceptionnScaled
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.codec_by_tensor import CodecByTensor
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
-from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
-from lightloom.training.transport.payload import StreamObserver, encode
+from lightloom.training.transport.payload import encode
 from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
 
 
@@ -30,23 +31,8 @@ class RingExchanger(Exchanger):
 
     shards = True
 
-    def __init__(
-        self,
-        method: ExchangeMethod,
-        group: OwnGroup,
-        sizes: Mapping[str, int] | None = None,
-        *,
-        codec: Codec | None = None,
-        observe: StreamObserver | None = None,
-    ) -> None:
+    def __init__(self, method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         """Connect the ring.
-
-        Args:
-            method: whose feedback decides about residuals.
-            group: as in ``Exchanger``.
-            sizes: as in ``Exchanger``.
-            codec: codec of the messages; that of ``method`` unless given, which may be None: values as they are.
-            observe: function called with every stream that this rank encodes.
 
         Raises:
             UnsupportedError: tensors are not in CPU memory.
@@ -55,9 +41,8 @@ class RingExchanger(Exchanger):
         if group.device != "cpu":
             raise UnsupportedError(f"exchange {method} runs in CPU memory, the tensors are on {group.device}")
         super().__init__(method, group, sizes)
-        self.codec = compression.find(method.codec) if isinstance(method, RingCodecExchange) else codec
-        self._observe = observe
-        self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}
+        self.codec = compression.find(method.codec)
+        self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
         ring, ranks = self.group.ring(), self.group.ranks
@@ -66,19 +51,22 @@ class RingExchanger(Exchanger):
         with ring.breaking_off():
             if geometry not in self._blocks:
                 cut = TensorBlocks(geometry, ranks)
-                self._blocks[geometry] = cut, cut.joined()
-            (cut, joined), leave = self._blocks[geometry], self.residuals is not None
+                codec = CodecByTensor(self.codec, cut) if isinstance(self.codec, InceptionnScaled) else self.codec
+                self._blocks[geometry] = cut, cut.joined(), codec
+            (cut, joined, codec), leave = self._blocks[geometry], self.residuals is not None
             own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
             parts = cut.split(own)
             cut.gather(values, parts, add=leave)
             blocks = [part.numpy() for part in parts]
-            down = reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
-            message = encode(self.codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
+            if isinstance(codec, CodecByTensor):
+                codec.place(blocks)
+            down = reduce_scatter(ring, blocks, codec, leave=leave)
+            message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave)
 
             def put(k: int, block: Float32s, _: object) -> None:
                 cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
-            up = all_gather(ring, message, self.codec, cut.sizes, put)
+            up = all_gather(ring, message, codec, cut.sizes, put)
         self.group.sent += (down + up).nbytes_sent
 
     def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
@@ -89,7 +77,7 @@ class RingExchanger(Exchanger):
         leave = self.residuals is not None
         own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
         blocks = [own[shard].numpy() for shard in shards]
-        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
+        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave)
         output.copy_(own[shards[rank]])
         if leave:
             own[shards[rank]].zero_()  # the owner encodes nothing of its own shard

@@ -12,11 +12,9 @@ import torch.distributed as dist
 
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import raw_nbytes
-from lightloom.training.hooks.adaptive import AdaptiveCompression
+from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.payload import Traffic
-
-_ADAPTIVE = "adaptive"
 
 
 class Stepwise:
@@ -29,6 +27,7 @@ class Stepwise:
         *,
         adaptive: bool,
         loss_scale: Callable[[], float] | None,
+        plain_name: str = "plain all-reduce",
     ) -> None:
         """Begin to count.
 
@@ -37,6 +36,7 @@ class Stepwise:
             group: process group over which ranks agree whether to step aside.
             adaptive: use the plain exchange while it is faster.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
+            plain_name: what the plain exchange is called in messages.
         """
         self.exchanger = exchanger
         self.statistics = Statistics()
@@ -44,7 +44,7 @@ class Stepwise:
         self._loss_scale = loss_scale
         self.adaptive: AdaptiveCompression | None = None
         if adaptive and group.size() > 1 and exchanger.method.name != "float32":
-            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0)
+            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
             self.statistics.decisions = self.adaptive.decisions
 
     @property
@@ -83,8 +83,7 @@ class Stepwise:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the method on this rank, and of the adaptive choice."""
-        state = self.exchanger.state_dict()
-        return state if self.adaptive is None else state | {_ADAPTIVE: self.adaptive.state_dict()}
+        return joined(self.exchanger.state_dict(), self.adaptive)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a checkpoint of this rank.
@@ -92,11 +91,7 @@ class Stepwise:
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
-        state = dict(state_dict)
-        decided = state.pop(_ADAPTIVE, None)
-        self.exchanger.load_state_dict(state)
-        if self.adaptive is not None and decided is not None:
-            self.adaptive.load_state_dict(decided)
+        self.exchanger.load_state_dict(divided(state_dict, self.adaptive))
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
         device = "cpu" if self.exchanger.group.device == "cpu" else self.exchanger.group.device

@@ -3,9 +3,9 @@
     reduce-scatter   hop h carries sums of h gradients, h = 1 ... ranks - 1
     all-gather       sums of all ranks' gradients
 
-INCEPTIONN's bound is absolute, so that larger sums take more bits; scaled, every message is multiplied by a power of
-two that brings its root mean square near 2^-5, which a free byte of its header holds. Truncation is what the INCEPTIONN
-paper compares with.
+INCEPTIONN's bound is absolute, so that larger sums take more bits; scaled, each tensor's part of a message is
+multiplied by a power of two that brings its root mean square near 2^-5, which a free byte of its header holds.
+Truncation is what the INCEPTIONN paper compares with.
 Sources: Li et al., MICRO 2018, Algorithms 1 to 3; ``lightloom.training.transport.ring_all_reduce``.
 """
 
@@ -21,6 +21,8 @@ from lightloom.exchange.spelling import flag, read
 STREAM_BYTES = 32
 """Header of a coded message and of its first frame (``compression.header``); a frame more every 65,536 values."""
 FRAME_BYTES, FRAME_VALUES = 8, 1 << 16
+LENGTH_BYTES = 4
+"""Scaled, a message is a stream for each tensor, behind its length, so that scales do not depend on DDP's buckets."""
 _LARGEST_BITS = 34.0
 """Bits of a value that INCEPTIONN sends as it is, tag included."""
 _MOST_EXPONENT = 14
@@ -46,7 +48,10 @@ class RingCodecExchange(ExchangeMethod):
         values = gradient.values
         # Of the frames behind the first of a message, as if the last one could be cut short.
         frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
-        headers = ranks * STREAM_BYTES + frames
+        streams = ranks * STREAM_BYTES
+        if self.scaled:
+            streams = ranks * len(gradient.shapes) * (STREAM_BYTES + LENGTH_BYTES)
+        headers = streams + frames
         sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in self.value_bits(gradient))
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 

@@ -112,6 +112,13 @@ def replace_reduce_scatter(module: ShardedModule, reduce: Reduce) -> None:
         ) from error
 
 
+def plain_reduce_scatter(output: Tensor, gradients: Tensor, group: dist.ProcessGroup) -> None:
+    """Sum shards over ranks as FSDP2 itself does."""
+    # torch 2.13 renamed it.
+    reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    reduce_scatter(output, gradients, group=group)
+
+
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
     """Shape of a rank's shard, padded; complex values are pairs of real ones."""
     assert isinstance(parameter, DTensor)

@@ -31,6 +31,7 @@ from lightloom.training.hooks.fsdp_modules import (
     ShardedModule,
     common_group,
     padded_length,
+    plain_reduce_scatter,
     replace_reduce_scatter,
     sharded_modules,
 )
@@ -120,9 +121,7 @@ class InceptionnFsdpState:
             layout.gather(residuals, blocks)
             for shard, block in zip(gradients.view(self.ranks, -1), blocks, strict=True):
                 shard += torch.from_numpy(block).mul_(scale).to(shard.dtype)
-        # torch 2.13 renamed it.
-        reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-        reduce_scatter(output, gradients, group=self._group)
+        plain_reduce_scatter(output, gradients, self._group)
 
     def _exchange(self, output: Tensor, gradients: Tensor, layout: BucketLayout, scale: float) -> Traffic:
         """Reduce-scatter around the ring."""
