@@ -16,6 +16,7 @@ from lightloom.core.files import write_atomically
 from lightloom.exchange.comparison import compare as comparisons
 from lightloom.exchange.comparison.compare import compare, run_all
 from lightloom.exchange.comparison.runs import REFERENCE, Case, Result, cases, read
+from lightloom.exchange.evidence import Evidence, merged
 
 
 def result(method: str, seed: int, loss: float, sent: float) -> Result:
@@ -69,6 +70,23 @@ def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     assert launched == [2, 2, 2, 1]
     assert len(results) == 6
     assert read(tmp_path / "none.json") is None
+
+
+def row(method: str, task: str, difference: float) -> Evidence:
+    return Evidence(
+        method=method, task=task, steps=1, seeds=1, ranks=2, loss_difference=difference, spread=0.0, command="c"
+    )
+
+
+def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> None:
+    table = tmp_path / "evidence.json"
+    table.write_text(merged(table, [row("int8", "a", 0.1), row("int8", "b", 0.2)]))
+    table.write_text(merged(table, [row("int8", "a", 0.3), row("int4", "a", 0.4)]))
+    rows = {(each["method"], each["task"]): each["loss_difference"] for each in json.loads(table.read_text())["rows"]}
+    assert rows == {("int8", "a"): 0.3, ("int8", "b"): 0.2, ("int4", "a"): 0.4}
+    table.write_text("[]")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        merged(table, [])
 
 
 def test_unknown_tasks_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import TYPE_CHECKING
 
 from lightloom.core.files import cache_directory
@@ -14,6 +15,7 @@ from lightloom.core.units import format_time, parse
 from lightloom.exchange.comparison.compare import Comparison, compare, run_all
 from lightloom.exchange.comparison.runs import REFERENCE, Case, cases
 from lightloom.exchange.comparison.tasks import task as find_task
+from lightloom.exchange.evidence import Evidence
 from lightloom.reports.figures.exchange_figure import ExchangePoint, exchange_figure
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ METHODS = (
     "diloco:every=20",
 )
 """What is compared unless methods are named."""
+
+
+TASKS = {
+    "mnist": "MNIST, perceptron of 267k parameters, SGD",
+    "chars": "tinyshakespeare by characters, decoder of 113k parameters, Adam",
+    "text": "WikiText-2 by characters, decoder of 2 layers, Adam",
+}
+"""Tasks in words."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -92,6 +102,28 @@ class ExchangeComparison(Result):
             }
             for row in self.methods
         ]
+
+    def evidence(self) -> list[Evidence]:
+        """Return what plans say of each method's effect on the loss."""
+        base = {seed: loss[-1] for method, seed, loss in self.losses if method == REFERENCE}
+        rows = []
+        for row in self.methods:
+            differences = [loss[-1] - base[seed] for method, seed, loss in self.losses if method == row.method]
+            if row.method == REFERENCE:
+                continue
+            rows.append(
+                Evidence(
+                    method=row.method,
+                    task=TASKS[self.task],
+                    steps=self.steps,
+                    seeds=row.seeds,
+                    ranks=self.ranks,
+                    loss_difference=row.difference,
+                    spread=stdev(differences) if len(differences) > 1 else 0.0,
+                    command=f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds {self.seeds}",
+                )
+            )
+        return rows
 
     def figure(self) -> Figure:
         """Draw bytes saved against loss."""

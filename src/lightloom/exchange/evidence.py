@@ -7,9 +7,11 @@ without rows is "not measured": nothing is inferred from methods that are like i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from lightloom.core.errors import ConfigError
 
@@ -52,13 +54,29 @@ def evidence() -> tuple[Evidence, ...]:
     Raises:
         ConfigError: the committed table is damaged.
     """
+    return _read(files("lightloom.exchange").joinpath("evidence.json").read_bytes, "evidence.json")
+
+
+def _read(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
     try:
-        document = json.loads(files("lightloom.exchange").joinpath("evidence.json").read_text())
+        document = json.loads(content())
         if document["schema"] != SCHEMA:
             raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return tuple(Evidence(**row) for row in document["rows"])
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"the table of measured exchanges (evidence.json) cannot be read: {error}") from error
+        raise ConfigError(f"the table of measured exchanges {place!r} cannot be read: {error}") from error
+
+
+def merged(path: Path, rows: Sequence[Evidence]) -> str:
+    """Return the table at ``path``, if there is one, with ``rows`` in place of those of the same method and task.
+
+    Raises:
+        ConfigError: the file holds something else.
+    """
+    kept = _read(path.read_bytes, str(path)) if path.exists() else ()
+    fresh = {(row.method, row.task) for row in rows}
+    every = [*(row for row in kept if (row.method, row.task) not in fresh), *rows]
+    return json.dumps({"schema": SCHEMA, "rows": [row.to_json() for row in every]}, indent=1) + "\n"
 
 
 def evidence_of(method: str) -> tuple[Evidence, ...]:

@@ -11,7 +11,9 @@ from rich.table import Table
 from lightloom.api.exchange_comparison import METHODS, ExchangeComparison, compare_exchanges
 from lightloom.cli.options import Json, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
+from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance_line
+from lightloom.exchange.evidence import merged
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 
@@ -30,13 +32,16 @@ def compare(
     data: Annotated[Path | None, option("Folder of data sets; $LIGHTLOOM_DATA otherwise.")] = None,
     folder: Annotated[Path | None, option("Where finished runs are kept; in the cache by default.")] = None,
     figure: Annotated[Path | None, figure_option("Draw bytes saved against loss")] = None,
+    evidence: Annotated[
+        Path | None, option("Put the differences in loss into this table, as plans read it (evidence.json).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
     """
-    check_outputs([figure])
+    check_outputs([figure], [evidence])
     chosen = methods or METHODS
     with progress("training", seeds * (len(chosen) + 1)) as advance:
         result = compare_exchanges(
@@ -46,7 +51,9 @@ def compare(
         from lightloom.reports.figures.base import save
 
         save(result.figure(), figure, provenance_line(result.origin))
-    print_result(result.to_json(), as_json, _parts(result), {"figure": figure})
+    if evidence is not None:
+        write_atomically(evidence, merged(evidence, result.evidence()))
+    print_result(result.to_json(), as_json, _parts(result), {"figure": figure, "evidence": evidence})
 
 
 def _parts(result: ExchangeComparison) -> Iterator[str | Table]:
