@@ -105,6 +105,7 @@ def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
     own, halves = gradients(STEPS, worker.rank), (order[2:][::-1], order[:2][::-1])
     ahead.append({name: out for half in halves for name, out in average(resumed, geometry_of(half), own).items()})
     result["resumed"] = [digest(out) for out in ahead]
+    result["given back"] = _given_back(exchanger(method, group, sizes), worker)
     poisoned = gradients(STEPS + 1, worker.rank)
     if worker.rank == 1:
         poisoned["weight"][3, 5] = torch.inf
@@ -138,6 +139,21 @@ def _with_residuals(run: Exchanger, outputs: list[dict[str, Tensor]], ranks: int
         exact = sum(mean_over_ranks(step, ranks)[name] for step in range(STEPS))
         largest = max(largest, float((total - exact).abs().max()))
     return largest
+
+
+def _given_back(run: Exchanger, worker: Worker) -> float | None:
+    """Error of the averages of two steps and of what is given back then, relative to their exact sum; None where
+    nothing is given back."""
+    geometry = geometry_of(list(SHAPES))
+    outputs = [average(run, geometry, gradients(step, worker.rank)) for step in range(2)]
+    left = run.drain(geometry)
+    if left is None:
+        return None
+    assert run.drain(geometry) is None, "residuals are given back twice"
+    dist.all_reduce(left)
+    total = left.double() / worker.size + sum(torch.cat([out[name] for name in SHAPES]).double() for out in outputs)
+    exact = sum(torch.cat([*mean_over_ranks(step, worker.size).values()]) for step in range(2))
+    return float((total - exact).norm() / torch.as_tensor(exact).norm())
 
 
 def factors(worker: Worker, group: OwnGroup) -> float:
