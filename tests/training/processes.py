@@ -12,7 +12,7 @@ import torch.distributed.checkpoint
 
 from lightloom.photonics import block_quantisation
 from lightloom.training.transport.worker import Worker
-from tests.training.hooks import dtype_workers, fsdp_workers, optical_workers, workers
+from tests.training.hooks import attacked_workers, dtype_workers, fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
 
@@ -43,6 +43,7 @@ def everything(worker: Worker) -> dict[str, Any]:
         "optical_single": optical_workers.single(worker),
         "fsdp": fsdp_workers.everything(worker),
         "dtypes": dtype_workers.everything(worker),
+        "attacked": attacked_workers.everything(worker),
     }
     results: list[dict[str, Any]] = [{}] * worker.size
     dist.all_gather_object(results, own)

@@ -3,88 +3,23 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import tracemalloc
-import zlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 
 import pytest
 
 from lightloom.training.transport import meeting, own_address
 from lightloom.training.transport.channel import MARKED_TOS, PAYLOAD, Frame
 from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.handshake import CHALLENGE_SIZE, Handshakes, Introduction
+from lightloom.training.transport.handshake import CHALLENGE_SIZE
 from lightloom.training.transport.rendezvous import connect, ring_from_store
 from lightloom.training.transport.ring import Ring
+from tests.training.transport.attacks import ATTACKS, Attack, run_attack, silence, target_of
 from tests.training.transport.rings import PATIENCE, LocalStore, on_ring, results
 
 MEETING = "lightloom/ring/meeting 1"
-RANK_1 = [Introduction(1, 0, channel, 2) for channel in (meeting.DATA, meeting.CONTROL)]
-Attack = Callable[[socket.socket, Introduction, LocalStore], None]
-"""What a caller says that pretends to be one of the connections of rank 1."""
-
-
-def challenge_on(sock: socket.socket) -> bytes:
-    return sock.recv(CHALLENGE_SIZE, socket.MSG_WAITALL)
-
-
-def introduction(handshakes: Handshakes, who: Introduction, challenge: bytes) -> bytes:
-    """What a caller answers to a challenge."""
-    steps = handshakes.calling(who)
-    next(steps)
-    return steps.send(challenge)[0]
-
-
-def the_token_of_before(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    """Version 0.1 let anyone in who knew the name of the ring."""
-    sock.sendall(struct.pack("!4sIIII", b"LLR1", zlib.crc32(b"ring/1"), who.channel, 1, 2))
-
-
-def a_guessed_secret(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    sock.sendall(introduction(Handshakes(bytes(32), MEETING), who, challenge_on(sock)))
-
-
-def a_stranger(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 9)
-
-
-def silence(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    pass
-
-
-def half_an_introduction(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    sock.sendall(introduction(Handshakes(bytes(32), MEETING), who, challenge_on(sock))[:50])
-
-
-def a_length_of_2_to_the_60(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    sock.sendall(struct.pack("!4sQ", b"LLR2", 1 << 60) * 12 if who.channel else Frame(PAYLOAD, nbytes=1 << 60).pack())
-
-
-def a_recorded_handshake(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    """Words with which rank 1 proved itself to another challenge of this very meeting."""
-    genuine = Handshakes(bytes.fromhex(store.get(f"{MEETING}/secret").decode()), MEETING)
-    sock.sendall(introduction(genuine, who, b"LLR2" + bytes(CHALLENGE_SIZE - 4)))
-
-
-def a_reset(sock: socket.socket, who: Introduction, store: LocalStore) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
-
-
-ATTACKS = (
-    the_token_of_before,
-    a_guessed_secret,
-    a_stranger,
-    silence,
-    half_an_introduction,
-    a_length_of_2_to_the_60,
-    a_recorded_handshake,
-    a_reset,
-)
 
 
 def job_under(attack: Attack, callers: int, store: LocalStore) -> tuple[list[bytes], list[int]]:
@@ -97,21 +32,10 @@ def job_under(attack: Attack, callers: int, store: LocalStore) -> tuple[list[byt
         with ring_from_store(store, number, 2, setup_timeout=PATIENCE, timeout=PATIENCE) as ring:
             return bytes(ring.exchange(b"from %d" % number, marked=True, limit=10))
 
-    def caller(sock: socket.socket, who: Introduction) -> int:
-        received = 0
-        with sock, suppress(OSError):
-            attack(sock, who, store)
-            while piece := sock.recv(100):
-                received += len(piece)
-        return received
-
     with ThreadPoolExecutor(2 + callers) as pool:
         first = pool.submit(rank, 0)
-        store.set(f"{MEETING}/route 1", "127.0.0.1")  # rank 0 listens once it knows from where it is called
-        store.wait([f"{MEETING}/address 0"], timedelta(seconds=PATIENCE))
-        host, port = store.get(f"{MEETING}/address 0").decode().rsplit(" ", 1)
-        sockets = [socket.create_connection((host, int(port)), timeout=PATIENCE) for _ in range(callers)]
-        attackers = [pool.submit(caller, sock, RANK_1[k % 2]) for k, sock in enumerate(sockets)]
+        target = target_of(store, MEETING, caller=1, size=2)
+        attackers = [pool.submit(run_attack, attack, target, number) for number in range(callers)]
         second = pool.submit(rank, 1)
         return [first.result(), second.result()], [attacker.result() for attacker in attackers]
 

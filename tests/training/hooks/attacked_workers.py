@@ -1,0 +1,33 @@
+"""A job whose rank 0 is attacked in all ways at once while it waits for the last rank."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torch.distributed import group
+
+from lightloom.training.hooks import attach_inceptionn
+from lightloom.training.transport.worker import Worker
+from tests.training.hooks import workers
+from tests.training.transport.attacks import ATTACKS, run_attack, silence, target_of
+
+SILENT = 10
+
+
+def everything(worker: Worker) -> dict[str, Any]:
+    """Digest of the weights after some steps; the last rank also tells what its attackers heard."""
+    assert group.WORLD is not None
+    store, last = group.WORLD.get_group_store(), worker.size - 1
+    attackers = [attack for attack in ATTACKS for _ in range(SILENT if attack is silence else 2)]
+    model = workers.wrapped()
+    with ThreadPoolExecutor(len(attackers)) as pool:
+        heard = []
+        if worker.rank == last:
+            number = store.add(f"lightloom/ddp/{last}/meetings", 0) + 1
+            target = target_of(store, f"lightloom/ddp/meeting {number}", caller=last, size=worker.size)
+            heard = [pool.submit(run_attack, attack, target, k) for k, attack in enumerate(attackers)]
+        state = attach_inceptionn(model, adaptive=False)
+        workers.train(model, workers.sgd(model), worker.rank, range(3))
+        state.close()
+        return {"digest": workers.digest(model), "heard": [future.result() for future in heard]}
