@@ -60,7 +60,7 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
     if fabric.exclusive:
         return schedule.standing(fabric.fibre_channels)
     rows = schedule.unfolded(fabric.fibre_channels)
-    seconds, begin = play(rows, fabric)
+    seconds, _, begin = play(rows, fabric)
     part = np.minimum((begin / max(seconds, 1e-300) * PARTS).astype(np.int64), PARTS - 1)
     return rows.with_columns({"step": part}, steps=PARTS, queued=False)
 
