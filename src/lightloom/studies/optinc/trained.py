@@ -55,8 +55,9 @@ def _accuracies() -> Iterator[Claim]:
 
 def _trained_once(record: Any, command: str) -> str:
     """Return how far a training came, of a record that is kept beside the weights of others."""
+    epochs = f"{record['epochs']} of {record['recipe']['epochs']} epochs"
     return (
-        f"trained once, {record['epochs']} epochs in {record['cpu_seconds']:.0f} CPU seconds of one core: "
+        f"trained for {epochs}, {record['cpu_seconds']:.0f} CPU seconds of one core, and stopped there: "
         f"{record['wrong_outputs']:,} wrong of all {record['checked_inputs']:,} inputs, not converged; "
         f"a kept record. {command} repeats the training"
     )
