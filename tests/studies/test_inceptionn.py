@@ -51,6 +51,9 @@ ROWS: dict[str, tuple[Status, float | str]] = {
     "figure7.hdc_truncate_16": ("deviates", "1.00 times as long"),
     "figure15.hdc_wa_growth": ("by construction", "almost linear"),
     "headline.accuracy_difference": ("stand-in", -0.008),
+    "figure14.hdc_scaled_printed_bound10_mean_loss": ("deviates", "81.1 points lost"),
+    "figure14.hdc_scaled_printed_bound10_summed_loss": ("match", "less than 2 points lost"),
+    "example.hdc_summed_loss_at_printed_rate": ("deviates", "diverges"),
     "example.algorithm1_blocks_printed_n4": ("deviates", 0),
     "example.algorithm1_blocks_corrected_n4": ("match", 16),
 }

@@ -11,6 +11,7 @@ from lightloom.studies.base import Record
 from lightloom.studies.canvas import BLUE, GREY, ORANGE, RED, canvas
 from lightloom.studies.inceptionn.accuracy import final
 from lightloom.studies.inceptionn.drawings import bars
+from lightloom.studies.inceptionn.networks import truncated
 from lightloom.studies.pairs import BASE
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def other_networks(networks: Record) -> Figure:
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
     left.set_title("LeNet on MNIST")
-    drops = (16, 22, 24)
+    drops = truncated(lenet)
     series = {
         label: [final(lenet[f"truncate {what} {bits}"][0]) for bits in drops]
         for label, what in (("gradients", "g"), ("weights", "w"))
@@ -54,7 +55,9 @@ def other_networks(networks: Record) -> Figure:
 
 def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -> None:
     for name, (colour, style) in styles.items():
-        records = runs[name]
+        records = runs.get(name)
+        if not records:
+            continue
         mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
         label = name if len(records) == 1 else f"{name} ({len(records)} seeds)"
         axes.plot(records[0]["iterations"], mean, style, color=colour, label=label, lw=1.5)

@@ -15,7 +15,7 @@ from lightloom.core.claims import Basis, Claim
 from lightloom.studies.base import Record
 from lightloom.studies.inceptionn import PAPER
 from lightloom.studies.inceptionn.accuracy import WITHIN, base_at, final, mean_ratio, reached
-from lightloom.studies.inceptionn.bitwidths import beyond_dropping
+from lightloom.studies.inceptionn.bitwidths import as_printed, beyond_dropping
 from lightloom.studies.inceptionn.paper import BOUNDS, MODELS, TABLE_3, TAG_BITS, ratio, ratio_of_shares
 from lightloom.studies.pairs import BASE, paired
 
@@ -55,11 +55,17 @@ def _scaled(hdc: Record) -> Iterator[Claim]:
             for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours, strict=True):
                 values = {"k": k, "bits": bits, "loss": loss, "iterations": run["iterations"][-1]}
                 values |= beyond_dropping(bits, printed)
-                yield PAPER.claim("table3.hdc_{loss}_loss_bound{k}_{bits}bit", round(share, 2), paper=printed, **values)
+                row, rounded = "table3.hdc_{loss}_loss_bound{k}_{bits}bit", as_printed(share, printed)
+                yield PAPER.claim(row, rounded, paper=printed, **values)
+
+
+def truncated(runs: Record) -> list[int]:
+    """Return the numbers of low bits that were dropped from gradients and, in other runs, from weights."""
+    return [bits for bits in (16, 22, 24) if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
 
 
 def _lenet(lenet: Record) -> Iterator[Claim]:
-    for bits in (16, 22, 24):
+    for bits in truncated(lenet):
         accuracy = {what: final(lenet[f"truncate {what} {bits}"][0]) for what in "gw"}
         order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
         yield PAPER.claim("figure4.lenet_order_{bits}", order, bits=bits, accuracy=accuracy, **_base(lenet))
