@@ -75,6 +75,8 @@ class Work:
     decoded_values: float = 0.0
     encoded_messages: float = 0.0
     decoded_messages: float = 0.0
+    calls: float = 0.0
+    """Calls of kernels tensor by tensor, whatever their size; an exchange of part of the gradient has its share."""
     flops: float = 0.0
     """Floating-point operations beyond a fixed number for each encoded or decoded value, such as matrix products."""
 

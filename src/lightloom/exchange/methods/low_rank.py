@@ -61,8 +61,7 @@ class PowerSgdExchange(ExchangeMethod):
         return Work(
             encoded_values=2 * values,
             decoded_values=values,
-            encoded_messages=2 * len(matrices),
-            decoded_messages=len(matrices),
+            calls=3 * len(matrices),
             flops=float(flops),
         )
 

@@ -144,7 +144,8 @@ class PricedExchange:
         """Seconds in which a rank codes what it exchanges in the place of a collective of ``kind``."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
-        encoding = VALUE_BYTES * work.encoded_values / engine.encode + work.encoded_messages * engine.encode_message
+        encoding = VALUE_BYTES * work.encoded_values / engine.encode
+        encoding += (work.encoded_messages + work.calls) * engine.encode_message
         decoding = VALUE_BYTES * work.decoded_values / engine.decode + work.decoded_messages * engine.decode_message
         return Coding(encoding + products, decoding)
 
@@ -154,6 +155,7 @@ class PricedExchange:
             work,
             encoded_values=work.encoded_values * share,
             decoded_values=work.decoded_values * share,
+            calls=work.calls * share,
             flops=work.flops * share,
         )
         if kind != "reduce-scatter":

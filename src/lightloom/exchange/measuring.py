@@ -1,0 +1,137 @@
+"""Rates of this host's kernels for a method: values in large messages, and the seconds of a message however small.
+
+What is timed is what the hooks run on CPU tensors, on one thread: the wire formats of block methods with error feedback
+where the method has it, the codecs of rings, the choice of top-k, the products of PowerSGD.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.exchange.methods.low_rank import PowerSgdExchange
+from lightloom.exchange.methods.periodic import DiLoCoExchange
+from lightloom.exchange.methods.ring_codec import RingCodecExchange
+from lightloom.exchange.methods.sparse import TopKExchange
+from lightloom.exchange.methods.two_level import TwoLevelExchange
+from lightloom.exchange.rates import KernelRates
+
+_LARGE, _SMALL = 1 << 22, 256
+"""Values of a message whose rate is measured, and of one whose call is."""
+_ROUNDS, _CALLS = 5, 50
+_COLUMNS = 1024
+_SCALE = 1e-3
+"""Of the normally distributed values that are coded."""
+
+
+def coding_method(method: ExchangeMethod) -> ExchangeMethod:
+    """The part of a method that codes."""
+    if isinstance(method, DiLoCoExchange):
+        return coding_method(method.inner)
+    return coding_method(method.between) if isinstance(method, TwoLevelExchange) else method
+
+
+def measure(method: ExchangeMethod) -> KernelRates:
+    """Time the kernels of a method.
+
+    Raises:
+        UnsupportedError: it codes nothing, or nothing here codes it.
+    """
+    part = coding_method(method)
+    if isinstance(part, BlockExchange):
+        return _rates(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
+    if isinstance(part, RingCodecExchange):
+        return _rates(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
+    if isinstance(part, TopKExchange):
+        return _rates(lambda count: _top_k(part, count), "torch's choice of the largest values")
+    if isinstance(part, PowerSgdExchange):
+        return _rates(lambda count: _products(part, count), "torch's matrix products")
+    raise UnsupportedError(f"exchange {method.name!r} codes nothing that could be measured")
+
+
+Kernels = tuple[Callable[[], object], Callable[[], object]]
+"""Encoding and decoding one message."""
+
+
+def _rates(kernels: Callable[[int], Kernels], name: str) -> KernelRates:
+    large = [_fastest(kernel, _ROUNDS) for kernel in kernels(_LARGE)]
+    small = [_fastest(kernel, _CALLS) for kernel in kernels(_SMALL)]
+    return KernelRates(
+        encode=4 * _LARGE / large[0],
+        decode=4 * _LARGE / large[1],
+        encode_message=small[0],
+        decode_message=small[1],
+        kernel=f"{name} on one thread",
+    )
+
+
+def _fastest(kernel: Callable[[], object], rounds: int) -> float:
+    kernel()
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        kernel()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def _values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.random.default_rng(0).normal(0.0, _SCALE, count).astype(np.float32)
+
+
+def _block_kernels(method: BlockExchange, count: int) -> Kernels:
+    import torch
+
+    from lightloom.exchange.distributed.geometry import Geometry, cut
+    from lightloom.exchange.distributed.wire import wire_format
+
+    torch.set_num_threads(1)
+    wire = wire_format(method, "cpu")
+    shares = cut(Geometry.whole([("values", 0, (count,))], count), 1, wire.block)
+    values = torch.from_numpy(_values(count))
+    residual = torch.zeros_like(values) if method.feedback else None
+    message, out = torch.empty(shares.blocks[0] * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
+    return (
+        lambda: wire.encode(values, residual, shares, 0, message),
+        lambda: wire.decode(message, shares, 0, out, add=True),
+    )
+
+
+def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
+    from lightloom.compression.registry import find
+
+    codec, values, out = find(method.codec), _values(count), np.zeros(count, np.float32)
+    message = codec.encode(values)
+
+    def encode() -> object:
+        return codec.encode_leaving(values.copy()) if method.feedback else codec.encode(values)
+
+    return encode, lambda: codec.decode_adding(message, out)
+
+
+def _top_k(method: TopKExchange, count: int) -> Kernels:
+    import torch
+
+    torch.set_num_threads(1)
+    values = torch.from_numpy(_values(count))
+    kept = method.kept(count)
+    chosen = torch.topk(values.abs(), kept, sorted=False).indices
+    out, sent = torch.zeros_like(values), values[chosen]
+    # What a rank decodes is what others kept; rates count all values that it looks at.
+    return lambda: torch.topk(values.abs(), kept, sorted=False), lambda: out.index_add_(0, chosen, sent)
+
+
+def _products(method: PowerSgdExchange, count: int) -> Kernels:
+    import torch
+
+    torch.set_num_threads(1)
+    columns = min(_COLUMNS, count // 16)
+    matrix = torch.from_numpy(_values(count)).view(-1, columns)
+    q = torch.ones(columns, min(method.rank, columns))
+    p = matrix @ q
+    return lambda: matrix @ q, lambda: torch.sub(matrix, p @ q.T)
