@@ -24,7 +24,7 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
         title: of the figure.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -38,8 +38,9 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
     counts = sorted({count for points in lines.values() for count, _ in points})
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
