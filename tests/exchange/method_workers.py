@@ -204,15 +204,23 @@ def functions(worker: Worker) -> dict[str, Any]:
     return results
 
 
-def everything(worker: Worker) -> dict[str, Any]:
-    """All laws of all methods in ``worker.arguments``."""
+def laws_of_all(worker: Worker) -> dict[str, dict[str, Any]]:
+    """The laws of all methods in ``worker.arguments``."""
     torch.set_num_threads(1)
     default = dist.group.WORLD
     assert default is not None
     group = OwnGroup(default, TIMEOUT)
+    return {text: laws(worker, group, text) for text in worker.arguments["methods"]}
+
+
+def everything(worker: Worker) -> dict[str, Any]:
+    """The laws of all methods in ``worker.arguments``, of functions, and of periodic methods."""
+    results = laws_of_all(worker)
+    default = dist.group.WORLD
+    assert default is not None
     return {
-        "laws": {text: laws(worker, group, text) for text in worker.arguments["methods"]},
-        "factors": factors(worker, group),
+        "laws": results,
+        "factors": factors(worker, OwnGroup(default, TIMEOUT)),
         "functions": functions(worker),
         "periodic": periodic_workers.everything(worker),
     }

@@ -11,7 +11,16 @@ from tests.exchange import method_workers
 RANKS = 4
 METHODS = {
     "float32": 1e-6,
+    "bf16": 0.01,
+    "bf16:feedback": 0.01,
+    "fp16": 0.01,
+    "fp8": 0.1,
+    "int8": 0.02,
+    "int8:block=64,feedback": 0.02,
     "int4": 0.1,
+    "int3": 0.5,
+    "lloyd2": 0.6,
+    "sign": 0.9,
     "inceptionn": 0.1,
     "inceptionn:bound=2^-8,scaled": 0.3,
     "truncate:bits=16": 0.02,
@@ -48,10 +57,9 @@ def ranks() -> list[dict[str, Any]]:
     return [outcome.value for outcome in outcomes]
 
 
-@pytest.mark.parametrize("text", METHODS)
-def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
-    method, results = exchange.find(text), [rank["laws"][text] for rank in ranks]
-    first = results[0]
+def check_laws(text: str, results: list[dict[str, Any]]) -> None:
+    """Assert what must hold of a method, given the results of all ranks."""
+    method, first = exchange.find(text), results[0]
     assert all(result["digests"] == first["digests"] for result in results), "replicas differ"
     assert all(result["resumed"] == first["resumed"] for result in results)
     if "float32" not in text and "table2" not in text:  # noise, and torch's order of additions, depend on the bucket
@@ -63,11 +71,26 @@ def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None
         assert first["kept"] <= 1e-6, "something is neither sent nor kept"
     if "feedback" in method.name and "feedback=no" not in method.name and "node=4" not in text:
         assert max(result["given back"] for result in results) < 1e-6, "stepping aside loses residuals"
-    sent, planned = sum(result["sent"] for result in results) / RANKS, first["planned"]
+    sent, planned = sum(result["sent"] for result in results) / len(results), first["planned"]
     if not method.needs_values:
         assert sent == pytest.approx(planned, rel=0.01)
     assert all("refused" in result or result["passed_on"] for result in results), "Inf must reach the loss scaler"
     assert all(result["recovered"] for result in results)
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
+    check_laws(text, [rank["laws"][text] for rank in ranks])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 8])
+def test_methods_among_other_numbers_of_ranks(count: int) -> None:
+    methods = [text for text in METHODS if "node=4" not in text and "table2" not in text]
+    arguments = {"methods": methods}
+    ranks = [outcome.value for outcome in launch(method_workers.laws_of_all, count, 300, arguments)]
+    for text in methods:
+        check_laws(text, [rank[text] for rank in ranks])
 
 
 def test_power_sgd_is_exact_for_gradients_of_its_rank(ranks: list[dict[str, Any]]) -> None:
