@@ -274,7 +274,7 @@ def test_a_ring_is_charged_for_the_sums_that_it_carries(bits: list[float], ranks
     assert around <= exchange.along_schedule("all-reduce", gradient.values, ranks, ring=False) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("fabric", ["inceptionn-4", "terarack-64"])
+@pytest.mark.parametrize("fabric", ["inceptionn-4", pytest.param("terarack-64", marks=pytest.mark.slow)])
 def test_the_search_with_exchanges_is_exact(fabric: str) -> None:
     on = load_cluster(fabric, {"ranks": 4, "training.unit_parameters": 300_000})
     exchanges = [by_name("int4", rate=5e9), by_name("diloco:every=20", rate=5e9), coded(4.0, rate=5e9), by_name("topk")]
