@@ -246,7 +246,8 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
 
 def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows say that what they rest on is stale once a constant, a job or a network differs; runs do not resume it."""
-    kept, hashes = Comparison.load(), {part: stored.inputs_hash(part) for part in stored.PARTS}
+    kept = Comparison.load()
+    hashes: dict[str, str] = {part: stored.inputs_hash(part) for part in stored.PARTS}
     fresh = Comparison(kept.results, hashes)
     assert stored.stale(fresh.inputs) == ""
     assert runs._resumed(fresh, hashes) == kept.results
