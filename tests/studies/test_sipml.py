@@ -246,9 +246,9 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
 
 def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows say that what they rest on is stale once a constant, a job or a network differs; runs do not resume it."""
-    kept = Comparison.load()
-    hashes: dict[str, str] = {part: stored.inputs_hash(part) for part in stored.PARTS}
-    fresh = Comparison(kept.results, hashes)
+    kept, hashes = Comparison.load(), {part: stored.inputs_hash(part) for part in stored.PARTS}
+    inputs: dict[str, str] = {str(part): text for part, text in hashes.items()}
+    fresh = Comparison(kept.results, inputs)
     assert stored.stale(fresh.inputs) == ""
     assert runs._resumed(fresh, hashes) == kept.results
     assert not any("STALE" in row.why for row in headline.claims(fresh))
@@ -257,7 +257,7 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
     assert all(stored.inputs_hash(part) != hashes[part] for part in stored.PARTS)
     stored.inputs_hash.cache_clear()
     monkeypatch.undo()
-    old = Comparison(kept.results, hashes | {"rivals": "of before"})
+    old = Comparison(kept.results, inputs | {"rivals": "of before"})
     flagged = {row.id for row in headline.claims(old) if row.why.startswith("STALE: the stored results of rivals")}
     assert {"sipml.headline.speedup_search_400", "sipml.headline.beyond_placed_over_sharded_resnet50"} <= flagged
     assert "sipml.headline.speedup_placed_400" not in flagged
