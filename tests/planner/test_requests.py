@@ -206,7 +206,7 @@ def test_each_exchange_takes_its_cheapest_algorithm() -> None:
         assert times[chosen] == min(times.values()) == prices.price(AUTO, 8, 0)(kind, nbytes).cost.repeated_time  # type: ignore[arg-type]
         bound = PriceLines(prices, (AUTO,), hidden_setup=False)
         one = np.ones(1, np.int64)
-        least = bound(kind, 0 * one, 8 * one, one, np.ones(1), np.array([[nbytes]]))[0, 0]  # type: ignore[arg-type]
+        least = bound(kind, 0 * one, 8 * one, one, 0 * one, np.array([[nbytes]]))[0, 0]  # type: ignore[arg-type]
         assert 0 < least <= times[chosen] * (1 + 1e-9)
 
 
