@@ -193,9 +193,9 @@ def test_bad_profiles_are_one_line(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b'{"traceEvents": []}')[:-9], "not a whole gzip file"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "not a whole gzip file"),
         (b"plain", "not a whole gzip file"),
-        (gzip.compress(b"\xff\xfe{}"), "not JSON"),
+        (gzip.compress(b"\xff\xfe{}", mtime=0), "not JSON"),
     ],
 )
 def test_bad_archives_are_one_line(tmp_path: Path, content: bytes, message: str) -> None:

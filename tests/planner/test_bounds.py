@@ -24,7 +24,7 @@ from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
 from lightloom.simulation.pipelined import PipelinedStep, StageTimes
 from lightloom.simulation.pipelined_tasks import lower_pipelined
-from tests.planner.exchanges import by_name, coded
+from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import (
     Model,
     cluster,

@@ -23,7 +23,7 @@ from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.planner.search.request import KINDS, STRATEGIES, Pins, SearchRequest
 from lightloom.simulation.step import simulate_step
-from tests.planner.exchanges import coded
+from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import SEQUENCE, mixture, transformer
 
 RING: dict[str, Any] = {"base": "sip-ring", "wavelengths": 16}

@@ -29,7 +29,7 @@ from lightloom.planner.pricing.placed_space import (
     reach,
 )
 from lightloom.planner.search.placed_plans import PlacedPlans
-from tests.planner.exchanges import coded
+from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import transformer, verified_job
 
 QUANTA = (1e-7, 1e-6, 1e-5)

@@ -32,7 +32,7 @@ from lightloom.planner.search.request import DATA_PARALLEL, STRATEGIES, Pins, Se
 from lightloom.planner.search.search import search as search_plans
 from lightloom.planner.search.verdict import verdict
 from lightloom.workloads.graph import ComputeGraph
-from tests.planner.exchanges import Placement, by_name, coded, engine
+from tests.planner.gradients.exchanges import Placement, by_name, coded, engine
 from tests.planner.jobs import transformer
 from tests.planner.test_search import graph
 
