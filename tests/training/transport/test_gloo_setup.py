@@ -41,16 +41,18 @@ def on_ranks(make: Callable[[Store, int], Any], timeout: float = PATIENCE) -> li
 def test_a_try_that_fails_on_one_rank_is_repeated_by_all(caplog: pytest.LogCaptureFixture) -> None:
     """Rank 1 fails at once; rank 2, which waits for it, does not wait for its timeout."""
     tries: list[int] = []
-    over = threading.Event()
+    all_try, over = threading.Barrier(RANKS), threading.Event()
 
     def make(store: Store, rank: int) -> int:
         number = store.add(f"mine/{rank}", 1)
         assert number == 1, "each try has a prefix of its own"
         tries.append(rank)
-        if tries.count(1) == 1 and rank == 1:
-            raise RuntimeError("Connection closed by peer [127.0.0.1]:12345\nand more")
-        if tries.count(2) == 1 and rank == 2:
-            over.wait(PATIENCE)
+        if tries.count(rank) == 1:
+            all_try.wait(PATIENCE)  # a rank that comes after another has failed would not begin the first try
+            if rank == 1:
+                raise RuntimeError("Connection closed by peer [127.0.0.1]:12345\nand more")
+            if rank == 2:
+                over.wait(PATIENCE)
         return 10 + rank
 
     with caplog.at_level(logging.WARNING, logger="lightloom.training"):
