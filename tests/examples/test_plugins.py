@@ -82,7 +82,7 @@ training: {precision: bf16}
 _COMMANDS = (
     "catalog",
     "compress profile small-mlp --codec float16:0 --steps 1",
-    "plan small-mlp --cluster rails.yaml --compression float16:0 --strategy ddp",
+    "plan small-mlp --cluster rails.yaml --exchange codec:name=float16:0 --exchange-engine local --strategy ddp",
     "collective all-reduce --fabric rail --ranks 8 --nbytes 256MB",
 )
 

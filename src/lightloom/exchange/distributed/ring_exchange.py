@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from lightloom import compression
 from lightloom.compression import InceptionnScaled
+from lightloom.compression import find as find_codec
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
@@ -41,7 +41,7 @@ class RingExchanger(Exchanger):
         if group.device != "cpu":
             raise UnsupportedError(f"exchange {method} runs in CPU memory, the tensors are on {group.device}")
         super().__init__(method, group, sizes)
-        self.codec = compression.find(method.codec)
+        self.codec = find_codec(method.codec)
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average(self, values: Tensor, geometry: Geometry) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lightloom.compression import find as find_codec
 from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read
@@ -117,6 +118,34 @@ class TruncatedExchange(RingCodecExchange):
         return ((1, 32.0 - self.bits),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecExchange(RingCodecExchange):
+    """Any registered codec around a ring, those of plug-ins too."""
+
+    coder: str
+    """Full name of the codec."""
+
+    @property
+    def name(self) -> str:
+        return f"codec:name={self.coder}" + (",feedback" if self.feedback else "")
+
+    @property
+    def codec(self) -> str:
+        return self.coder
+
+    @property
+    def scale_free(self) -> bool:
+        """Nothing is known of other people's codecs."""
+        return False
+
+    @property
+    def needs_values(self) -> bool:
+        return True
+
+    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
+        return gradient.bits_by_terms(self.codec) or ((1, 32.0),)
+
+
 def _read_bound(text: str) -> int:
     """Return k of ``2^-k``, ``2**-k`` or the same as a number."""
     try:
@@ -146,7 +175,21 @@ def _truncate(text: str, options: dict[str, str], _find: Find) -> TruncatedExcha
     return TruncatedExchange(**{"bits": 16} | read(text, options, {"bits": _read_dropped, "feedback": flag}))
 
 
+def _codec(text: str, options: dict[str, str], _find: Find) -> CodecExchange:
+    values = read(text, options, {"name": lambda name: find_codec(name).name, "feedback": flag})
+    return CodecExchange(coder=values.get("name", "block-fixed-point:8"), feedback=values.get("feedback", False))
+
+
 FAMILIES = (
+    Family(
+        name="codec",
+        summary="any codec that `lightloom catalog` lists, plug-ins too, around a ring",
+        options=(
+            ("name", "the codec, block-fixed-point:8 by default"),
+            ("feedback", "add the error of each encoding to the next gradient, off by default"),
+        ),
+        build=_codec,
+    ),
     Family(
         name="inceptionn",
         summary="INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",

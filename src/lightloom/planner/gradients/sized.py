@@ -10,7 +10,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import content_hash
 from lightloom.exchange.method import CodedSums, ExchangeMethod, Gradient
 from lightloom.exchange.methods.periodic import DiLoCoExchange
-from lightloom.exchange.methods.ring_codec import InceptionnExchange
+from lightloom.exchange.methods.ring_codec import InceptionnExchange, RingCodecExchange
 from lightloom.exchange.methods.two_level import TwoLevelExchange
 from lightloom.planner.gradients.engine import (
     ACCELERATOR,
@@ -62,13 +62,13 @@ def sized(
     return PricedExchange(method=method, gradient=gradient, sizes=sizes, engine=coder)
 
 
-def ring_codec_of(method: ExchangeMethod) -> InceptionnExchange:
+def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
     """Return the part of a method whose bytes depend on the gradient's values."""
     if isinstance(method, DiLoCoExchange):
         return ring_codec_of(method.inner)
     if isinstance(method, TwoLevelExchange):
         return ring_codec_of(method.between)
-    assert isinstance(method, InceptionnExchange)
+    assert isinstance(method, RingCodecExchange)
     return method
 
 
