@@ -132,6 +132,7 @@ class ExchangeComparison(Result):
             base = {seed: loss[-1] for method, seed, loss in self.losses if method == REFERENCE}
             differences = [loss[-1] - base[seed] for method, seed, loss in self.losses if method == row.method]
             name = row.method.partition(":")[0] if row.method != REFERENCE else "plain"
+            name += ", scaled" * (",scaled" in row.method)
             points.append(
                 ExchangePoint(name, row.ratio, row.difference, min(differences), max(differences), row.on_front)
             )

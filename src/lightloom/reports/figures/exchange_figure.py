@@ -9,6 +9,7 @@ from lightloom.reports.figures.base import plain, styled
 from lightloom.reports.figures.palette import FAINT, INK
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _COLOUR, _FRONT = "#7a8896", "#1f6f8b"
@@ -42,9 +43,6 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
         axes.vlines(point.ratio, point.low, point.high, color=colour, linewidth=1.2, zorder=2)
         face = colour if point.on_front else "white"
         axes.scatter(point.ratio, point.difference, s=30, facecolors=face, edgecolors=colour, zorder=3)
-        axes.annotate(
-            plain(point.name), (point.ratio, point.difference), xytext=(5, 5), textcoords="offset points", fontsize=7
-        )
     front = sorted((point.ratio, point.difference) for point in points if point.on_front)
     axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.8, drawstyle="steps-post", zorder=1)
     axes.xaxis.set_major_locator(LogLocator(2))
@@ -58,4 +56,27 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set(xlabel="bytes saved, relative to an all-reduce of float32", ylabel="validation loss less the plain run's")
     axes.set_title(title, loc="left", fontsize=9)
+    _label(figure, axes, points)
     return figure
+
+
+def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
+    """Write each name beside its dot, at the first of some places where it covers no other name."""
+    figure.draw_without_rendering()
+    scale, taken = figure.dpi / 72, list[tuple[float, float, float]]()
+    for point in points:
+        x, y = axes.transData.transform((point.ratio, point.difference)) / scale
+        width = 4.2 * len(point.name) + 4
+        for right, up in ((5, 5), (5, -11), (-5 - width, 5), (-5 - width, -11), (5, 15), (5, -21), (5, 25)):
+            left, low = x + right, y + up
+            free = all(low >= b + 9 or b >= low + 9 or left >= a + w or a >= left + width for a, b, w in taken)
+            if free and left > axes.bbox.x0 / scale:
+                break
+        taken.append((left, low, width))
+        axes.annotate(
+            plain(point.name),
+            (point.ratio, point.difference),
+            xytext=(right, up),
+            textcoords="offset points",
+            fontsize=7,
+        )
