@@ -27,6 +27,7 @@ from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import find
 from lightloom.training.hooks.ddp_hook import DdpHookState
 from lightloom.training.hooks.ddp_hook import attach as attach_hook
+from lightloom.training.hooks.state_dict import StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -101,11 +102,11 @@ class ExchangeState(DdpHookState):
         super().close()
         self._run.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
         return self._run.state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Residuals
 from lightloom.exchange.method import ExchangeMethod
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 
 class Exchanger(ABC):
@@ -109,11 +109,11 @@ class Exchanger(ABC):
         None if there is nothing."""
         return None if self.residuals is None else self.residuals.drain(geometry, device)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return what the rank needs to continue bit for bit."""
         return {} if self.residuals is None else self.residuals.state_dict()
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

@@ -20,10 +20,9 @@ Gathering parameters stays torch's. Nodes must start from equal weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -45,6 +44,7 @@ from lightloom.training.hooks.fsdp_modules import (
     shard_shape,
     sharded_modules,
 )
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 
 _HINT = "for hybrid sharding, shard over the mesh of a node and pass between= the group of its other dimension"
@@ -112,11 +112,11 @@ class FsdpState:
         """Leave the group. May be called any number of times."""
         self._run.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
         return {f"{self._prefix}{key}": value for key, value in self._run.state_dict().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

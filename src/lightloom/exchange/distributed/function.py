@@ -9,9 +9,7 @@ for name, parameter in model.named_parameters():
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,6 +22,7 @@ from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import find
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.process_group import group_or_default
 
@@ -78,11 +77,11 @@ class ReduceState:
         """Leave the group. May be called any number of times."""
         self._exchanger.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return what this rank needs to continue bit for bit."""
         return self._exchanger.state_dict()
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

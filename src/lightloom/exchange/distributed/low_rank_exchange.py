@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 _START = "start/"
 
@@ -74,11 +74,11 @@ class LowRankExchanger(Exchanger):
             torch.mm(left, right.t(), out=matrix.of(values))
             self._starts[matrix.name] = _next_start(right, start)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         starts = {f"{_START}{name}": start.cpu().clone() for name, start in self._starts.items()}
         return super().state_dict() | starts
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         starts = {key: value for key, value in state_dict.items() if str(key).startswith(_START)}
         super().load_state_dict({key: value for key, value in state_dict.items() if key not in starts})
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}

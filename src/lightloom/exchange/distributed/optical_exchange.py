@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from lightloom.exchange.methods.optical import OpticalExchange
 from lightloom.photonics.registry import find_averager
 from lightloom.training.hooks.optical_exchange import BucketBuffers
 from lightloom.training.hooks.optical_exchange import OpticalExchange as CodeExchange
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 _SEED = 0
 
@@ -55,12 +55,12 @@ class OpticalExchanger(Exchanger):
             self._buffers[geometry] = BucketBuffers.of(lengths, self.group.ranks, self._averager.bits, self._block)
         self._exchange.average(values.numpy(), self._buffers[geometry])
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the state of the generator of this rank's noise and errors, if there is one."""
         rng = getattr(self._averager, "rng", None)
         return {} if rng is None else {f"rank{self.group.rank}": rng.bit_generator.state}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         expected = self.state_dict()
         if sorted(state_dict) != sorted(expected):
             raise ConfigError(

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -37,6 +36,7 @@ from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods.periodic import DiLoCoExchange, LocalSgdExchange
 from lightloom.exchange.methods.plain import PlainExchange
 from lightloom.exchange.registry import find
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.payload import Traffic
@@ -92,11 +92,11 @@ class Periodic(ABC):
         """Leave the group. May be called any number of times."""
         self._exchanger.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the number of steps and the state of the inner method."""
         return {_STEP: self.steps} | {f"{_INNER}{key}": value for key, value in self._exchanger.state_dict().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank, beside those of the model and its optimizer.
 
         Raises:
@@ -163,7 +163,7 @@ class DiLoCo(Periodic):
         """Names of the tensors that are exchanged together."""
         self._geometries = [self._geometry(fragment) for fragment in self.fragments]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return steps, weights of the last exchange, the outer momentum and the state of the inner method."""
         state = super().state_dict()
         for name in self.backup:
@@ -171,7 +171,7 @@ class DiLoCo(Periodic):
             state[f"momentum/{name}"] = self.momentum[name].cpu().clone()
         return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
             names = {key.removeprefix(f"{kind}/") for key in state_dict if key.startswith(f"{kind}/")}
             if names != set(tensors):

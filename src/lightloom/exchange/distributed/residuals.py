@@ -7,13 +7,13 @@ another buffer, as after DDP rebuilt its buckets, their residuals move.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError
 from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 _RANKS = "ranks"
 
@@ -65,11 +65,11 @@ class Residuals:
             residuals |= self._collect(geometry)
         return residuals
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return copies of the residuals under ``rank<i>/<tensor>``, and the number of ranks."""
         return {_RANKS: self.ranks, **{self._key(name): values for name, values in self.by_tensor().items()}}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,6 +12,7 @@ import torch.distributed as dist
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import raw_nbytes
 from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.payload import Traffic
 
@@ -81,11 +81,11 @@ class Stepwise:
         """Leave the group. May be called any number of times."""
         self.exchanger.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
         return joined(self.exchanger.state_dict(), self.adaptive)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

@@ -9,7 +9,6 @@ Ranks of a node follow each other, as torchrun numbers them. Sums inside a node 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.two_level import TwoLevelExchange
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 Make = Callable[[ExchangeMethod, OwnGroup, Mapping[str, int] | None], Exchanger]
 
@@ -78,10 +78,10 @@ class TwoLevelExchanger(Exchanger):
         cut.scatter(self._slot, left, buffer, float(self._inside.ranks))
         return buffer
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         return {f"{self._prefix}{key}": value for key, value in self._between.state_dict().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         for key in state_dict:
             if not str(key).startswith(self._prefix):
                 raise ConfigError(f"the checkpoint holds {key!r}, expected {self._prefix}...: it is of another rank")

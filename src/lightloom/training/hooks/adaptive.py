@@ -17,7 +17,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 WARM_UP = 5
 """Steps before the first probe, in which DDP rebuilds its buckets and caches fill."""
@@ -129,12 +130,12 @@ class AdaptiveCompression:
             _LOG.info("%s", self.decisions[-1])
 
 
-def joined(residuals: Mapping[str, Any], adaptive: AdaptiveCompression | None) -> dict[str, Any]:
+def joined(residuals: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
     """Return the checkpoint of a hook: its residuals and its adaptive choice, if it has one."""
     return dict(residuals) | ({} if adaptive is None else {_KEY: adaptive.state_dict()})
 
 
-def divided(state_dict: Mapping[str, Any], adaptive: AdaptiveCompression | None) -> dict[str, Any]:
+def divided(state_dict: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
     """Restore the adaptive choice from the checkpoint of a hook, and return the residuals in it.
 
     Version 0.1 wrote the choice under another key.

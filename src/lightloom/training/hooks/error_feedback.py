@@ -10,7 +10,6 @@ is encoded, and encoding leaves the next residuals in the same memory. When DDP 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ import torch
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
 from lightloom.training.hooks.bucket_layout import BucketLayout
+from lightloom.training.hooks.state_dict import SavedState, StateDict
 
 _RANKS = "ranks"
 
@@ -72,12 +72,12 @@ class ErrorFeedback:
         self._zero.add(layout)
         return flat
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return copies of the residuals, as tensors under ``rank<i>/<parameter>``, and the number of ranks."""
         tensors = {self._key(name): torch.from_numpy(values) for name, values in self.residuals.items()}
         return {_RANKS: self.ranks, **tensors}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

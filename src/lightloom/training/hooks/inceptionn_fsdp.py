@@ -35,6 +35,7 @@ from lightloom.training.hooks.fsdp_modules import (
     replace_reduce_scatter,
     sharded_modules,
 )
+from lightloom.training.hooks.state_dict import StateDict
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.payload import Traffic
@@ -152,11 +153,11 @@ class InceptionnFsdpState:
         if self._ring is not None:
             self._ring.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """Return the residuals of this rank and the state of the adaptive choice."""
         return joined(self.error_feedback.state_dict() if self.error_feedback is not None else {}, self.adaptive)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:

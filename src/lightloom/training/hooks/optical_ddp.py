@@ -36,6 +36,7 @@ from lightloom.training.hooks.ddp_hook import (
     real_length,
 )
 from lightloom.training.hooks.optical_exchange import BucketBuffers, ExchangeGroup, OpticalExchange
+from lightloom.training.hooks.state_dict import StateDict
 from lightloom.training.hooks.statistics import OpticalStatistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
@@ -105,12 +106,12 @@ class OpticalAverageState(DdpHookState):
         super().close()
         self._exchange.group = None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """State of the generator of this rank's noise and errors, under its rank, if there is one."""
         rng = getattr(self.averager, "rng", None)
         return {"ranks": self.ranks} | ({f"rank{self.rank}": rng.bit_generator.state} if rng is not None else {})
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Continue from a checkpoint of this rank.
 
         Raises:
