@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lightloom.compression import find as find_codec
+from lightloom.compression.registry import find as find_codec
+from lightloom.compression.registry import read_bound
 from lightloom.exchange.family import Family, Find
 from lightloom.exchange.method import ExchangeMethod, Gradient, Phase, Work
 from lightloom.exchange.spelling import flag, read
@@ -149,8 +150,7 @@ class CodecExchange(RingCodecExchange):
 def _read_bound(text: str) -> int:
     """Return k of ``2^-k``, ``2**-k`` or the same as a number."""
     try:
-        value = 2.0 ** int(text[2:]) if text.startswith("2^") else float(text)
-        mantissa, exponent = math.frexp(value)
+        mantissa, exponent = math.frexp(read_bound(text))
     except (ValueError, OverflowError):
         mantissa, exponent = 0.0, 0
     if mantissa != 0.5 or not 1 <= 1 - exponent <= _MOST_EXPONENT:
