@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -211,6 +210,5 @@ def matrix(worker: Any) -> list[dict[str, Any]]:
     results = []
     for method, feature in worker.arguments["cases"]:
         group = groups[worker.rank // 2] if feature == "sub-group" else None
-        with nullcontext():
-            results.append(run(method, feature, group))
+        results.append(run(method, feature, group))
     return results

@@ -15,10 +15,8 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.blocks import BlockExchange
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
-from lightloom.exchange.methods.periodic import DiLoCoExchange
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.exchange.methods.sparse import TopKExchange
-from lightloom.exchange.methods.two_level import TwoLevelExchange
 from lightloom.exchange.rates import KernelRates
 
 _LARGE, _SMALL = 1 << 22, 256
@@ -29,20 +27,13 @@ _SCALE = 1e-3
 """Of the normally distributed values that are coded."""
 
 
-def coding_method(method: ExchangeMethod) -> ExchangeMethod:
-    """The part of a method that codes."""
-    if isinstance(method, DiLoCoExchange):
-        return coding_method(method.inner)
-    return coding_method(method.between) if isinstance(method, TwoLevelExchange) else method
-
-
 def measure(method: ExchangeMethod) -> KernelRates:
     """Time the kernels of a method.
 
     Raises:
         UnsupportedError: it codes nothing, or nothing here codes it.
     """
-    part = coding_method(method)
+    part = method.coding
     if isinstance(part, BlockExchange):
         return _rates(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
     if isinstance(part, RingCodecExchange):

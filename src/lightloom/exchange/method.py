@@ -45,7 +45,7 @@ class Gradient:
 
     @property
     def values(self) -> int:
-        """Number of values."""
+        """Number of values in all tensors together."""
         return sum(prod(shape) for shape in self.shapes)
 
 
@@ -115,6 +115,11 @@ class ExchangeMethod(ABC):
         """Whether the bytes depend on the gradient's values (``Gradient.coded``): without measured sizes, phases have
         the largest that may occur."""
         return False
+
+    @property
+    def coding(self) -> ExchangeMethod:
+        """The method that codes values: this one, or the one that it runs inside."""
+        return self
 
     @property
     def state_values(self) -> float:

@@ -39,3 +39,8 @@ def find(text: str) -> ExchangeMethod:
     if name not in known:
         raise UnknownNameError("exchange", name, known)
     return known[name].build(text, options, find)
+
+
+def method_of(method: ExchangeMethod | str) -> ExchangeMethod:
+    """Return a method that is given itself or by name; raises what ``find`` does."""
+    return find(method) if isinstance(method, str) else method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -83,7 +83,8 @@ def compare(results: Sequence[Result], link: float) -> list[Comparison]:
     lacking = sorted({result.case.seed for result in results} - set(references))
     if lacking:
         raise ConfigError(f"no plain run of seed {lacking[0]}: expected a run of {REFERENCE!r} for every seed")
-    half = min(_step_seconds(list(references.values()), link) * run.steps[-1] / 2 for run in references.values())
+    plain_runs = list(references.values())
+    half = _step_seconds(plain_runs, link) * min(run.steps[-1] for run in plain_runs) / 2
     rows = []
     for method in dict.fromkeys(result.case.method for result in results):
         runs = [result for result in results if result.case.method == method]
@@ -110,8 +111,9 @@ def _step_seconds(runs: Sequence[Result], link: float) -> float:
 
 
 def _with_front(row: Comparison, rows: Sequence[Comparison]) -> Comparison:
+    """Say of a row whether any other beats it in bytes and loss."""
     beaten = any(
         other.ratio >= row.ratio and other.loss <= row.loss and (other.ratio, other.loss) != (row.ratio, row.loss)
         for other in rows
     )
-    return Comparison(**{**asdict(row), "on_front": not beaten})
+    return replace(row, on_front=not beaten)

@@ -21,6 +21,8 @@ from lightloom.core.provenance import content_hash
 from lightloom.exchange.comparison.tasks import Task, task
 from lightloom.exchange.distributed.ddp import ExchangeState, attach
 from lightloom.exchange.distributed.periodic import Periodic, periodic
+from lightloom.exchange.method import Gradient
+from lightloom.exchange.methods.plain import PlainExchange
 from lightloom.exchange.registry import find
 from lightloom.training.transport.worker import Worker
 
@@ -30,7 +32,7 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One run."""
+    """A training run: what is trained, how gradients are exchanged, and from which seed."""
 
     task: str
     method: str
@@ -119,7 +121,8 @@ def train(job: Task, case: Case, rank: int) -> Result:
             result.steps.append(step)
             result.loss.append(_validation(job, model, rank, case.ranks))
     result.step_seconds = float(np.mean(seconds))
-    result.raw_bytes = 2 * (case.ranks - 1) / case.ranks * 4 * sum(p.numel() for p in model.parameters())
+    values = sum(parameter.numel() for parameter in model.parameters())
+    result.raw_bytes = PlainExchange().sent_bytes(Gradient.flat(values), case.ranks)
     result.sent_bytes = result.raw_bytes
     if state is not None:
         sent = torch.tensor(state.statistics.total.nbytes_sent / case.steps / case.ranks, dtype=torch.float64)

@@ -24,8 +24,8 @@ from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.stepwise import Stepwise
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.registry import find
-from lightloom.training.hooks.ddp_hook import DdpHookState
+from lightloom.exchange.registry import method_of
+from lightloom.training.hooks.ddp_hook import DdpHookState, consecutive_spans, real_length
 from lightloom.training.hooks.ddp_hook import attach as attach_hook
 from lightloom.training.hooks.state_dict import StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
@@ -60,7 +60,7 @@ class ExchangeState(DdpHookState):
             TransportError: a rank did not connect in time.
             UnsupportedError: the method cannot be a hook of DDP.
         """
-        self.method = find(method) if isinstance(method, str) else method
+        self.method = method_of(method)
         group = model.process_group
         named = [(name, parameter) for name, parameter in model.module.named_parameters() if parameter.requires_grad]
         for name, parameter in named:
@@ -75,7 +75,7 @@ class ExchangeState(DdpHookState):
         self._names = {id(parameter): name for name, parameter in named}
         self._geometries: dict[tuple[int, ...], Geometry] = {}
         device = named[0][1].device.type if named else "cpu"
-        sizes = {name: parameter.numel() * (1 + parameter.is_complex()) for name, parameter in named}
+        sizes = {name: real_length(parameter) for name, parameter in named}
         self._exchanger = exchanger(self.method, OwnGroup(group, timeout, device=device), sizes)
         self._on_host = device == "cpu"
         self._run = Stepwise(self._exchanger, group, adaptive=adaptive, loss_scale=loss_scale)
@@ -87,7 +87,7 @@ class ExchangeState(DdpHookState):
             raise UnsupportedError(f"gradients are {buffer.layout}: expected dense ones (Embedding(sparse=False))")
         scale, geometry = self._run.scale, self._geometry(bucket)
         if self._run.use_plain:
-            future = self._average_plain(buffer, geometry, scale, last)
+            future = self._average_plain(buffer, geometry, last)
         elif self._on_host:
             future = self._start(last, self._exchange, buffer, geometry, scale, last)
         else:
@@ -114,12 +114,9 @@ class ExchangeState(DdpHookState):
         """
         self._run.load_state_dict(state_dict)
 
-    def _average_plain(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Future[Tensor]:
+    def _average_plain(self, buffer: Tensor, geometry: Geometry, last: bool) -> Future[Tensor]:
         """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
-        residual = self._exchanger.drain(geometry, buffer.device)
-        if residual is not None:
-            real = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
-            real += residual.mul_(scale).to(real.dtype)
+        self._run.give_back(torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer, geometry)
         self.statistics.add_plain(last=last)
         work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
         future: Future[list[Tensor]] = work.get_future()
@@ -135,16 +132,12 @@ class ExchangeState(DdpHookState):
         parameters = bucket.parameters()
         key = tuple(id(parameter) for parameter in parameters)
         if key not in self._geometries:
-            buffer, tensors = bucket.buffer(), []
-            real = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
-            for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
-                offset = (gradient.data_ptr() - buffer.data_ptr()) // buffer.element_size()
-                if parameter.is_complex():
-                    # DDP passes a bucket of complex gradients as real values, but counts offsets in complex ones.
-                    tensors.append((self._names[id(parameter)], 2 * offset, (*parameter.shape, 2)))
-                else:
-                    tensors.append((self._names[id(parameter)], offset, tuple(parameter.shape)))
-            self._geometries[key] = Geometry.whole(tensors, real.numel())
+            spans = consecutive_spans((self._names[id(parameter)], parameter) for parameter in parameters)
+            tensors = [
+                (span.name, span.offset, (*parameter.shape, 2) if parameter.is_complex() else tuple(parameter.shape))
+                for span, parameter in zip(spans, parameters, strict=True)
+            ]
+            self._geometries[key] = Geometry.whole(tensors, real_length(bucket.buffer()))
         return self._geometries[key]
 
 

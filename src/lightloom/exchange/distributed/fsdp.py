@@ -28,13 +28,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.geometry import Geometry, Piece
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.stepwise import Stepwise
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.registry import find
+from lightloom.exchange.registry import method_of
 from lightloom.training.hooks.fsdp_modules import (
     ShardedModule,
     common_group,
@@ -44,7 +44,7 @@ from lightloom.training.hooks.fsdp_modules import (
     shard_shape,
     sharded_modules,
 )
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.hooks.state_dict import SavedState, StateDict, with_prefix, without_prefix
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 
 _HINT = "for hybrid sharding, shard over the mesh of a node and pass between= the group of its other dimension"
@@ -76,7 +76,7 @@ class FsdpState:
         last = self._begin(gradients, geometry)
         ranks = self._group.size()
         if self._run.use_plain:
-            self._give_back(gradients, geometry)
+            self._run.give_back(gradients, geometry)
             plain_reduce_scatter(output, gradients, self._group)
             self.statistics.add_plain(last=last)
         else:
@@ -100,7 +100,7 @@ class FsdpState:
         values = _real(shard.detach())
         last = self._begin(values, geometry)
         if self._run.use_plain:
-            self._give_back(values, geometry)
+            self._run.give_back(values, geometry)
             dist.all_reduce(values.div_(self._group.size()), group=self._group)
             self.statistics.add_plain(last=last)
         else:
@@ -114,7 +114,7 @@ class FsdpState:
 
     def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
-        return {f"{self._prefix}{key}": value for key, value in self._run.state_dict().items()}
+        return with_prefix(self._run.state_dict(), self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
@@ -122,10 +122,7 @@ class FsdpState:
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
-        for key in state_dict:
-            if not str(key).startswith(self._prefix):
-                raise ConfigError(f"the checkpoint holds {key!r}, expected {self._prefix}...: it is of another rank")
-        self._run.load_state_dict({key.removeprefix(self._prefix): value for key, value in state_dict.items()})
+        self._run.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def _begin(self, values: Tensor, geometry: Geometry) -> bool:
         """Check the gradients of a module; return whether they are the last ones of a step."""
@@ -145,12 +142,6 @@ class FsdpState:
             self._end(last=True)
         self._exchanged.add(geometry)
         return len(self._exchanged) == len(self._geometries)
-
-    def _give_back(self, values: Tensor, geometry: Geometry) -> None:
-        """Add residuals to gradients that are averaged without the method, so that none is lost."""
-        residual = self._run.exchanger.drain(geometry, values.device)
-        if residual is not None:
-            values += residual.mul_(self._run.scale).to(values.dtype)
 
     def _end(self, last: bool) -> None:
         if last:
@@ -184,7 +175,7 @@ def attach_fsdp(
             cannot reduce-scatter.
         TransportError: a rank did not connect in time.
     """
-    chosen = find(method) if isinstance(method, str) else method
+    chosen = method_of(method)
     modules = sharded_modules(model)
     inside = common_group(modules, _HINT)
     group, shards = (inside, inside.size()) if between is None else (between, inside.size())

@@ -21,7 +21,7 @@ from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.registry import find
+from lightloom.exchange.registry import method_of
 from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.process_group import group_or_default
@@ -50,7 +50,7 @@ class ReduceState:
             TransportError: a rank did not connect in time.
             UnsupportedError: the method does not average at every step, or there is no process group.
         """
-        self.method = find(method) if isinstance(method, str) else method
+        self.method = method_of(method)
         self._exchanger = exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device))
         self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
 
@@ -119,7 +119,7 @@ def all_reduce(
         UnsupportedError: the method does not average at every step, or the tensor's type is wider than its own.
         TransportError: a rank did not connect in time, left or fell silent.
     """
-    chosen = find(method) if isinstance(method, str) else method
+    chosen = None if method is None else method_of(method)
     if state is not None:
         if chosen is not None and chosen != state.method:
             raise ConfigError(f"method = {chosen}, and the state is of {state.method}: expected one of them")

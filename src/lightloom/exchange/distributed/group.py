@@ -47,12 +47,8 @@ class OwnGroup:
             members: ranks of ``group`` that take part, this one among them; all unless given.
         """
         self.members = list(range(group.size()) if members is None else members)
-        self.rank, self.ranks, self.device, self.timeout = (
-            self.members.index(group.rank()),
-            len(self.members),
-            device,
-            timeout,
-        )
+        self.rank, self.ranks = self.members.index(group.rank()), len(self.members)
+        self.device, self.timeout = device, timeout
         self.sent = 0
         """Bytes that this rank has sent to others; an all-reduce counts as 2 (ranks - 1) / ranks of its size."""
         self._base, self._host = group, host

@@ -35,7 +35,7 @@ from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
 from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods.periodic import DiLoCoExchange, LocalSgdExchange
 from lightloom.exchange.methods.plain import PlainExchange
-from lightloom.exchange.registry import find
+from lightloom.exchange.registry import method_of
 from lightloom.training.hooks.state_dict import SavedState, StateDict
 from lightloom.training.hooks.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
@@ -237,7 +237,7 @@ def periodic(
         UnsupportedError: the method averages gradients, or the model is wrapped.
         TransportError: a rank did not connect in time.
     """
-    chosen = find(method) if isinstance(method, str) else method
+    chosen = method_of(method)
     if isinstance(model, DistributedDataParallel):
         raise UnsupportedError(
             f"exchange {chosen} lets ranks train alone, and DistributedDataParallel averages their gradients at every "

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from lightloom.exchange.distributed.exchanger import Exchanger
+from lightloom.exchange.distributed.geometry import Geometry
 from lightloom.exchange.distributed.group import raw_nbytes
 from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
 from lightloom.training.hooks.state_dict import SavedState, StateDict
@@ -71,6 +73,12 @@ class Stepwise:
         raw = raw_nbytes(values, self.exchanger.group.ranks) * halves // 2
         traffic = Traffic(raw, self.exchanger.group.sent - sent)
         self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+
+    def give_back(self, values: Tensor, geometry: Geometry) -> None:
+        """Add residuals to gradients, real and flat, that are averaged without the method, so that none is lost."""
+        residual = self.exchanger.drain(geometry, values.device)
+        if residual is not None:
+            values += residual.mul_(self.scale).to(values.dtype)
 
     def end_step(self, arrived: float) -> None:
         """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""

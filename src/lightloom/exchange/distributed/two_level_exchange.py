@@ -20,7 +20,7 @@ from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.two_level import TwoLevelExchange
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.hooks.state_dict import SavedState, StateDict, with_prefix, without_prefix
 
 Make = Callable[[ExchangeMethod, OwnGroup, Mapping[str, int] | None], Exchanger]
 
@@ -79,13 +79,10 @@ class TwoLevelExchanger(Exchanger):
         return buffer
 
     def state_dict(self) -> StateDict:
-        return {f"{self._prefix}{key}": value for key, value in self._between.state_dict().items()}
+        return with_prefix(self._between.state_dict(), self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
-        for key in state_dict:
-            if not str(key).startswith(self._prefix):
-                raise ConfigError(f"the checkpoint holds {key!r}, expected {self._prefix}...: it is of another rank")
-        self._between.load_state_dict({key.removeprefix(self._prefix): value for key, value in state_dict.items()})
+        self._between.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def close(self) -> None:
         self._between.close()

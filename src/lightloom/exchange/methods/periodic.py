@@ -88,6 +88,10 @@ class DiLoCoExchange(ExchangeMethod):
         return self.inner.needs_values
 
     @property
+    def coding(self) -> ExchangeMethod:
+        return self.inner.coding
+
+    @property
     def state_values(self) -> float:
         """The weights of the last exchange, the outer momentum, and what the inner method keeps."""
         return 2.0 + self.inner.state_values

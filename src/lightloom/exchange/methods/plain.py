@@ -11,7 +11,7 @@ from lightloom.exchange.spelling import read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainExchange(ExchangeMethod):
-    """All-reduce of float32."""
+    """The plain exchange: one all-reduce of float32 values, nothing coded."""
 
     @property
     def name(self) -> str:

@@ -41,6 +41,10 @@ class TwoLevelExchange(ExchangeMethod):
         return self.between.needs_values
 
     @property
+    def coding(self) -> ExchangeMethod:
+        return self.between.coding
+
+    @property
     def state_values(self) -> float:
         return self.between.state_values / self.node
 

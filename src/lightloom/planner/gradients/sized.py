@@ -9,9 +9,7 @@ from lightloom.compression.profile import CodecProfile, CompressionProfile, cach
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import content_hash
 from lightloom.exchange.method import CodedSums, ExchangeMethod, Gradient
-from lightloom.exchange.methods.periodic import DiLoCoExchange
 from lightloom.exchange.methods.ring_codec import InceptionnExchange, RingCodecExchange
-from lightloom.exchange.methods.two_level import TwoLevelExchange
 from lightloom.planner.gradients.engine import (
     ACCELERATOR,
     LOCAL,
@@ -64,12 +62,9 @@ def sized(
 
 def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
     """Return the part of a method whose bytes depend on the gradient's values."""
-    if isinstance(method, DiLoCoExchange):
-        return ring_codec_of(method.inner)
-    if isinstance(method, TwoLevelExchange):
-        return ring_codec_of(method.between)
-    assert isinstance(method, RingCodecExchange)
-    return method
+    coding = method.coding
+    assert isinstance(coding, RingCodecExchange)
+    return coding
 
 
 def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
