@@ -12,7 +12,7 @@ def kernel(folder: Path, name: str) -> Extension:
     return Extension(
         ".".join([*folder.parts[1:], name]),
         sources=sorted(map(str, folder.glob(f"{name}*.c"))),
-        depends=[str(folder / f"{name}.h")],
+        depends=[str(CODECS / "_kernel.h"), *map(str, folder.glob(f"{name}*.h"))],
         extra_compile_args=["-O3", "-fvisibility=hidden", "-ffp-contract=off"],
         optional=True,
     )

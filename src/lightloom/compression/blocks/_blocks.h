@@ -7,25 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__) || defined(__clang__)
-#define API __attribute__((visibility("default")))
-#else
-#define API
-#endif
-
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define HAVE_AVX2_PATH 1
-#else
-#define HAVE_AVX2_PATH 0
-#endif
-#if HAVE_AVX2_PATH && ((defined(__clang__) && __clang_major__ >= 7) || (!defined(__clang__) && __GNUC__ >= 9))
-#define HAVE_AVX512_PATH 1
-#else
-#define HAVE_AVX512_PATH 0
-#endif
-
-/* One copy of a function for each constant argument; `TARGET` is the instruction set that a source is for. */
-#define SPECIALISED TARGET static inline __attribute__((always_inline))
+#include "../_kernel.h"
 
 enum { LINEAR = 0, LLOYD = 1, SIGN = 2 };            /* kinds, as in kernels.py */
 enum { PLAIN = 0, LEAVE = 1, FEEDBACK = 2 };         /* values are read; become their errors; are added to residuals */

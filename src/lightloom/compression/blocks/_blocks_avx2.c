@@ -163,19 +163,7 @@ SPECIALISED void encode_values(const Format *f, float *values, float *residual, 
     }
 }
 
-SPECIALISED void encode_mode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
-    if (f->kind == LLOYD) encode_values(f, values, residual, blocks, out, mode, LLOYD, 2);
-    else if (f->kind == SIGN) encode_values(f, values, residual, blocks, out, mode, SIGN, 1);
-    else if (f->bits == 8) encode_values(f, values, residual, blocks, out, mode, LINEAR, 8);
-    else if (f->bits == 4) encode_values(f, values, residual, blocks, out, mode, LINEAR, 4);
-    else encode_values(f, values, residual, blocks, out, mode, LINEAR, f->bits);
-}
-
-TARGET static void encode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
-    if (mode == FEEDBACK) encode_mode(f, values, residual, blocks, out, FEEDBACK);
-    else if (mode == LEAVE) encode_mode(f, values, values, blocks, out, LEAVE);
-    else encode_mode(f, values, values, blocks, out, PLAIN);
-}
+#include "_blocks_modes.h"
 
 /* A streamed store does not read the line that it overwrites. */
 SPECIALISED void put_values(float *out, __m256 values, int put) {
