@@ -1,4 +1,4 @@
-"""Planned bytes of INCEPTIONN against those of a ring of up to 64 ranks, simulated hop by hop in one process."""
+"""Planned bytes of INCEPTIONN against those of a ring of up to 64 ranks, emulated hop by hop in one process."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from lightloom.core.arrays import Float32s
 from lightloom.exchange.method import CodedSums, Gradient
 from lightloom.exchange.registry import find
 from lightloom.planner.gradients.sized import bits_by_terms
+from lightloom.training.runs.emulated_ring import emulated_ring_sum
 
 VALUES = 1 << 14
 
@@ -20,18 +21,9 @@ def gradient(rank: int) -> Float32s:
 
 
 def counted_bytes(codec_name: str, ranks: int) -> float:
-    """Bytes that a rank sends, on average: sums of 1 ... ranks - 1 gradients to their owners, then finished sums."""
-    codec = find_codec(codec_name)
-    parts = [np.array_split(gradient(rank), ranks) for rank in range(ranks)]
-    sent = 0
-    for share in range(ranks):
-        total = parts[share][share]
-        for hop in range(1, ranks):
-            message = codec.encode(total)
-            sent += len(message)
-            total = codec.decode(message) + parts[(share + hop) % ranks][share]
-        sent += (ranks - 1) * len(codec.encode(total))
-    return sent / ranks
+    """Bytes that a rank sends around a ring, on average."""
+    values = np.stack([gradient(rank) for rank in range(ranks)])
+    return emulated_ring_sum(values, find_codec(codec_name)).nbytes_sent / ranks
 
 
 @pytest.mark.parametrize("name", ["inceptionn:bound=2^-10", "inceptionn:scaled"])

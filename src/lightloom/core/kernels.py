@@ -17,3 +17,6 @@ can take far longer than the work itself."""
 
 njit_threaded = njit(cache=True, no_cfunc_wrapper=True, nogil=True)
 """For kernels that run beside other threads of Python."""
+
+njit_threaded_numpy = njit(cache=True, no_cfunc_wrapper=True, nogil=True, error_model="numpy")
+"""The same where a division by zero gives what NumPy gives, instead of raising."""

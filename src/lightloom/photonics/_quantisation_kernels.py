@@ -7,15 +7,15 @@ All arithmetic is exact: float64 scales float32 by powers of two, and holds sums
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lightloom.core.arrays import Bytes, Codes, Column, Float32s, Int32s, Ints
+from lightloom.core.kernels import njit_threaded_numpy
 
 _TILE = 2048
 """Number of sums that fit into the first-level cache."""
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, error_model="numpy")
+@njit_threaded_numpy
 def largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
     """Write the scale byte of each block of float32 values, given as int32, which order magnitudes as floats do."""
     for b in range(len(out)):
@@ -28,7 +28,7 @@ def largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
         out[b] = min(exponent + 1, 255) if exponent else largest >> 22
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, error_model="numpy")
+@njit_threaded_numpy
 def encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) -> None:
     """Write offset-binary codes of float32 values, rounded half-up and saturated at the top."""
     half, top = 2.0 ** (bits - 1), 2.0**bits - 1.0
@@ -39,7 +39,7 @@ def encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) 
             codes[i] = min(np.floor(np.float64(block[i]) * factor + 0.5) + half, top)
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, error_model="numpy")
+@njit_threaded_numpy
 def decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) -> None:
     """Write the float32 values of offset-binary codes."""
     half = 2.0 ** (bits - 1)
@@ -50,7 +50,7 @@ def decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) -
             values[i] = np.float32((np.float64(block[i]) - half) * step)
 
 
-@njit(cache=True, no_cfunc_wrapper=True, nogil=True, error_model="numpy")
+@njit_threaded_numpy
 def mean(rows: Codes, offset: int, out: Codes) -> None:
     """Write floor((sum of rows + offset) / rows) of unsigned codes [rows, n].
 

@@ -1,4 +1,4 @@
-"""Compiled counting sort."""
+"""The compiled loop of a counting sort: entries in the order of small whole keys, in linear time."""
 
 from __future__ import annotations
 

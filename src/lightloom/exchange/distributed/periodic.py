@@ -124,7 +124,7 @@ class Periodic(ABC):
 
     @abstractmethod
     def _exchange(self, names: list[str]) -> None:
-        """Exchange some tensors."""
+        """Let the ranks agree on the weights of these tensors."""
 
 
 class LocalSgd(Periodic):

@@ -56,7 +56,7 @@ class Run:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations."""
+        """Iterations of the run: its own number where it is shortened, the network's otherwise."""
         return self.shortened or ITERATIONS[self.network]
 
     def recipe(self, seed: int) -> Recipe:

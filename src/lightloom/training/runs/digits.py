@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.compression import Inceptionn, find, tag_histogram
+from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.files import write_atomically
 from lightloom.photonics.block_quantisation import Rounding
@@ -60,6 +62,18 @@ class Recipe:
     weight_decay: float = 5e-5
     record_every: int = 250
     checkpoint_every: int = 1_000
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
+        """Return the optimizer of a network's parameters."""
+        decay = self.weight_decay * self.gradient_scale
+        return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay)
+
+    def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
+        """Set the learning rate of an iteration, which counts from 1."""
+        division = (iteration - 1) // self.iterations_per_division
+        rate = self.learning_rate / self.learning_rate_divisor**division
+        for group in optimizer.param_groups:
+            group["lr"] = rate / self.gradient_scale
 
 
 def lenet_recipe(
@@ -131,12 +145,7 @@ class _Run:
         torch.manual_seed(recipe.seed)
         self.net = network(recipe.network)
         self.model = DistributedDataParallel(self.net)
-        self.optimizer = torch.optim.SGD(
-            self.net.parameters(),
-            recipe.learning_rate,
-            recipe.momentum,
-            weight_decay=recipe.weight_decay * recipe.gradient_scale,
-        )
+        self.optimizer = recipe.optimizer(self.net.parameters())
         self.state = _attached(self.model, recipe)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()
@@ -147,10 +156,7 @@ class _Run:
         losses: list[float] = []
         for iteration in range(self._resume() + 1, recipe.iterations + 1):
             began = time.perf_counter()
-            division = (iteration - 1) // recipe.iterations_per_division
-            for group in self.optimizer.param_groups:
-                rate = recipe.learning_rate / recipe.learning_rate_divisor**division
-                group["lr"] = rate / recipe.gradient_scale
+            recipe.set_rate(self.optimizer, iteration)
             losses.append(self._step(iteration))
             self.record.seconds += time.perf_counter() - began
             if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
@@ -170,10 +176,7 @@ class _Run:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         if self.weights is not None:
-            with torch.no_grad():
-                for parameter in self.net.parameters():
-                    rounded = torch.from_numpy(self.weights.round_trip(parameter.numpy()))
-                    parameter.copy_(rounded.view_as(parameter))
+            round_weights(self.net.parameters(), self.weights)
         return float(loss.detach()) / recipe.gradient_scale
 
     def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
@@ -271,6 +274,13 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState
         return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
     codec = find(recipe.gradients)
     return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, adaptive=False, timeout=_TIMEOUT)
+
+
+def round_weights(parameters: Iterable[nn.Parameter], codec: Codec) -> None:
+    """Replace weights by what a codec's receiver gets of them."""
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.copy_(torch.from_numpy(codec.round_trip(parameter.numpy())).view_as(parameter))
 
 
 def tag_shares(values: Float32s, k: int) -> list[float]:

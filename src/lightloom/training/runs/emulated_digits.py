@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lightloom.compression import find
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.runs.digits import BOUNDS, Recipe, Record, tag_shares
+from lightloom.training.runs.digits import BOUNDS, Recipe, Record, round_weights, tag_shares
 from lightloom.training.runs.emulated_ring import emulated_ring_sum
 from lightloom.training.runs.image_sets import ImageSets, network, rank_part, tensors
 
@@ -42,12 +42,7 @@ class _Run:
         torch.manual_seed(recipe.seed)
         self.net = network(recipe.network)
         self.parameters = list(self.net.parameters())
-        self.optimizer = torch.optim.SGD(
-            self.parameters,
-            recipe.learning_rate,
-            recipe.momentum,
-            weight_decay=recipe.weight_decay * recipe.gradient_scale,
-        )
+        self.optimizer = recipe.optimizer(self.parameters)
         self.codec = None if recipe.gradients == "none" else find(recipe.gradients)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         values = sum(parameter.numel() for parameter in self.parameters)
@@ -58,10 +53,7 @@ class _Run:
         recipe, record = self.recipe, self.record
         began, losses = time.process_time(), list[float]()
         for iteration in range(1, recipe.iterations + 1):
-            division = (iteration - 1) // recipe.iterations_per_division
-            rate = recipe.learning_rate / recipe.learning_rate_divisor**division
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate / recipe.gradient_scale
+            recipe.set_rate(self.optimizer, iteration)
             losses.append(self._step(iteration))
             if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
                 record.iterations.append(iteration)
@@ -82,10 +74,7 @@ class _Run:
             parameter.grad = torch.from_numpy(piece).view_as(parameter)
         self.optimizer.step()
         if self.weights is not None:
-            with torch.no_grad():
-                for parameter in self.parameters:
-                    rounded = torch.from_numpy(self.weights.round_trip(parameter.numpy()))
-                    parameter.copy_(rounded.view_as(parameter))
+            round_weights(self.parameters, self.weights)
         return computed[0][1]
 
     def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:

@@ -40,7 +40,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Who calls whom."""
+    """What a caller says of itself: its rank, the rank it calls, and which of their connections this is."""
 
     caller: int
     """Rank of the caller."""
