@@ -146,5 +146,6 @@ def _parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterator[str | Ta
         "the kernels of their day; this is a model of "
         f"{document['engine_source']}"
     )
-    notes = dict.fromkeys(document["accuracy"].values())
-    yield f"accuracy: {'; '.join(notes)}; a shorter step is no shorter training unless the loss stays"
+    for name, note in document["accuracy"].items():
+        yield f"accuracy of {name}: {note}"
+    yield "a shorter step is no shorter training unless the loss stays"
