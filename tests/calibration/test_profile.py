@@ -15,7 +15,7 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.api.profiles import ProfileCalibration
 from lightloom.calibration.profiled_kernels import _CAUSAL, kernel_of
 from lightloom.calibration.profiled_operators import operators_of, predicted_seconds
-from lightloom.interchange.kineto import TimedCall, read_profile
+from lightloom.interchange.traces.kineto import TimedCall, read_profile
 from tests.calibration.gpu_profile import gpu_profile
 from tests.cli.commands import run
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
 from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, encode
-from lightloom.interchange.chakra_workload import read_chakra_workload
+from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = 0, 7, 2
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError, WorkloadError
-from lightloom.interchange.execution_trace import read_execution_trace
-from lightloom.interchange.trace_nodes import argument_names
+from lightloom.interchange.traces.calls import argument_names
+from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
 
 torch: Any = pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.interchange.execution_trace import TraceReading, read_execution_trace
+from lightloom.interchange.traces.execution_trace import TraceReading, read_execution_trace
 from lightloom.workloads.graph import TENSOR_KINDS
 
 from .test_execution_trace import Residual

@@ -15,7 +15,7 @@ from lightloom.calibration.priors import kernel_model
 from lightloom.calibration.rows import read_steps
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
-from lightloom.interchange.kineto import read_profile
+from lightloom.interchange.traces.kineto import read_profile
 from lightloom.reports.progress import progress
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.interchange.chakra_workload import read_chakra_workload
-from lightloom.interchange.execution_trace import read_execution_trace
+from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 from lightloom.workloads.resolve import INSTALL_TORCH

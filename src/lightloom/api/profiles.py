@@ -19,7 +19,7 @@ from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, plain
 from lightloom.core.units import format_time
-from lightloom.interchange.kineto import Profile
+from lightloom.interchange.traces.kineto import Profile
 
 SCHEMA = "lightloom.profile/1"
 

@@ -21,7 +21,7 @@ from lightloom.calibration.priors import kernels_with, priors_of
 from lightloom.calibration.profiled_operators import TIMED_FROM, ProfiledOperator, operators_of, predicted_seconds
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
-from lightloom.interchange.kineto import Profile
+from lightloom.interchange.traces.kineto import Profile
 from lightloom.planner.pricing.belief import half_widths
 
 FITTED = ("gemm_fraction", "gemm_depth", "unaligned", "flash_forward", "flash_backward", "memory_fraction")

@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from lightloom.accelerators.kernels import KernelKind
-from lightloom.interchange.kineto import TimedCall
+from lightloom.interchange.traces.kineto import TimedCall
 
 _CAUSAL: Mapping[str, tuple[int, int]] = {
     "_scaled_dot_product_flash_attention": (0, 4),

@@ -18,8 +18,8 @@ from lightloom.accelerators.kernels import KernelKind, KernelModel, KernelShapes
 from lightloom.calibration.priors import kernel_model
 from lightloom.calibration.profiled_kernels import ProfiledKernel, covers_inner_calls, kernel_of
 from lightloom.core.arrays import Floats
-from lightloom.interchange.kineto import Profile, TimedCall
-from lightloom.interchange.trace_steps import BACKWARD
+from lightloom.interchange.traces.kineto import Profile, TimedCall
+from lightloom.interchange.traces.steps import BACKWARD
 
 Pass = Literal["forward", "backward", "update"]
 TIMED_FROM = 20e-6

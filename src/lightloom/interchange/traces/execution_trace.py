@@ -5,7 +5,7 @@
     edges       the operator that last wrote to a tensor's storage before another reads it
     parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
 
-    steps       one of them is read (``trace_steps.py``)
+    steps       one of them is read (``steps.py``)
 
 What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.
 """
@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
-from lightloom.interchange.trace_axes import convolution_sizes, sampled_axes
-from lightloom.interchange.trace_costs import kind_of, other_flops, product_flops, summed_length
-from lightloom.interchange.trace_nodes import Call, TraceTensor, read_calls
-from lightloom.interchange.trace_steps import BACKWARD, Step, cut, sequences, walk
+from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
+from lightloom.interchange.traces.calls import Call, TraceTensor, read_calls
+from lightloom.interchange.traces.costs import kind_of, other_flops, product_flops, summed_length
+from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 
 _GRADIENT = "torch::autograd::AccumulateGrad"

@@ -4,7 +4,7 @@
     cuda_runtime, cuda_driver     launches; the external id names the operator that launches
     kernel, gpu_memcpy, ...       work of the GPU; the correlation names its launch
 
-Calls are those of execution traces (``trace_nodes.py``) with times; ``ProfilerStep#N`` marks steps in both.
+Calls are those of execution traces (``calls.py``) with times; ``ProfilerStep#N`` marks steps in both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import cannot_read
-from lightloom.interchange.kineto_arguments import arguments_of
-from lightloom.interchange.trace_nodes import Call
-from lightloom.interchange.trace_steps import leaves, marked_steps
+from lightloom.interchange.traces.calls import Call
+from lightloom.interchange.traces.kineto_arguments import arguments_of
+from lightloom.interchange.traces.steps import leaves, marked_steps
 
 _HOST = frozenset({"cpu_op", "user_annotation", "Operator"})
 _LAUNCHES = ("_runtime", "_driver", "Runtime")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lightloom.core.errors import WorkloadError
-from lightloom.interchange.trace_nodes import TraceTensor
+from lightloom.interchange.traces.calls import TraceTensor
 
 _TYPES: Mapping[str, tuple[str, int]] = {
     "double": ("fp64", 8),

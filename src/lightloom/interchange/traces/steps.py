@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lightloom.interchange.trace_nodes import Call
+from lightloom.interchange.traces.calls import Call
 
 BACKWARD = "autograd::engine::evaluate_function"
 _MARK = re.compile(r"ProfilerStep#?(\d+)")

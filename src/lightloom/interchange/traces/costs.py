@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from lightloom.interchange.trace_nodes import Call
+from lightloom.interchange.traces.calls import Call
 from lightloom.workloads.graph import TENSOR_KINDS
 
 _WORDS = {

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, read_trace
-from lightloom.interchange.execution_trace import TraceReading
-from lightloom.interchange.trace_costs import kind_of_name
+from lightloom.interchange.traces.costs import kind_of_name
+from lightloom.interchange.traces.execution_trace import TraceReading
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 _BACKWARD = ("backward", "_bwd", "grad")
