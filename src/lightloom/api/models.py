@@ -1,4 +1,4 @@
-"""Models: a zoo name, a user's factory, a module, a trace or a graph, made into a compute graph."""
+"""Models: a zoo name, a user's factory, a module, a file or a graph, made into a compute graph."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.interchange.traces.chakra_workload import read_chakra_workload
-from lightloom.interchange.traces.execution_trace import read_execution_trace
+from lightloom.core.forms import looks_like_file
+from lightloom.model_files.base import FileRequest
+from lightloom.model_files.read import read_model_file
 from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.workloads.load import is_model_name, load_workload
 from lightloom.workloads.resolve import INSTALL_TORCH
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 ModelLike: TypeAlias = "str | Path | ComputeGraph | nn.Module"
-"""A zoo name, ``package.module:factory``, ``file.py:factory``, a trace (.json, .et), a module, or a graph."""
-_TRACES = (".json", ".et")
+"""A zoo name, ``package.module:factory``, ``file.py:factory``, a file of a known form, a module, or a graph."""
 
 
 def trace(
@@ -36,8 +36,9 @@ def trace(
     >>> trace(torch.nn.Linear(16, 4), inputs=torch.zeros(8, 16), batch=32)
 
     Args:
-        model: a zoo name, ``package.module:factory``, ``file.py:factory``, a file with a trace (.json, .et), a graph,
-            or an ``nn.Module``, whose parameters are moved to the meta device.
+        model: a zoo name, ``package.module:factory``, ``file.py:factory``, a file of a form that describes a model (a
+            message about an unknown file lists them), a graph, or an ``nn.Module``, whose parameters are moved to the
+            meta device.
         batch: samples in one forward pass.
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
         sequence_length: tokens in a sample, for models that take tokens.
@@ -62,15 +63,16 @@ def trace_with_gaps(
     name: str | None = None,
 ) -> tuple[ComputeGraph, tuple[str, ...]]:
     """Return the graph as :func:`trace` does, and what a trace file does not record; nothing for other models."""
-    is_file = isinstance(model, str | Path) and Path(model).suffix in _TRACES
-    if step is not None and not (is_file and Path(str(model)).suffix == ".json"):
-        raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
-        if is_file:
-            return _from_file(Path(model), batch, sequence_length, step)
+        if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
+            request = FileRequest(batch=batch, sequence_length=sequence_length, step=step)
+            reading = read_model_file(Path(model), request)
+            return reading.graph, reading.unrecorded
+        _refuse_step(model, step)
         return load_workload(str(model), batch=batch, sequence_length=sequence_length), ()
+    _refuse_step(model, step)
     if isinstance(model, ComputeGraph):
         if inputs is not None or sequence_length is not None:
             raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
@@ -78,16 +80,9 @@ def trace_with_gaps(
     return _from_module(model, batch, inputs, sequence_length, name), ()
 
 
-def _from_file(
-    path: Path, batch: int, sequence_length: int | None, step: int | None
-) -> tuple[ComputeGraph, tuple[str, ...]]:
-    if sequence_length is not None:
-        raise ConfigError(f"--sequence-length {sequence_length}: the trace {path} keeps the length it was taken with")
-    if path.suffix == ".et":
-        record = read_chakra_workload(path, batch=batch)
-    else:
-        record = read_execution_trace(path, step=step)
-    return record.graph.with_batch(batch), record.unrecorded
+def _refuse_step(model: ModelLike, step: int | None) -> None:
+    if step is not None:
+        raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
 
 
 def _from_module(

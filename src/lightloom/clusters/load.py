@@ -10,6 +10,7 @@ from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.forms import expected_forms, looks_like_file, recognise
 
 CATALOG = Path(__file__).parent / "catalog"
 
@@ -37,8 +38,8 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: a field is missing, unknown or out of range; one line that names file, field, value,
-        expectation.
+        ConfigError: a file of no form that describes a cluster; a field is missing, unknown or out of range: one line
+        that names file, field, value, expectation.
     """
     path = _find(str(name))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
@@ -104,5 +105,7 @@ def _set(fields: dict[str, Any], key: str, value: Any, where: str) -> None:
 def _find(name: str) -> Path:
     path = catalog_file(name, CATALOG)
     if path is None:
-        raise UnknownNameError("cluster", name, names())
+        if looks_like_file(name):
+            recognise(Path(name), "cluster")
+        raise UnknownNameError("cluster", name, names(), f"or a file: {expected_forms('cluster')}")
     return path

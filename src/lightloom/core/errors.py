@@ -34,11 +34,12 @@ class UnitError(InputError):
 class UnknownNameError(InputError):
     """A name is in no catalog; the message lists what is."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], otherwise: str = "") -> None:
         names = sorted(known)
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        super().__init__(f"unknown {what} {name!r}: {hint}expected one of {', '.join(names)}")
+        expected = f"expected one of {', '.join(names)}"
+        super().__init__(f"unknown {what} {name!r}: {hint}{expected}{f', {otherwise}' if otherwise else ''}")
 
 
 class ConfigError(InputError):

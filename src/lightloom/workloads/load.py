@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lightloom.core.errors import ConfigError, UnknownNameError, WorkloadError
 from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.forms import expected_forms
 from lightloom.core.plugins import load_plugins
 from lightloom.core.provenance import content_hash
 from lightloom.workloads.catalog import ZOO, ZooEntry
@@ -41,14 +42,23 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
     entry = ZOO.get(spec)
     if entry is not None:
         return _load_zoo(entry, sequence_length).with_batch(batch)
-    if ":" in spec or spec.endswith(".py"):
+    if _is_factory(spec):
         factory, trace = resolve(spec), _tracer(spec)
         with search_path(spec):
             return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
     plugins = load_plugins("models")
     if spec not in plugins:
-        raise UnknownNameError("model", spec, [*ZOO, *plugins])
+        raise UnknownNameError("model", spec, [*ZOO, *plugins], f"or a file: {expected_forms('model')}")
     return _tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
+
+
+def is_model_name(spec: str) -> bool:
+    """Whether a model is named (in the zoo, by a plug-in, or by its factory) rather than described by a file."""
+    return spec in ZOO or _is_factory(spec) or spec in load_plugins("models")
+
+
+def _is_factory(spec: str) -> bool:
+    return ":" in spec or spec.endswith(".py")
 
 
 def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:

@@ -19,7 +19,8 @@ class PlanOptions:
     """What the command line says."""
 
     model: Annotated[
-        str, typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a trace: .json, .et.")
+        str,
+        typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a file: a trace (.json, .et)."),
     ]
     cluster: Annotated[
         Many, option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")

@@ -1,0 +1,209 @@
+"""The forms of files that the commands read: how a file is recognised, by its suffix and then by its first bytes.
+
+    step.json ── suffix .json ──► profile? execution trace? configuration? schedule? ── keys of the object ──► one form
+
+Who reads a form chooses its reader by :attr:`Form.name`; this table decides what a file is, and what a message says
+about a file that is none of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
+
+Purpose = Literal["model", "cluster", "schedule", "calibration"]
+_HEAD = 1 << 16
+"""Bytes by which a file is recognised."""
+_GZIP = b"\x1f\x8b"
+_TAKEN_BY = {
+    "model": "as the model of a plan",
+    "cluster": "as --cluster",
+    "schedule": "by 'lightloom schedule'",
+    "calibration": "by 'lightloom calibrate --profile'",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One form of file."""
+
+    name: str
+    """Name by which readers are chosen."""
+    title: str
+    """What it is called in messages."""
+    suffixes: tuple[str, ...]
+    """Suffixes of its files; each may be followed by ``.gz``."""
+    purpose: Purpose
+    """What such a file describes."""
+    is_head: Callable[[str], bool] | None = None
+    """Whether these first characters can begin such a file; None where the suffix decides alone."""
+    marks: str = ""
+    """What its files hold that others with the same suffix do not, in words."""
+
+
+def _keys(*names: str) -> Callable[[str], bool]:
+    """Recognise a JSON object that has one of these keys at its top level."""
+    return lambda head: not set(names).isdisjoint(top_level_keys(head))
+
+
+def _schema(prefix: str) -> Callable[[str], bool]:
+    return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
+
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        name="profile",
+        title="profile of torch.profiler",
+        suffixes=(".json",),
+        purpose="calibration",
+        is_head=lambda head: bool({"traceEvents", "baseTimeNanoseconds"} & top_level_keys(head)) or _is_events(head),
+        marks="traceEvents",
+    ),
+    Form(
+        name="execution-trace",
+        title="execution trace of PyTorch",
+        suffixes=(".json",),
+        purpose="model",
+        is_head=_keys("nodes", "start_ts", "finish_ts"),
+        marks="nodes",
+    ),
+    Form(
+        name="schedule",
+        title="schedule",
+        suffixes=(".json",),
+        purpose="schedule",
+        is_head=_schema("lightloom.schedule/"),
+        marks='schema "lightloom.schedule/1"',
+    ),
+    Form(name="chakra", title="Chakra trace", suffixes=(".et",), purpose="model"),
+    Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
+    Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
+    Form(name="cluster", title="cluster", suffixes=(".yaml", ".yml"), purpose="cluster"),
+)
+"""All forms; of those with the same suffix the first one that recognises the file."""
+
+
+def looks_like_file(name: str) -> bool:
+    """Whether a name means a file rather than an entry of a catalog: it exists, or has the suffix of a form."""
+    suffix = _suffix(Path(name))
+    return any(suffix in form.suffixes for form in FORMS) or "/" in name or Path(name).is_file()
+
+
+def recognise(path: Path, purpose: Purpose) -> Form:
+    """Return the form of a file that is to describe a model, a cluster or a schedule.
+
+    ``NAME.et`` may stand for ``NAME.0.et``, so that a file with a suffix that decides alone need not exist here.
+
+    Raises:
+        ConfigError: unreadable, of no form, or of one that describes something else; one line with every form that is
+            expected and its suffixes.
+    """
+    candidates = [form for form in FORMS if _suffix(path) in form.suffixes]
+    if len(candidates) == 1 and candidates[0].is_head is None:
+        return _checked(path, candidates[0], purpose)
+    if not candidates:
+        reason = f"unknown suffix {path.suffix!r}" if path.suffix else "has no suffix"
+        raise ConfigError(f"{path}: {reason}: expected {expected_forms(purpose)}")
+    head = read_head(path)
+    for form in candidates:
+        if form.is_head is None or form.is_head(head):
+            return _checked(path, form, purpose)
+    raise ConfigError(f"{path}{_described(head)}: expected {expected_forms(purpose)}")
+
+
+def expected_forms(purpose: Purpose) -> str:
+    """Return the forms that describe a model, a cluster or a schedule, with their suffixes, for a message."""
+    return "; ".join(
+        f"{_list(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
+        for form in FORMS
+        if form.purpose == purpose
+    )
+
+
+def read_head(path: Path) -> str:
+    """Return the first characters of a file, unpacked where it is gzip.
+
+    Raises:
+        ConfigError: the file cannot be read, or is damaged gzip.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            if not packed:
+                return file.read(_HEAD).decode("utf-8", "replace")
+            with gzip.open(file) as unpacked:
+                return unpacked.read(_HEAD).decode("utf-8", "replace")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
+def top_level_keys(head: str) -> set[str]:
+    """Return the keys of the outermost JSON object, as far as these first characters show them."""
+    return set(_outer_keys(head))
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
+
+
+def _outer_keys(head: str) -> Iterator[str]:
+    if not head.lstrip("\ufeff \t\r\n").startswith("{"):
+        return
+    depth, text = 0, ""
+    for match in _TOKEN.finditer(head):
+        token = match.group()
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif token == ":" and depth == 1:
+            yield text
+        text = token[1:-1]
+
+
+def _is_events(head: str) -> bool:
+    """Whether the head begins a list of trace events, the other form that trace viewers know."""
+    return re.match(r"\s*\[\s*\{", head) is not None and '"ph"' in head
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def _checked(path: Path, form: Form, purpose: Purpose) -> Form:
+    if form.purpose == purpose:
+        return form
+    raise ConfigError(
+        f"{path}: a {form.title}, which is taken {_TAKEN_BY[form.purpose]}: expected {expected_forms(purpose)}"
+    )
+
+
+def _described(head: str) -> str:
+    """Return what a file of no form holds, with the place where its JSON ends to be JSON, if it does."""
+    keys = list(dict.fromkeys(_outer_keys(head)))
+    if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
+        try:
+            json.loads(head)
+        except json.JSONDecodeError as error:
+            return f", line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
+        except (RecursionError, ValueError) as error:
+            return f": not JSON: {error}"
+    if keys:
+        return f": of no known form (keys {', '.join(keys[:6])}{', ...' if len(keys) > 6 else ''})"
+    line = next((line.strip() for line in head.splitlines() if line.strip()), "")
+    return f": of no known form (begins {line[:40]!r})" if line else ": empty"
+
+
+def _list(words: tuple[str, ...]) -> str:
+    return " or ".join(words)

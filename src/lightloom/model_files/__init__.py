@@ -1,0 +1,1 @@
+"""Files that describe a model, whoever made them, read as compute graphs."""

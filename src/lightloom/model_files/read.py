@@ -1,0 +1,55 @@
+"""Read a file that describes a model, by its form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.forms import recognise
+from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+from lightloom.interchange.traces.execution_trace import read_execution_trace
+from lightloom.model_files.base import FileRequest, ModelReading
+
+
+def read_model_file(path: Path, request: FileRequest) -> ModelReading:
+    """Return the model that a file describes, with the batch of the request.
+
+    Raises:
+        ConfigError: unreadable, of no form that describes a model (the message lists them), or a request that this form
+            cannot serve.
+        WorkloadError: the model cannot be built from the file.
+    """
+    return _READERS[recognise(path, "model").name](path, request)
+
+
+def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    _has_no_steps(path, request)
+    record = read_chakra_workload(path, batch=request.batch)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_execution_trace(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    record = read_execution_trace(path, step=request.step)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _keeps_length(path: Path, request: FileRequest) -> None:
+    if request.sequence_length is not None:
+        raise ConfigError(
+            f"--sequence-length {request.sequence_length}: the trace {path} keeps the length it was taken with"
+        )
+
+
+def _has_no_steps(path: Path, request: FileRequest) -> None:
+    if request.step is not None:
+        raise ConfigError(f"--step {request.step}: {path} is no execution trace (.json), which alone has steps")
+
+
+_READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
+    "execution-trace": _read_execution_trace,
+    "chakra": _read_chakra,
+}
+"""Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""
