@@ -13,6 +13,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.load import description, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
@@ -98,6 +99,10 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
             "first gave",
         ),
         (_mutated(PacketSwitch, ports=lambda self, a, b: None), "ports differ"),
+        (
+            _mutated(PacketSwitch, ports=lambda self, a, b: Ports(0 * a, a, np.full(len(a), self.bandwidth))),
+            "ports differ",
+        ),
         (_mutated(PacketSwitch, joins_ranks=True), "joins_ranks, but"),
         (_mutated(PacketSwitch, switch_planes=True), "only circuits"),
         (_mutated(CircuitSwitch, switch_planes=False), "either wavelengths"),

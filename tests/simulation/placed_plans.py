@@ -106,6 +106,7 @@ def pipes(
         bandwidth=np.broadcast_to(rates, (len(rates) if rates.ndim == 2 else 1, len(source))).copy(),
         latency=np.broadcast_to(np.asarray(latency, np.float64), len(source)).copy(),
         port=source if ports else np.arange(len(source)),
+        entry=destination % k if ports else np.arange(len(source)),
         timing=timing,
         assignment=None,
     )
@@ -125,7 +126,7 @@ def random_pipes(rng: np.random.Generator, plan: HybridPlan) -> GroupCircuits:
 
 
 class Task(NamedTuple):
-    """Something to be done: seconds on a device or bytes on a port."""
+    """Something to be done: seconds on a device or bytes on a pipe."""
 
     resource: tuple[str, int] | None
     amount: float
@@ -149,12 +150,15 @@ def reference(
             followers[earlier].append(name)
     number = {name: i for i, name in enumerate(tasks)}
     queues: dict[Any, list[Any]] = {}
-    busy: dict[Any, bool] = {}
+    ready_at: dict[Any, float] = {}
+    busy: dict[Any, Any] = {}
+    left: dict[Any, float] = {}
     found: dict[Any, tuple[float, float]] = {}
     events: list[tuple[float, int, str, Any]] = []
 
     def ready(name: Any, now: float) -> None:
         resource = tasks[name].resource
+        ready_at[name] = now
         if resource is None:
             found[name] = (now, now)
             arrive(name, now)
@@ -167,51 +171,58 @@ def reference(
             if waits[follower] == 0:
                 ready(follower, now)
 
+    def turn(resource: Any) -> tuple[float, int, int]:
+        """Pipes whose first parcel has been ready longest, then those to the nearest devices."""
+        a, b = int(circuits.source[resource[1]]), int(circuits.destination[resource[1]])
+        return ready_at[queues[resource][0]], (b - a) % plan.k, a
+
     for name in tasks:
         if not tasks[name].after:
             ready(name, 0.0)
     now = last = 0.0
+    light = _light(circuits)
+    begin, until, row = next(light)
     while True:
         for resource, queue in queues.items():
-            if queue and not busy.get(resource):
-                name = min(queue, key=lambda each: number[each]) if resource[0] == "device" else queue[0]
-                start, end = _span(circuits, tasks[name], now)
-                busy[resource] = True
+            if resource[0] == "device" and queue and resource not in busy:
+                name = busy[resource] = min(queue, key=lambda each: number[each])
                 queue.remove(name)
-                found[name] = (start, end)
-                heappush(events, (end, number[name], "end", name))
-        if not events:
+                found[name] = (now, now + tasks[name].amount)
+                heappush(events, (now + tasks[name].amount, number[name], "end", name))
+        rates = circuits.bandwidth[row] if now >= begin else np.zeros(len(circuits.source))
+        for resource in sorted((each for each in queues if each[0] == "pipe" and queues[each]), key=turn):
+            pipe = resource[1]
+            ends = ("leaves", int(circuits.port[pipe])), ("enters", int(circuits.entry[pipe]))
+            if rates[pipe] > 0 and not any(each in busy for each in ends):
+                name = queues[resource].pop(0)
+                busy |= dict.fromkeys(ends, name)
+                left[name] = tasks[name].amount
+        if not busy and not events and not any(queues.values()):
             break
-        now = events[0][0]
-        last = max(last, now)
+        due = {name: now + left[name] / rates[task.pipe] for name in left if rates[(task := tasks[name]).pipe] > 0}
+        soon = min([*due.values(), *(event[0] for event in events[:1]), until if now >= begin else begin])
+        for name in left:
+            left[name] -= float(rates[tasks[name].pipe]) * (soon - now)
+        now = soon
         while events and events[0][0] == now:
             _, _, what, name = heappop(events)
+            last = max(last, now)
             if what == "end":
-                busy[tasks[name].resource] = False
-                if tasks[name].delay > 0:
-                    heappush(events, (now + tasks[name].delay, number[name], "arrive", name))
-                    continue
+                del busy[tasks[name].resource]
             arrive(name, now)
+        for name in [each for each in left if due.get(each) == now or left[each] <= 1e-9 * tasks[each].amount]:
+            last = max(last, now)
+            del left[name]
+            found[name] = (np.nan, now)
+            busy = {end: sent for end, sent in busy.items() if sent != name}
+            if tasks[name].delay > 0:
+                heappush(events, (now + tasks[name].delay, number[name], "arrive", name))
+            else:
+                arrive(name, now)
+        if now >= until:
+            begin, until, row = next(light)
     assert len(found) == len(tasks), "tasks wait for each other"
     return last, found
-
-
-def _span(circuits: GroupCircuits, task: Task, now: float) -> tuple[float, float]:
-    """When a task that is taken up now starts and ends."""
-    if task.pipe < 0:
-        return now, now + task.amount
-    pipe, left = task.pipe, task.amount
-    start = None
-    for begin, end, row in _light(circuits):
-        rate = circuits.bandwidth[row, pipe]
-        if end <= now or rate == 0:
-            continue
-        begin = max(begin, now)
-        start = begin if start is None else start
-        if left / rate <= end - begin:
-            return start, begin + left / rate
-        left -= rate * (end - begin)
-    raise AssertionError("no light ever")
 
 
 def _light(circuits: GroupCircuits) -> Iterator[tuple[float, float, int]]:
@@ -261,8 +272,7 @@ def _tasks(
             tasks[name] = Task(None, 0.0, 0.0, after)
         else:
             pipe = of[a, b]
-            port = ("port", int(circuits.port[pipe]))
-            tasks[name] = Task(port, nbytes, steps * float(circuits.latency[pipe]), after, pipe)
+            tasks[name] = Task(("pipe", pipe), nbytes, steps * float(circuits.latency[pipe]), after, pipe)
 
     parcels = {(y, device[x], c): b for x in range(n) for y, c, b in reversed(parents[x]) if device[y] != device[x]}
     readers = sorted((y, x, c) for x in range(n) for y, c, _ in parents[x] if device[y] != device[x])

@@ -72,10 +72,16 @@ def test_nothing_starts_before_what_it_needs_and_queues_are_kept(seed: int) -> N
             assert arrival[node] <= events.ready[follower]
     assert (events.ready <= events.start).all()
     assert (events.start <= events.end).all()
+    ports = step.work.ports
+    hops = np.flatnonzero(nodes.pipe >= 0)
+    sides = (ports.leaves[nodes.pipe[hops]], ports.enters[nodes.pipe[hops]])
+    of_ports = [hops[side == port] for side in sides for port in np.unique(side)]
+    for here in (*of_ports, *(np.flatnonzero(nodes.resource == resource) for resource in range(step.work.resources))):
+        here = here[np.lexsort((events.end[here], events.start[here]))]
+        assert (events.start[here][1:] >= events.end[here][:-1]).all(), "two at a time"
     for resource in range(step.work.resources):
         here = np.flatnonzero(nodes.resource == resource)
         here = here[np.lexsort((events.end[here], events.start[here]))]
-        assert (events.start[here][1:] >= events.end[here][:-1]).all()
         if resource >= plan.k:
             assert (np.diff(events.ready[here]) >= 0).all(), "not first in, first out"
         else:
@@ -141,7 +147,10 @@ def test_no_step_is_faster_than_its_bounds(seed: int) -> None:
         step.work.nodes.amount[step.work.nodes.pipe >= 0],
         len(circuits.source),
     )
-    bounds["pipe"] = (load / circuits.bandwidth.max(axis=0)).max()
+    seconds = load / circuits.bandwidth.max(axis=0)
+    bounds["pipe"] = seconds.max()
+    bounds["port"] = np.bincount(circuits.port, seconds).max()
+    bounds["entry"] = np.bincount(circuits.entry, seconds).max()
     assert all(step.step_time >= bound * (1 - 1e-9) for bound in bounds.values()), bounds
     free = run(plan, pipes(plan, 1e30))
     assert free.step_time >= max(bounds["device"], bounds["path"]) * (1 - 1e-9)
@@ -240,6 +249,7 @@ def test_one_device_takes_the_sum_of_its_passes(seed: int) -> None:
         bandwidth=np.empty((1, 0)),
         latency=np.empty(0),
         port=none,
+        entry=none,
         timing=None,
         assignment=None,
     )
@@ -269,6 +279,39 @@ def test_data_parallelism_alone_is_a_formula(groups: int) -> None:
             held, buckets = 0, buckets + 1
     assert buckets > 1
     assert step.step_time == pytest.approx(max(computed, arrived) + _update_seconds(plan)[0])
+
+
+@pytest.mark.parametrize("senders", [1, 2, 3])
+def test_parcels_that_meet_at_a_receiver_take_turns(senders: int) -> None:
+    """Each sender has a port of its own; all send to one device, which takes as many times as long as one of them."""
+    k = senders + 1
+    graph = random_graph(np.random.default_rng(0), 1, copied=0.0)
+    graph = replace(
+        graph,
+        operators=tuple(f"op{x}" for x in range(k)),
+        dimensions=("",) * k,
+        first=np.arange(k + 1),
+        operator=np.arange(k, dtype=np.int32),
+        part=np.zeros(k, np.int32),
+        forward=np.ones(k),
+        backward=np.ones(k),
+        parameters=np.zeros(k, np.int64),
+        memory=np.ones(k),
+        synchronised=np.zeros(k),
+        parent_start=np.array([0] * k + [senders]),
+        parent=np.arange(senders, dtype=np.int32),
+        nbytes=np.full(senders, 40.0),
+        content=np.zeros(senders, np.int64),
+    )
+    plan = plan_of(graph, np.arange(k), k, 1)
+    step = run(plan, pipes(plan, 40.0, ports=True))
+    sent = [step.events.end[last] for last in step.work.messages.last[: 2 * senders]]
+    assert sorted(sent[:senders]) == pytest.approx([2.0 + number for number in range(senders)])
+    # Forward 1 s, parcels, forward and backward pass of the reader 2 s; its gradients leave one after the other.
+    assert sorted(sent[senders:]) == pytest.approx([4.0 + senders + number for number in range(senders)])
+    meanwhile = run(plan, pipes(plan, 40.0))
+    assert meanwhile.step_time == pytest.approx(6.0)
+    assert step.step_time == pytest.approx(4.0 + 2 * senders)
 
 
 def test_copies_go_to_owners_and_back() -> None:

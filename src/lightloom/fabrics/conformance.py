@@ -260,9 +260,11 @@ def _ports(fabric: Fabric) -> Iterator[str]:
                 f"ports give {source[row]}→{destination[row]} {own.rate[row]} bytes per second: its links give "
                 f"{expected.rate[row]}"
             )
-        columns = [np.unique([source, each.port], axis=1, return_inverse=True)[1].ravel() for each in (own, expected)]
-        if len(np.unique(np.stack(columns), axis=1)[0]) != max(len(np.unique(column)) for column in columns):
-            yield "ports differ from the links that ranks have to themselves"
+        sides = (source, own.port, expected.port), (destination, own.entry, expected.entry)
+        for rank, ours, theirs in sides:
+            columns = [np.unique([rank, port], axis=1, return_inverse=True)[1].ravel() for port in (ours, theirs)]
+            if len(np.unique(np.stack(columns), axis=1)[0]) != min(len(np.unique(column)) for column in columns):
+                yield "ports differ from the links that ranks have to themselves"
 
 
 def _packets(fabric: Fabric) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.footprint import Footprint, links_of
 
 T = TypeVar("T")
@@ -21,10 +21,12 @@ _PAIRS = 1 << 18
 
 
 class Ports(NamedTuple):
-    """Where transfers leave their sources, and how fast, while all ports are busy."""
+    """Where transfers leave their sources and reach their destinations, and how fast, while all ports are busy."""
 
     port: Ints
     """Number of the port among those of the source; transfers through one port take turns."""
+    entry: Ints
+    """Number of the port among those of the destination; transfers through one port take turns."""
     rate: Floats
     """Bytes per second."""
 
@@ -209,8 +211,10 @@ class _Users(NamedTuple):
     """Ranks whose transfers pass the link."""
     receivers: Ints
     """Ranks to which these transfers go."""
-    number: Ints
+    sending: Ints
     """Place of a link with a single sender among all such links of that rank."""
+    receiving: Ints
+    """Place of a link with a single receiver among all such links of that rank."""
 
 
 @cached
@@ -221,30 +225,42 @@ def _users(fabric: Geometry) -> _Users:
         uses[0, link, source[transfer]] = True
         uses[1, link, destination[transfer]] = True
     senders, receivers = uses.sum(axis=2)
-    owner = np.where(senders == 1, uses[0].argmax(axis=1), fabric.ranks)
+    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+
+
+def _places(users: Ints, uses: Mask) -> Ints:
+    """Place of each link with a single user among all such links of that rank; ``uses`` is [link, rank]."""
+    owner = np.where(users == 1, uses.argmax(axis=1), uses.shape[1])
     order = np.argsort(owner, kind="stable")
-    number = np.empty(fabric.links, np.int64)
-    number[order] = np.arange(fabric.links) - np.searchsorted(owner[order], owner[order])
-    return _Users(senders, receivers, number)
+    place = np.empty(len(users), np.int64)
+    place[order] = np.arange(len(users)) - np.searchsorted(owner[order], owner[order])
+    return place
 
 
 def ports(fabric: Geometry, source: Ints, destination: Ints) -> Ports | None:
-    """The ports and rates of transfers; None where some rank sends over no link that it has to itself.
+    """The ports and rates of transfers; None where some rank sends or receives over no link that it has to itself.
 
     A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
-    are fewer. A transfer's port is the narrowest of the links that its source has to itself.
+    are fewer. A transfer's ports are the narrowest of the links that its source and its destination have to themselves.
     """
     users = _users(fabric)
     share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)
     transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
-    rate, narrowest = np.full((2, len(source)), np.inf)
+    rate = np.full(len(source), np.inf)
     np.minimum.at(rate, transfer, share[link])
-    own = users.senders[link] == 1
-    transfer, link = transfer[own], link[own]
-    np.minimum.at(narrowest, transfer, share[link])
-    if not np.isfinite(narrowest).all():
+
+    def narrowest(own: Mask) -> Ints | None:
+        """The narrowest of the own links that each transfer passes; None where one passes none."""
+        passing, passed = transfer[own], link[own]
+        width, narrow = np.full(len(source), np.inf), np.full(len(source), fabric.links)
+        np.minimum.at(width, passing, share[passed])
+        if not np.isfinite(width).all():
+            return None
+        first = share[passed] == width[passing]
+        np.minimum.at(narrow, passing[first], passed[first])
+        return narrow
+
+    leaving, entering = narrowest(users.senders[link] == 1), narrowest(users.receivers[link] == 1)
+    if leaving is None or entering is None:
         return None
-    port = np.full(len(source), fabric.links)
-    narrow = share[link] == narrowest[transfer]
-    np.minimum.at(port, transfer[narrow], link[narrow])
-    return Ports(users.number[port], rate)
+    return Ports(users.sending[leaving], users.receiving[entering], rate)

@@ -46,7 +46,8 @@ class StarGeometry(Fabric):
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         rate = float(self.link_bandwidth()[0])
-        return Ports(np.zeros(len(source), np.int64), np.full(len(source), rate))
+        only = np.zeros(len(source), np.int64)
+        return Ports(only, only, np.full(len(source), rate))
 
     def group(self, ranks: int, stride: int = 1) -> Self | None:
         return self._with(ranks=ranks)

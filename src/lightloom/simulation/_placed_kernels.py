@@ -1,6 +1,8 @@
 """Compiled loops of placed steps: what is sent to whom, and the events.
 
-Nodes are computing (on a device), hops (one parcel on one pipe) or neither (they only join what others wait for).
+Nodes are computing (on a device), hops (one parcel on one pipe) or neither (they only join what others wait for). Pipes
+take turns where they leave one port and where they enter one: of the hops that could begin at a moment those go first
+that have been ready longest, of equally long ones those to the nearest devices, counted upwards and around.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.core.kernels import njit_cached, njit_without_arrays
-from lightloom.simulation.placed_state import Nodes, State
+from lightloom.simulation._queue_kernels import pop, push
+from lightloom.simulation.placed_state import Nodes, Ports, State
 
 _NO_RESOURCE = -1
 _ROUNDING = 1e-9
@@ -61,43 +64,6 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
 
 
 @njit_without_arrays
-def _push(state: State, queue: int, key: float, item: int) -> None:
-    base, at = state.first_row[queue], state.size[queue]
-    state.size[queue] += 1
-    while at > 0:
-        up = (at - 1) // 2
-        above = state.key[base + up]
-        if above < key or (above == key and state.item[base + up] < item):
-            break
-        state.key[base + at], state.item[base + at] = above, state.item[base + up]
-        at = up
-    state.key[base + at], state.item[base + at] = key, item
-
-
-@njit_without_arrays
-def _pop(state: State, queue: int) -> int:
-    base = state.first_row[queue]
-    state.size[queue] -= 1
-    size = state.size[queue]
-    top = state.item[base]
-    key, item = state.key[base + size], state.item[base + size]
-    at = 0
-    while 2 * at + 1 < size:
-        down = 2 * at + 1
-        other = down + 1
-        if other < size:
-            a, b = state.key[base + down], state.key[base + other]
-            if b < a or (b == a and state.item[base + other] < state.item[base + down]):
-                down = other
-        if key < state.key[base + down] or (key == state.key[base + down] and item < state.item[base + down]):
-            break
-        state.key[base + at], state.item[base + at] = state.key[base + down], state.item[base + down]
-        at = down
-    state.key[base + at], state.item[base + at] = key, item
-    return int(np.int64(top))
-
-
-@njit_without_arrays
 def _list_idle(state: State, at: int) -> None:
     if not state.listed[at]:
         state.listed[at] = True
@@ -127,7 +93,7 @@ def _make_ready(nodes: Nodes, state: State, devices: int, node: int, now: float,
                     height += 1
             continue
         if at < devices:
-            _push(state, at, float(x), x)
+            push(state, at, float(x), x)
         else:
             state.item[state.first_row[at] + state.head[at] + state.size[at]] = x
             state.size[at] += 1
@@ -158,26 +124,59 @@ def begin(nodes: Nodes, state: State, devices: int) -> None:
 
 
 @njit_without_arrays
-def _dispatch(nodes: Nodes, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
-    """Begin what is first in the queue of an idle device or port, unless its pipe is dark."""
+def _dispatch(nodes: Nodes, ports: Ports, state: State, devices: int, at: int, now: float, rate: Floats) -> None:
+    """Begin what is first in the queue of an idle device or pipe, unless the pipe is dark or one of its ports busy."""
     events, hops = len(state.current), len(state.current) + 1
     if state.current[at] >= 0 or state.size[at] == 0:
         return
     if at < devices:
-        x = _pop(state, at)
-        _push(state, events, now + nodes.amount[x], x)
+        x = pop(state, at)
+        push(state, events, now + nodes.amount[x], x)
     else:
         x = np.int64(state.item[state.first_row[at] + state.head[at]])
-        speed = rate[nodes.pipe[x]]
-        if speed == 0.0:
+        pipe = np.int64(nodes.pipe[x])
+        speed = rate[pipe]
+        if speed == 0.0 or state.busy[ports.leaves[pipe]] or state.busy[ports.enters[pipe]]:
             return
+        state.busy[ports.leaves[pipe]] = state.busy[ports.enters[pipe]] = True
         state.head[at] += 1
         state.size[at] -= 1
         state.remaining[at] = nodes.amount[x]
-        _push(state, hops, now + nodes.amount[x] / speed, at)
+        push(state, hops, now + nodes.amount[x] / speed, at)
     state.current[at] = x
     state.counts[2 if at < devices else 3] += 1
     state.start[x] = state.piece[x] = now
+
+
+@njit_without_arrays
+def _begin(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, rate: Floats) -> None:
+    """Begin what can begin at this moment on the resources that are listed."""
+    waiting = len(state.current) + 2
+    for i in range(state.counts[1]):
+        at = np.int64(state.idle[i])
+        state.listed[at] = False
+        if at < devices or not ports.shared:
+            _dispatch(nodes, ports, state, devices, at, now, rate)
+        elif state.size[at] > 0 and not (
+            state.busy[ports.leaves[at - devices]] or state.busy[ports.enters[at - devices]]
+        ):
+            ready = state.ready[state.item[state.first_row[at] + state.head[at]]]
+            push(state, waiting, ready, ports.turn[at - devices])
+    state.counts[1] = 0
+    while state.size[waiting] > 0:
+        pipe = np.int64(ports.pipe[pop(state, waiting)])
+        _dispatch(nodes, ports, state, devices, devices + pipe, now, rate)
+
+
+@njit_without_arrays
+def _release(ports: Ports, state: State, devices: int, pipe: int) -> None:
+    """List the pipes that a hop which has ended kept from sending."""
+    for port in (ports.leaves[pipe], ports.enters[pipe]):
+        state.busy[port] = False
+        for i in range(ports.first[port], ports.first[port + 1]):
+            at = devices + np.int64(ports.member[i])
+            if state.size[at] > 0:
+                _list_idle(state, at)
 
 
 @njit_without_arrays
@@ -194,20 +193,19 @@ def _spend(state: State, seconds: float, dark: bool) -> None:
 
 
 @njit_without_arrays
-def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool) -> bool:
+def advance(
+    nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool
+) -> bool:
     """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
 
     What happens at ``until`` itself is left to the next call. Of events at one moment, ends of computing and arrivals
-    come first, in the order of nodes, then ends of hops, in the order of ports; only then does anything begin.
+    come first, in the order of nodes, then ends of hops, in the order of pipes; only then does anything begin.
     """
     resources = len(state.current)
     events, hops = resources, resources + 1
     _resume(nodes, state, devices, now, until, rate)
     while True:
-        for i in range(state.counts[1]):
-            state.listed[state.idle[i]] = False
-            _dispatch(nodes, state, devices, np.int64(state.idle[i]), now, rate)
-        state.counts[1] = 0
+        _begin(nodes, ports, state, devices, now, rate)
         soon = np.inf
         if state.size[events] > 0:
             soon = state.key[state.first_row[events]]
@@ -219,7 +217,7 @@ def advance(nodes: Nodes, state: State, devices: int, now: float, until: float, 
         now = soon
         state.totals[1] = max(state.totals[1], now)
         _end_computing(nodes, state, devices, now, until, rate)
-        _end_hops(nodes, state, devices, now, until, rate)
+        _end_hops(nodes, ports, state, devices, now, until, rate)
     if state.counts[0] == len(state.waits) or until == np.inf:
         return bool(state.counts[0] == len(state.waits))
     _spend(state, until - now, dark)
@@ -247,10 +245,10 @@ def _resume(nodes: Nodes, state: State, devices: int, now: float, until: float, 
             x = state.current[at]
             state.piece[x] = now
             if state.remaining[at] == 0.0:
-                _push(state, hops, now, at)
+                push(state, hops, now, at)
                 state.counts[3] += 1
             elif rate[nodes.pipe[x]] > 0.0:
-                _push(state, hops, now + state.remaining[at] / rate[nodes.pipe[x]], at)
+                push(state, hops, now + state.remaining[at] / rate[nodes.pipe[x]], at)
                 state.counts[3] += 1
             else:
                 state.totals[0] += until - now
@@ -264,7 +262,7 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
     """End the computing, and take the arrivals, of this moment."""
     events = len(state.current)
     while state.size[events] > 0 and state.key[state.first_row[events]] == now:
-        x = _pop(state, events)
+        x = pop(state, events)
         at = np.int64(nodes.resource[x])
         if at < devices:
             state.end[x] = now
@@ -275,17 +273,18 @@ def _end_computing(nodes: Nodes, state: State, devices: int, now: float, until: 
 
 
 @njit_without_arrays
-def _end_hops(nodes: Nodes, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
+def _end_hops(nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats) -> None:
     """End the hops of this moment; what they carry arrives after their delay."""
     events, hops = len(state.current), len(state.current) + 1
     while state.size[hops] > 0 and state.key[state.first_row[hops]] == now:
-        at = _pop(state, hops)
+        at = pop(state, hops)
         x = np.int64(state.current[at])
         state.end[x] = now
         state.current[at] = -1
         state.counts[3] -= 1
         _list_idle(state, at)
+        _release(ports, state, devices, np.int64(nodes.pipe[x]))
         if nodes.delay[x] > 0.0:
-            _push(state, events, now + nodes.delay[x], x)
+            push(state, events, now + nodes.delay[x], x)
         else:
             _finish(nodes, state, devices, x, now, until, rate)

@@ -19,7 +19,7 @@ class PlacedRun:
 
         nodes, size, resources = work.nodes, len(work.waits), work.resources
         most = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
-        first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources]]))))
+        first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources, pipes]]))))
         self.work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
         self.dark: list[tuple[float, float]] = []
         self._stretches: list[tuple[Ints, Floats, Floats]] = []
@@ -29,11 +29,12 @@ class PlacedRun:
             key=np.empty(int(first_row[-1])),
             item=np.empty(int(first_row[-1]), np.int32),
             first_row=first_row,
-            head=np.zeros(resources + 2, np.int64),
-            size=np.zeros(resources + 2, np.int64),
+            head=np.zeros(resources + 3, np.int64),
+            size=np.zeros(resources + 3, np.int64),
             current=np.full(resources, -1, np.int32),
             remaining=np.zeros(resources),
             listed=np.zeros(resources, np.bool_),
+            busy=np.zeros(len(work.ports.first) - 1, np.bool_),
             idle=np.empty(resources, np.int32),
             counts=np.zeros(4, np.int64),
             totals=np.zeros(6),
@@ -47,7 +48,8 @@ class PlacedRun:
 
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
         until, rate = max(until, self._now), np.ascontiguousarray(rate)
-        done: bool = kernels.advance(self.work.nodes, self.state, self._devices, self._now, until, rate, dark)
+        nodes, ports = self.work.nodes, self.work.ports
+        done: bool = kernels.advance(nodes, ports, self.state, self._devices, self._now, until, rate, dark)
         self._now = until
         if until < np.inf:
             node = self.state.current[self._devices :]
@@ -77,9 +79,9 @@ class PlacedRun:
     def waiting(self) -> Floats:
         """Bytes [pipe] queued or partly sent."""
         state, nodes, nbytes = self.state, self.work.nodes, np.zeros(self._pipes)
-        for port in self._devices + np.flatnonzero(state.size[self._devices : self.work.resources]):
-            first = state.first_row[port] + state.head[port]
-            queued = state.item[first : first + state.size[port]]
+        for pipe in self._devices + np.flatnonzero(state.size[self._devices : self.work.resources]):
+            first = state.first_row[pipe] + state.head[pipe]
+            queued = state.item[first : first + state.size[pipe]]
             np.add.at(nbytes, nodes.pipe[queued], nodes.amount[queued])
         sending = self._devices + np.flatnonzero(state.current[self._devices :] >= 0)
         np.add.at(nbytes, nodes.pipe[state.current[sending]], state.remaining[sending])

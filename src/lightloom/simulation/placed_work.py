@@ -27,7 +27,7 @@ from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement.problem import start_order
 from lightloom.parallelism.plan import groups_of
-from lightloom.simulation.placed_state import Nodes
+from lightloom.simulation.placed_state import Nodes, Ports, ports_of
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
@@ -66,8 +66,9 @@ class PlacedWork:
     update: Ints
     """[k] node of each update."""
     messages: Messages
+    ports: Ports
     resources: int
-    """Devices and ports."""
+    """Devices and pipes."""
 
 
 def placed_work(
@@ -197,7 +198,6 @@ class _Builder:
         first, follower = _followers(before, after, self._size)
         nodes = Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
         messages = Messages(*map(np.concatenate, zip(*self._messages, strict=True)))
-        ports = int(self._circuits.port.max(initial=-1)) + 1
         return PlacedWork(
             nodes=nodes,
             waits=np.bincount(after, minlength=self._size).astype(np.int32),
@@ -205,7 +205,8 @@ class _Builder:
             backward=self.backward,
             update=self.update,
             messages=messages,
-            resources=self._plan.k + ports,
+            ports=ports_of(self._circuits),
+            resources=self._plan.k + len(self._circuits.source),
         )
 
     def _along(self, kind: MessageKind, shared: Ints, sendable: Ints, *, inwards: bool, waiting: Ints) -> None:
@@ -246,7 +247,7 @@ class _Builder:
         pipe[np.repeat(needed, hops)] = path
         moved = pipe >= 0
         resource, delay = np.full(len(pipe), -1), np.zeros(len(pipe))
-        resource[moved] = self._plan.k + circuits.port[pipe[moved]]
+        resource[moved] = self._plan.k + pipe[moved]
         delay[moved] = steps * circuits.latency[pipe[moved]]
         self._hops.append((resource, np.repeat(nbytes, hops), delay, pipe))
         relayed = np.delete(np.arange(len(pipe)), first - self._size) + self._size

@@ -197,6 +197,7 @@ def test_packet_switches_have_pipes_of_their_ports() -> None:
     assert (star.bandwidth == 5e9).all()
     assert (star.latency == 2e-6).all()
     assert np.array_equal(star.port, star.source)
+    assert np.array_equal(star.entry, star.destination % plan.k)
     tiers = TwoTierSwitch(
         ranks=16, domain_size=4, domain_bandwidth=8e9, bandwidth=2e9, oversubscription=2, hop_latency=1e-6
     )
@@ -206,6 +207,8 @@ def test_packet_switches_have_pipes_of_their_ports() -> None:
     assert (found.bandwidth[0, ~inside] == 1e9).all()
     assert (found.latency[~inside] == 4e-6).all()
     assert not set(found.port[inside].tolist()) & set(found.port[~inside].tolist())
+    assert not set(found.entry[inside].tolist()) & set(found.entry[~inside].tolist())
+    assert np.array_equal(found.entry % plan.k, found.destination % plan.k)
     # Groups that reach over domains are as slow as the slowest of them.
     across = grant(drawn(1, 8, 2), tiers)
     assert set(across.bandwidth[0, across.source // 4 == across.destination // 4].tolist()) == {8e9}

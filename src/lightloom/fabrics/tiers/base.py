@@ -147,7 +147,7 @@ class TieredFabric(PacketFabric):
         if rates is None:
             return derived.ports(self, source, destination)
         joining = paths.joining(self.levels, source, destination)
-        return Ports(joining, rates[joining])
+        return Ports(joining, joining, rates[joining])
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """The group as a fabric of tiers of its own, with its part of what it shares, where its ranks have a port

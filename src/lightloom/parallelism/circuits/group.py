@@ -4,7 +4,7 @@
     group     device a ══ pipe ══► device b          device a ══ pipe ══► device a of the next group
 
 A pipe is all circuits from one rank to another. Packet switches have no circuits: there a pair is a pipe too, and those
-that leave one port take turns on it.
+that leave one port, or enter one, take turns on it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
     if traffic is None:
         none, silent = np.empty(0, np.int64), np.empty((1, 0))
-        return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none)]
+        return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none, entry=none)]
     if fabric.switch_planes:
         candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
@@ -104,6 +104,7 @@ def worst_group(
         bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
         latency=latency,
         port=np.arange(len(source)),
+        entry=np.arange(len(source)),
         timing=timing,
         assignment=assignment,
     )
@@ -215,7 +216,8 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
         raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     pipe, source, destination = pipes_of(plan.k, traffic)
     pipes = len(source)
-    bandwidth, latency, port = np.full(pipes, np.inf), np.zeros(pipes), np.zeros(pipes, np.int64)
+    bandwidth, latency = np.full(pipes, np.inf), np.zeros(pipes)
+    port, entry = np.zeros((2, pipes), np.int64)
     np.minimum.at(bandwidth, pipe, ports.rate)
     route = fabric.route(traffic.source, traffic.destination)
     seconds = fabric.latency(traffic.source, traffic.destination, route)
@@ -223,5 +225,13 @@ def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
         seconds = seconds + fabric.library.message_latencies(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, seconds)
     np.maximum.at(port, pipe, ports.port)
-    port = source + plan.k * port
-    return GroupCircuits(plan.k, source, destination, bandwidth=bandwidth[None], latency=latency, port=port)
+    np.maximum.at(entry, pipe, ports.entry)
+    return GroupCircuits(
+        plan.k,
+        source,
+        destination,
+        bandwidth=bandwidth[None],
+        latency=latency,
+        port=source + plan.k * port,
+        entry=destination % plan.k + plan.k * entry,
+    )

@@ -28,6 +28,10 @@ class GroupCircuits:
     """[pipe] seconds of propagation and conversion."""
     port: Ints
     """[pipe] sending port: pipes of equal port send one parcel at a time. Circuits have one each."""
+    entry: Ints
+    """[pipe] receiving port: pipes of equal entry send one parcel at a time. Circuits have one each. Pipes to the next
+    group share the entries of its devices with those of this group, since what this group sends to the next is what the
+    one before sends to this."""
     timing: Timing | None = None
     """None where pipes stand from step to step; else the holds come round, each after a reconfiguration."""
     assignment: Assignment | None = None

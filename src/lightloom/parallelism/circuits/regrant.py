@@ -63,6 +63,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         bandwidth=np.full((1, len(source)), fabric.channel_bandwidth, np.float64),
         latency=latency,
         port=np.arange(len(source)),
+        entry=np.arange(len(source)),
         timing=timing,
     )
     return pipes, regrant

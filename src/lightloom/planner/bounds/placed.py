@@ -13,7 +13,7 @@ One plan, before it has circuits and with them:
     path       forward and back through the placed graph, a transfer between devices at the best rate there is
     gradients  none exists before the first backward pass of an operator with parameters; sums over copies and what
                goes to the next group follow
-    bytes      of each port, of the links of a ring, of each pipe, over their rates
+    bytes      of each port that sends or receives, of the links of a ring, of each pipe, over their rates
 
 A bound never lies above the simulated step (:func:`~lightloom.simulation.placed_step.simulate_placed`).
 """
@@ -200,7 +200,7 @@ def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: f
     backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
     sending = np.diagonal(flows.total, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
     path = _path(job, plan, np.minimum(forward, backward), sending)
-    total, gradients = (float(_shortest(circuits, sent[pipe]).max(initial=0.0)) for sent in flows)
+    total, gradients = (_busiest(circuits, sent[pipe]) for sent in flows)
     return ROUNDING * max(path.step, total, path.gradient + gradients)
 
 
@@ -258,6 +258,14 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Pat
     # A part may hold copies and own no parameter itself.
     holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
     return _Path(float(bound.max()), float(backward_end[holds].min(initial=np.inf)) if owner.any() else 0.0)
+
+
+def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
+    """Seconds in which each pipe carries so many bytes [pipe], and the ports that several share all of theirs."""
+    seconds = _shortest(circuits, nbytes)
+    if circuits.timing is not None:
+        return float(seconds.max(initial=0.0))
+    return float(max(np.bincount(port, seconds).max(initial=0.0) for port in (circuits.port, circuits.entry)))
 
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
