@@ -23,7 +23,7 @@ def test_a_chakra_trace_is_planned_and_what_it_lacks_is_told(
     assert any("parameters" in each for each in found["not_in_trace"])
     page = tmp_path / "page.html"
     assert run(monkeypatch, capsys, "plan", str(tmp_path / "step.et"), *SMALL, "--report", str(page)).code == 0
-    assert "Not in the model&#39;s trace: activations" in page.read_text()
+    assert "Of the model&#39;s file: activations" in page.read_text()
 
 
 def test_a_chakra_trace_is_planned_on_fewer_ranks(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.forms import looks_like_file
-from lightloom.model_files.base import FileRequest
+from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.read import read_model_file
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import is_model_name, load_workload
@@ -50,10 +50,10 @@ def trace(
         WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
         ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
     """
-    return trace_with_gaps(model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, name=name)[0]
+    return read_model(model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, name=name).graph
 
 
-def trace_with_gaps(
+def read_model(
     model: ModelLike,
     *,
     batch: int,
@@ -61,23 +61,22 @@ def trace_with_gaps(
     sequence_length: int | None = None,
     step: int | None = None,
     name: str | None = None,
-) -> tuple[ComputeGraph, tuple[str, ...]]:
-    """Return the graph as :func:`trace` does, and what a trace file does not record; nothing for other models."""
+) -> ModelReading:
+    """Return the graph as :func:`trace` does, with what a file does not say and what it pins; nothing for others."""
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
         if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
             request = FileRequest(batch=batch, sequence_length=sequence_length, step=step)
-            reading = read_model_file(Path(model), request)
-            return reading.graph, reading.unrecorded
+            return read_model_file(Path(model), request)
         _refuse_step(model, step)
-        return load_workload(str(model), batch=batch, sequence_length=sequence_length), ()
+        return ModelReading(graph=load_workload(str(model), batch=batch, sequence_length=sequence_length))
     _refuse_step(model, step)
     if isinstance(model, ComputeGraph):
         if inputs is not None or sequence_length is not None:
             raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
-        return model.with_batch(batch), ()
-    return _from_module(model, batch, inputs, sequence_length, name), ()
+        return ModelReading(graph=model.with_batch(batch))
+    return ModelReading(graph=_from_module(model, batch, inputs, sequence_length, name))
 
 
 def _refuse_step(model: ModelLike, step: int | None) -> None:

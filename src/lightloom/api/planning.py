@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from lightloom.api.arguments import ClusterLike, Quantity, Settings, load_cluster
 from lightloom.api.exchanges import ExchangeChoice, refuse_old_options
-from lightloom.api.models import ModelLike, trace_with_gaps
+from lightloom.api.models import ModelLike, read_model
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
 from lightloom.planner.search.plans import Plan, PlanSearch
@@ -44,7 +45,7 @@ class PlanRanking(Result):
     origin: Document
     """Version, hash of the configuration, and seed."""
     unrecorded: tuple[str, ...] = ()
-    """What the model's trace does not hold."""
+    """What the model's file does not say, and what of it is not used."""
 
     @property
     def winner(self) -> Plan:
@@ -113,6 +114,7 @@ def plan(
     global_batch: int | Sequence[int] | None = None,
     sequence_length: int | None = None,
     step: int | None = None,
+    model_only: bool = False,
     strategy: str | Sequence[str] = ALL,
     algorithm: str | Sequence[str] = ALL,
     dp: int | None = None,
@@ -150,6 +152,7 @@ def plan(
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
         batch: samples for each rank, or ``max``: each plan's most; up to 32 without it. global_batch: of all ranks.
         sequence_length, step: tokens in a sample; which step of an execution trace, its first whole one without it.
+        model_only: whether the strategy and the batch that a model's file states are left out.
         strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; of the collective algorithms; all by default.
         dp, tp, pp, ..., sequence_parallel: pinned degrees and choices.
         quantum: durations below which placed plans cut no operator.
@@ -180,7 +183,16 @@ def plan(
     )
     methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
     choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
-    return _answer(model, clusters, request, choice, sequence_length, step)
+    samples = clusters[0].training.batch_per_rank
+    choice.check()
+    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step)
+    if not model_only:
+        request = replace(
+            request,
+            pins=merged_pins(request.pins, reading.pins, str(model)),
+            global_batches=merged_batches(request.global_batches, reading.global_batch, str(model)),
+        )
+    return _answer(model, reading, clusters, request, choice)
 
 
 def _request(
@@ -242,16 +254,13 @@ def _samples(samples: int, option: str) -> int:
 
 def _answer(
     model: ModelLike,
+    reading: ModelReading,
     clusters: Sequence[Cluster],
     request: SearchRequest,
     choice: ExchangeChoice,
-    sequence_length: int | None,
-    step: int | None,
 ) -> PlanRanking:
-    """Trace the model, search, and return the ranking."""
-    choice.check()
-    samples = clusters[0].training.batch_per_rank
-    graph, unrecorded = trace_with_gaps(model, batch=samples, sequence_length=sequence_length, step=step)
+    """Search, and return the ranking."""
+    graph = reading.graph
     if choice.names:
         request = replace(request, exchanges=choice.priced(str(model), graph))
     with progress("Plans", None) as advance:
@@ -267,4 +276,4 @@ def _answer(
         [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
         [exchange_settings(exchange) for exchange in request.exchanges],
     ]
-    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=unrecorded)
+    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lightloom.api.arguments import ClusterLike, Settings, load_cluster
-from lightloom.api.models import trace_with_gaps
+from lightloom.api.models import read_model
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import KINDS
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_time, parse
+from lightloom.model_files.base import merged_batches, merged_pins
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.traffic.link_shares import link_shares
 from lightloom.planner.traffic.spec import TrafficJob, check_jobs
@@ -183,8 +184,13 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
         compare=False,
     )
     length = _count(job, "sequence-length") if "sequence-length" in job.options else None
-    graph, _ = trace_with_gaps(job.what, batch=cluster.training.batch_per_rank, sequence_length=length, step=None)
-    return Request(job=job, graph=graph, search=request)
+    reading = read_model(job.what, batch=cluster.training.batch_per_rank, sequence_length=length)
+    request = replace(
+        request,
+        pins=merged_pins(request.pins, reading.pins, job.what),
+        global_batches=merged_batches(request.global_batches, reading.global_batch, job.what),
+    )
+    return Request(job=job, graph=reading.graph, search=request)
 
 
 def _batches(job: TrafficJob) -> tuple[int, ...] | None:

@@ -1,9 +1,13 @@
-"""What a file is asked for, and what it says of a model."""
+"""What a file is asked for, and what it says of a model and of the run that trains it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from lightloom.core.errors import ConfigError
+from lightloom.planner.search.request import Pins
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -21,8 +25,56 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReading:
-    """A model as its file describes it."""
+    """A model as its file describes it, with the choices that the file pins."""
 
     graph: ComputeGraph
     unrecorded: tuple[str, ...] = ()
     """What the file does not say and what is assumed instead, a sentence each."""
+    unused: tuple[str, ...] = ()
+    """Settings of the file that the plan does not use, by their names there."""
+    pins: Pins = field(default_factory=Pins)
+    """Choices of a strategy that the file states."""
+    global_batch: int | None = None
+    """Samples of a step that the file states."""
+
+    def lines(self) -> tuple[str, ...]:
+        """What the file does not say, and which of its settings are not used."""
+        if not self.unused:
+            return self.unrecorded
+        return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")
+
+
+def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
+    """Return the pins of a file with those that the caller adds.
+
+    Raises:
+        ConfigError: both pin the same choice, and differently.
+    """
+    pins = stated
+    for name, value in given:
+        own = getattr(stated, name)
+        if value is None:
+            continue
+        if own is not None and own != value:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {value}: {source} states {own}: expected one of them, or --model-only, "
+                "which takes the model of the file and not its strategy"
+            )
+        pins = replace(pins, **{name: value})  # type: ignore[arg-type]
+    return pins
+
+
+def merged_batches(given: Sequence[int] | None, stated: int | None, source: str | Path) -> tuple[int, ...] | None:
+    """Return the global batches of the caller, else the one that a file states.
+
+    Raises:
+        ConfigError: both state one, and differently.
+    """
+    if given is None:
+        return None if stated is None else (stated,)
+    if stated is not None and tuple(given) != (stated,):
+        raise ConfigError(
+            f"global batch of {', '.join(map(str, given))}: {source} states {stated}: expected one of them, or "
+            "--model-only, which takes the model of the file and not its strategy"
+        )
+    return tuple(given)

@@ -10,6 +10,7 @@ from lightloom.core.forms import recognise
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.model_files.base import FileRequest, ModelReading
+from lightloom.model_files.configurations.transformers import read_transformers
 
 
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
@@ -36,6 +37,11 @@ def _read_execution_trace(path: Path, request: FileRequest) -> ModelReading:
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
+def _read_transformers(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_transformers(path, request)
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
@@ -51,5 +57,6 @@ def _has_no_steps(path: Path, request: FileRequest) -> None:
 _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "execution-trace": _read_execution_trace,
     "chakra": _read_chakra,
+    "transformers": _read_transformers,
 }
 """Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

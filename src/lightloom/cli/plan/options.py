@@ -20,7 +20,9 @@ class PlanOptions:
 
     model: Annotated[
         str,
-        typer.Argument(help="A zoo name, package.module:factory, file.py:factory, or a file: a trace (.json, .et)."),
+        typer.Argument(
+            help="A zoo name, package.module:factory, file.py:factory, or a file; a message lists the forms."
+        ),
     ]
     cluster: Annotated[
         Many, option("A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.")
@@ -47,6 +49,9 @@ class PlanOptions:
     step: Annotated[
         int | None, count_option("--step", "Step of an execution trace, as its profiler counts.", least=0)
     ] = None
+    model_only: Annotated[
+        bool, typer.Option("--model-only", help="Take the model of a file and not the strategy that it states.")
+    ] = False
     strategy: Annotated[Many, option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
     algorithm: Annotated[
         Many, option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")

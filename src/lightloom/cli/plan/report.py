@@ -116,7 +116,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         notes=(
             *_notes(search),
             *(f"Warning: {guess}." for guess in search.graph.uncounted),
-            *(f"Not in the model's trace: {gap}." for gap in document["not_in_trace"]),
+            *(f"Of the model's file: {gap}." for gap in document["not_in_trace"]),
         ),
         pictures=tuple(
             Picture(title=title, svg=to_svg(drawn), caption=caption) for _, title, drawn, caption in figures(search)

@@ -193,7 +193,7 @@ def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     sensitivity = document.get("latency_sensitivity")
     if sensitivity is not None:
         lines.append(f"latency of {format_time(sensitivity['own_hop_latency_s'])} a hop: {sensitivity['text']}")
-    lines += [f"not in the trace: {gap}" for gap in document["not_in_trace"]]
+    lines += [f"of the model's file: {gap}" for gap in document["not_in_trace"]]
     lines += [f"left out: {reason}" for reason in search.refusals]
     reasons = list(dict.fromkeys(row.why for row in search.refused))
     lines += [f"refused: {reason}" for reason in reasons[:_REFUSED]]

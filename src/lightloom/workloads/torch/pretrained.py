@@ -1,0 +1,298 @@
+"""Modules of ``transformers`` from the fields of a ``config.json``, on the meta device; nothing is downloaded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightloom.core.errors import WorkloadError
+from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.torch.build import trace_factory
+
+INSTALL = "needs transformers, which is not installed: pip install 'lightloom[transformers]'"
+LONGEST = 4096
+"""Tokens of a sample where the configuration allows more, and nothing else is asked for: an assumption."""
+_UNLIMITED = 512
+"""Tokens of a sample where the configuration sets no limit: an assumption."""
+_IMAGE = 224
+_SECONDS, _SAMPLES_A_SECOND = 10, 16_000
+_LIMITS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_source_positions", "seq_length")
+_OF_ALL = ("torch_dtype", "auto_map", "transformers_version", "rope_theta", "rope_scaling", "_name_or_path")
+"""Fields of every configuration, or of many under an older name."""
+_GROUPED = "grouped_mm"
+"""Experts in one product, whose shapes do not depend on values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """A traced model of ``transformers``."""
+
+    graph: ComputeGraph
+    architecture: str
+    """Name of its class."""
+    assumptions: tuple[str, ...]
+    """What the configuration does not say, a sentence each."""
+    unknown: tuple[str, ...]
+    """Fields of the configuration that the class of configurations does not know."""
+
+
+def trace_configuration(fields: Mapping[str, Any], *, name: str, batch: int, sequence_length: int | None) -> Pretrained:
+    """Build the model that a ``config.json`` describes, and trace it with inputs of its kind.
+
+    Args:
+        fields: the object in the file.
+        name: of the graph, and in messages.
+        sequence_length: tokens of a sample; else as many as the configuration allows, up to :data:`LONGEST`.
+
+    Raises:
+        WorkloadError: ``transformers`` is missing, does not know the architecture, or cannot build or trace it.
+    """
+    library = _library(name)
+    with _offline(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = _configuration(library, fields, name)
+        kind = _architecture(library, config, fields, name)
+        graph, assumptions = _traced(kind, config, name, batch, sequence_length)
+    unknown = _unknown_fields(config, fields)
+    return Pretrained(graph=graph, architecture=kind.__name__, assumptions=tuple(assumptions), unknown=unknown)
+
+
+def _unknown_fields(config: Any, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return fields that no configuration of this kind has, none where its defaults cannot tell."""
+    try:
+        known = set(type(config)().to_dict()) | set(config.attribute_map)
+    except Exception:
+        return ()
+    return tuple(key for key in fields if key not in known and key not in _OF_ALL and not hasattr(type(config), key))
+
+
+def _traced(
+    kind: Any, config: Any, name: str, batch: int, sequence_length: int | None
+) -> tuple[ComputeGraph, list[str]]:
+    """Trace the model in training mode, or where dice or values steer that, in evaluation mode."""
+
+    def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
+        inputs = _Inputs(config, sequence_length, name)
+        module = _built(kind, config, name).train(training)
+        return trace_factory(lambda: inputs.with_module(module), name=name, batch=batch), inputs.assumptions
+
+    try:
+        return traced(True)
+    except WorkloadError as error:
+        if "cannot steer" not in str(error):
+            raise
+        graph, assumptions = traced(False)
+        return graph, [*assumptions, "dropped layers and dropout: none, its training mode cannot be traced"]
+
+
+def _library(name: str) -> Any:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        import transformers
+    except ImportError as error:
+        raise WorkloadError(f"{name}: {INSTALL}") from error
+    return transformers
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Keep messages of the library below errors while the context lasts."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _configuration(library: Any, fields: Mapping[str, Any], name: str) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    kind = fields.get("model_type") or _type_of(fields.get("architectures"))
+    version = f"transformers {library.__version__}"
+    if not isinstance(kind, str):
+        raise WorkloadError(
+            f"{name}: field 'model_type' is missing: expected one that {version} knows, such as 'llama'"
+        )
+    if kind not in CONFIG_MAPPING:
+        own = " (the file brings code of its own, which is not run)" if fields.get("auto_map") else ""
+        raise WorkloadError(f"{name}: field 'model_type': {kind!r}: no architecture that {version} knows{own}")
+    skipped = ("quantization_config", "auto_map", "model_type")
+    given = {key: value for key, value in fields.items() if key not in skipped}
+    try:
+        config = CONFIG_MAPPING[kind].from_dict(given)
+    except Exception as error:
+        raise WorkloadError(f"{name}: {version} refuses the configuration: {_line(error)}") from error
+    config.use_cache = False
+    return config
+
+
+def _type_of(architectures: Any) -> str | None:
+    """Return the type of model that the first architecture belongs to, for files that name no type."""
+    from transformers.models.auto import modeling_auto as auto
+
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    for table in vars(auto).values():
+        if isinstance(table, dict) and isinstance(name, str):
+            for kind, models in table.items():
+                if name == models or (isinstance(models, (tuple, list)) and name in models):
+                    return str(kind)
+    return None
+
+
+def _architecture(library: Any, config: Any, fields: Mapping[str, Any], name: str) -> Any:
+    """Return the class that the file names, else the one for causal language models or the plain one."""
+    named = fields.get("architectures")
+    wanted = named[0] if isinstance(named, list) and named else None
+    if isinstance(wanted, str):
+        # Early files write some names otherwise, such as LLaMAForCausalLM.
+        spellings = {other.lower(): other for other in dir(library)}
+        kind = getattr(library, spellings.get(wanted.lower(), wanted), None)
+        if kind is not None:
+            return kind
+    from transformers.models.auto import modeling_auto as auto
+
+    if isinstance(wanted, str):
+        raise WorkloadError(
+            f"{name}: field 'architectures': {wanted!r}: no class of transformers {library.__version__}: expected one, "
+            f"or no such field, which takes the class for {config.model_type!r}"
+        )
+    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_MAPPING):
+        if type(config) in mapping:
+            kind = mapping[type(config)]
+            return kind[0] if isinstance(kind, tuple) else kind
+    raise WorkloadError(f"{name}: transformers {library.__version__} has no model for {config.model_type!r}")
+
+
+def _built(kind: Any, config: Any, name: str) -> nn.Module:
+    """Return the module, its experts in one product where it offers that."""
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if getattr(kind, "_can_set_experts_implementation", lambda: False)():
+        options["experts_implementation"] = _GROUPED
+    try:
+        module = kind._from_config(config, **options)
+    except Exception as error:
+        raise WorkloadError(f"{name}: {kind.__name__} cannot be built: {_line(error)}") from error
+    assert isinstance(module, nn.Module)
+    return module
+
+
+class _Inputs:
+    """Example inputs of a model by its kind: tokens, images, sound or features of sound."""
+
+    def __init__(self, config: Any, sequence_length: int | None, name: str) -> None:
+        self._config, self._length, self._name = config, sequence_length, name
+        self._text = _sub_configuration(config, "text_config", "text")
+        self._vision = _sub_configuration(config, "vision_config")
+        self.assumptions: list[str] = []
+
+    def with_module(self, module: nn.Module) -> tuple[nn.Module, dict[str, Tensor], int]:
+        """Return the module, its example inputs for one sample, and the axis of samples."""
+        import inspect
+
+        taken = inspect.signature(module.forward).parameters
+        main = getattr(module, "main_input_name", "input_ids")
+        makers = {
+            "pixel_values": self._image,
+            "input_values": self._sound,
+            "input_features": self._features,
+        }
+        if main in makers:
+            if self._length is not None and "decoder_input_ids" not in taken:
+                raise WorkloadError(
+                    f"{self._name}: {type(module).__name__} takes no tokens: expected no sequence length"
+                )
+            inputs = {main: makers[main]()}
+        else:
+            inputs = {"input_ids": self._tokens(module)}
+        both = self._vision is not None and self._text is not None and "image_embeds" not in taken
+        if main == "input_ids" and both and "pixel_values" in taken and not _has_image_tokens(self._config):
+            inputs["pixel_values"] = self._image()
+        if getattr(self._config, "is_encoder_decoder", False) and "decoder_input_ids" in taken:
+            limit = getattr(self._config, "max_target_positions", None)
+            length = self._length or limit or inputs[main].shape[-1]
+            inputs["decoder_input_ids"] = torch.zeros(2, length, dtype=torch.long, device="meta")
+            if main != "input_ids" or self._length is None:
+                self.assumptions.append(f"targets: {length:,} tokens a sample")
+        if self._vision is not None and "pixel_values" not in inputs and "pixel_values" in taken:
+            self.assumptions.append("images: none among the inputs, so that the vision model computes nothing")
+        return module, inputs, 0
+
+    def _tokens(self, module: nn.Module) -> Tensor:
+        limit = self._limit(module)
+        length = self._length
+        if length is None:
+            length = min(limit or _UNLIMITED, LONGEST)
+            allowed = f"the configuration allows {limit:,}" if limit else "the configuration sets no limit"
+            self.assumptions.append(
+                f"sequence length: {length:,} tokens a sample, {allowed}; --sequence-length sets it"
+            )
+        elif limit is not None and length > limit and self._has_table(module):
+            raise WorkloadError(
+                f"{self._name}: --sequence-length {length}: its table of positions holds {limit}: expected at most that"
+            )
+        return torch.zeros(2, length, dtype=torch.long, device="meta")
+
+    def _limit(self, module: nn.Module) -> int | None:
+        values = (getattr(self._text, limit, None) for limit in _LIMITS)
+        limit = next((value for value in values if isinstance(value, int) and value > 0), None)
+        table = self._table(module)
+        if table is not None and table.padding_idx is not None and limit == table.num_embeddings:
+            return limit - table.padding_idx - 1  # positions begin after the one of the padding
+        return limit
+
+    def _table(self, module: nn.Module) -> nn.Embedding | None:
+        tables = (
+            part
+            for path, part in module.named_modules()
+            if isinstance(part, nn.Embedding) and path.rpartition(".")[2] in ("position_embeddings", "wpe")
+        )
+        return next(tables, None)
+
+    def _has_table(self, module: nn.Module) -> bool:
+        return self._table(module) is not None
+
+    def _image(self) -> Tensor:
+        config = self._vision or self._config
+        size, channels = getattr(config, "image_size", None), getattr(config, "num_channels", None) or 3
+        if size is None:
+            size = _IMAGE
+            self.assumptions.append(f"images: {size} x {size}, the configuration states no size")
+        height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+        return torch.zeros(2, channels, height, width, device="meta")
+
+    def _sound(self) -> Tensor:
+        self.assumptions.append(f"sound: {_SECONDS} s of {_SAMPLES_A_SECOND:,} samples a second, an assumption")
+        return torch.zeros(2, _SECONDS * _SAMPLES_A_SECOND, device="meta")
+
+    def _features(self) -> Tensor:
+        frames = 2 * int(getattr(self._config, "max_source_positions", 0) or 1500)
+        bins = int(getattr(self._config, "num_mel_bins", 0) or 80)
+        return torch.zeros(2, bins, frames, device="meta")
+
+
+def _sub_configuration(config: Any, *names: str) -> Any:
+    """Return a configuration inside another one; for text, the whole one where it has no parts."""
+    for name in names:
+        if (inner := getattr(config, name, None)) is not None:
+            return inner
+    return config if "text_config" in names else None
+
+
+def _has_image_tokens(config: Any) -> bool:
+    """Whether images stand among the tokens, whose places only values tell."""
+    return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join((str(error).strip() or "no message").split())
+    return f"{type(error).__name__}: {text[:300]}"

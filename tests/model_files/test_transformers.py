@@ -1,0 +1,63 @@
+"""``config.json`` of ``transformers``: parameters as the library counts them; the rest is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightloom.core.errors import InputError
+from lightloom.model_files.base import FileRequest
+from lightloom.model_files.read import read_model_file
+
+LLAMA = {
+    "architectures": ["LLaMAForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+    "max_position_embeddings": 96,
+    "made_up": 3,
+    "transformers_version": "4.0.0",
+}
+
+
+def written(folder: Path, fields: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_model_is_built_on_meta_and_counted_as_the_library_counts(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    reading = read_model_file(written(tmp_path, LLAMA), FileRequest(batch=3))
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        config = transformers.LlamaConfig(**{name: LLAMA[name] for name in LLAMA if name != "architectures"})
+        own = transformers.LlamaForCausalLM(config)
+    assert reading.graph.parameters + reading.graph.unused_parameters == own.num_parameters()
+    assert reading.graph.batch == 3
+    assert any("96 tokens" in line for line in reading.unrecorded)
+    assert reading.unused == ("made_up",)
+    longer = read_model_file(written(tmp_path, LLAMA), FileRequest(batch=3, sequence_length=48)).graph
+    assert longer.operator("lm_head").dimensions["sequence"] == 48
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"model_type": "nonesuch"}, "field 'model_type': 'nonesuch': no architecture that transformers"),
+        ({"model_type": None, "architectures": None}, "field 'model_type' is missing"),
+        ({"architectures": ["MyOwnModel"]}, "field 'architectures': 'MyOwnModel': no class of transformers"),
+        ({"num_attention_heads": "four"}, "refuses the configuration"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], complaint: str) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(InputError) as refusal:
+        read_model_file(written(tmp_path, LLAMA | changes), FileRequest(batch=1))
+    assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
