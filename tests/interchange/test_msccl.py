@@ -16,9 +16,10 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.interchange.msccl_export import NAMES, program_of
-from lightloom.interchange.msccl_import import check_program, read_program
-from lightloom.interchange.msccl_program import Program, Step, ThreadBlock, read_xml, to_xml
+from lightloom.interchange.msccl.program import Program, Step, ThreadBlock
+from lightloom.interchange.msccl.read import check_program, read_program
+from lightloom.interchange.msccl.write import NAMES, program_of
+from lightloom.interchange.msccl.xml import read_xml, to_xml
 from tests.interchange.schedules import Data, Made, deliveries, made, ring
 
 
@@ -108,6 +109,20 @@ def test_many_chunks_and_many_peers_spread_over_channels() -> None:
         program("one-stage", "all-to-all")
 
 
+@given(nbytes=st.floats(0, 1e12), ranks=st.integers(2, 9))
+@settings(deadline=None, max_examples=30)
+def test_a_runtime_chooses_a_program_for_the_size_it_was_made_for(nbytes: float, ranks: int) -> None:
+    """microsoft/msccl asks minBytes <= size < maxBytes and that nchunksperloop divides the number of elements."""
+    fabric = PacketSwitch(ranks=ranks)
+    made = program_of(build(find("ring"), Collective("all-reduce", ranks, nbytes), fabric), fabric)
+    unit = 8 * made.chunks
+    chosen = range(made.min_bytes, made.max_bytes)
+    assert min(chosen) <= nbytes <= max(chosen)
+    assert max(chosen) - min(chosen) <= unit
+    assert any(size % unit == 0 for size in (min(chosen), max(chosen)))
+    assert len(chosen) == 1 or nbytes % unit
+
+
 def block(made: Program, gpu: int = 0, number: int = 0) -> ThreadBlock:
     return made.gpus[gpu].blocks[number]
 
@@ -167,15 +182,15 @@ BAD: list[tuple[Callable[[Program], None], str]] = [
     (_set(_step, count=2), "chunks 0 and 1 more of buffer 'i': there are 1"),
     (_set(_step, source=("i", 1)), "chunks 1 and 0 more of buffer 'i'"),
     (_set(_step, source=("x", 0)), "buffer 'x': there are 0"),
-    (_set(_step, depends=(0, 0)), "waits for threadblock 0: expected another"),
+    (_set(_step, depends=(0, 0)), "step 0: waits forever"),
     (_set(_step, depends=(9, 0)), "waits for threadblock 9"),
     (_set(_step, depends=(1, 99)), "waits for step 99 of threadblock 1, which does not exist"),
-    (_unawaited, "says hasdep=0"),
+    (_unawaited, "no step from that one on says hasdep=1"),
     (lambda made: block(made).steps.insert(0, Step(type="nop")), "a nop, and what follows one, must wait"),
     (lambda made: block(made).steps.append(Step(type="nop")), "ends with a nop"),
     (lambda made: block(made).steps.extend([Step(type="nop", depends=(1, 0))] * 256), "steps: at most 256"),
     (lambda made: block(made).steps.clear(), "leaves a message|waits forever|waits for step 0"),
-    (_crossed, "waits forever"),
+    (_crossed, "no step from that one on says hasdep=1"),
     (_hurry, "nothing orders it after GPU"),
 ]
 
@@ -190,6 +205,16 @@ def test_a_broken_rule_is_refused(tmp_path: Path, change: Callable[[Program], No
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("kind", ["r", "nop", "cpy"])
+def test_a_sum_that_is_missing_is_refused_without_a_fabric(tmp_path: Path, kind: str) -> None:
+    """A reduction that becomes a plain receive leaves a program that runs, and computes something else."""
+    made = program("ring", "all-reduce", 4)
+    step = next(step for gpu in made.gpus for each in gpu.blocks for step in each.steps if step.type == "rrc")
+    step.type = kind
+    with pytest.raises(ConfigError, match=r"needs chunk \d summed over all 4 GPUs|leaves a message|waits forever|nop"):
+        check_program(written(tmp_path, made))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -198,7 +223,8 @@ def test_a_broken_rule_is_refused(tmp_path: Path, change: Callable[[Program], No
         ("<tb ", "<step ", "line 3: <step> inside gpu"),
         ('chan="0"', "", "line 3: <tb>: attribute 'chan' is missing"),
         ('cnt="1"', 'cnt="one"', "line 4: <step>: cnt='one': expected a whole number"),
-        ('id="0"', 'id="1"', "line 2: <gpu>: id=1: expected 0"),
+        ('id="0"', 'id="1"', "<gpu>: id=1 occurs twice"),
+        ('id="0"', 'id="4"', "no <gpu> has id=0: expected ids 0 to 3, each once"),
         (' s="0"', ' s="3"', "line 4: <step>: s=3: expected 0"),
         ('ngpus="4"', 'ngpus="5"', "ngpus=5, but there are 4 GPUs"),
         ('hasdep="0"', 'hasdep="2"', "hasdep='2'"),
@@ -269,12 +295,11 @@ def test_fused_steps_are_understood(tmp_path: Path, ranks: int) -> None:
 def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path) -> None:
     switch = PacketSwitch(ranks=4)
     made = program()
-    made.collective = "alltoall"
-    with pytest.raises(UnsupportedError, match="collective 'alltoall'"):
+    made.collective = "gather"
+    with pytest.raises(UnsupportedError, match="collective 'gather': expected one of allgather"):
         read_program(written(tmp_path, made), switch, 1e6)
-    made = program()
-    made.in_place = False
-    with pytest.raises(UnsupportedError, match="not in place"):
+    made.collective = "custom"
+    with pytest.raises(UnsupportedError, match="collective 'custom'"):
         read_program(written(tmp_path, made), switch, 1e6)
     with pytest.raises(ConfigError, match="4 GPUs: the fabric has 5 ranks"):
         read_program(written(tmp_path, program()), PacketSwitch(ranks=5), 1e6)
@@ -285,5 +310,8 @@ def test_what_a_schedule_cannot_say_is_refused(tmp_path: Path) -> None:
     made = program("ring", "all-gather")
     for gpu in made.gpus:
         gpu.blocks = []
-    with pytest.raises(ConfigError, match="no message at all"):
+    with pytest.raises(
+        ConfigError,
+        match="chunk 1 of the output is nothing: allgather in place needs chunk 1 of GPU 1; 11 more chunks are",
+    ):
         read_program(written(tmp_path, made), switch, 1e6)

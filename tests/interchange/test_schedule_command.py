@@ -50,7 +50,7 @@ def test_a_program_is_checked_without_a_fabric(
     run(monkeypatch, capsys, *export("all-reduce", path), "--algorithm", "ring")
     done = run(monkeypatch, capsys, "schedule", "check", str(path))
     assert done.code == 0
-    assert "allreduce over 6 GPUs; keeps the rules, 60 messages" in done.out
+    assert "allreduce over 6 GPUs, in place: every GPU ends with all chunks summed over all; 60 messages" in done.out
     document = json.loads(run(monkeypatch, capsys, "schedule", "check", str(path), "--json").out)
     assert document["messages"] == 60
 

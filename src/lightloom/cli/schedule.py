@@ -18,7 +18,8 @@ from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import checked_suffix
 from lightloom.interchange.formats import FORMATS, import_schedule
-from lightloom.interchange.msccl_import import check_program
+from lightloom.interchange.msccl.read import check_program
+from lightloom.interchange.msccl.summary import document, sentence
 
 schedule = typer.Typer(
     add_completion=False, help="Write schedules to files that other tools read, read them back, check them."
@@ -75,20 +76,16 @@ def check(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Read and verify a schedule; of a program of MSCCL without --fabric, its rules and that it runs."""
+    """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes."""
     if source.suffix != ".xml" or fabric is not None:
         read = import_schedule(source, _fabric(fabric, ranks, settings), _size(nbytes))
         _report(VerifiedSchedule.of(*read), [], as_json)
         return
-    program, done = check_program(source)
+    program, runs = check_program(source)
     if as_json:
-        document = {"name": program.name, "collective": program.collective, "gpus": len(program.gpus)}
-        print_json({"schema": "lightloom.msccl-check/1", **document, "messages": len(done.messages)})
+        print_json(document(program, runs))
     else:
-        typer.echo(
-            f"{program.name}: {program.collective} over {len(program.gpus)} GPUs; keeps the rules, "
-            f"{len(done.messages)} messages, no step waits for ever, none races"
-        )
+        typer.echo(sentence(program, runs))
 
 
 def _check_output(output: Path) -> None:

@@ -10,9 +10,9 @@ from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.chakra import read_traces, write_traces
 from lightloom.interchange.files import SUFFIXES, checked_suffix, read_schedule, write_schedule
-from lightloom.interchange.msccl_export import program_of
-from lightloom.interchange.msccl_import import read_program
-from lightloom.interchange.msccl_program import to_xml
+from lightloom.interchange.msccl.read import read_program
+from lightloom.interchange.msccl.write import program_of
+from lightloom.interchange.msccl.xml import to_xml
 
 FORMATS = {
     ".json": "one JSON document",

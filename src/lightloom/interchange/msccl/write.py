@@ -10,6 +10,7 @@ In place: all-gather in the output, reduce-scatter and all-reduce in the input, 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ from dataclasses import dataclass, field
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.interchange.msccl_program import Gpu, Program, Step, ThreadBlock
-from lightloom.interchange.msccl_rules import MOST_BLOCKS, MOST_CHANNELS, MOST_PEERS, MOST_STEPS, check_rules
-from lightloom.interchange.msccl_run import run
+from lightloom.interchange.msccl.program import Gpu, Program, Step, ThreadBlock
+from lightloom.interchange.msccl.rules import MOST_BLOCKS, MOST_CHANNELS, MOST_PEERS, MOST_STEPS
+from lightloom.interchange.msccl.run import check
 from lightloom.interchange.row_order import RowOrder, row_lists, row_order
 
+LARGEST_ELEMENT = 8
+"""Bytes of the largest element of NCCL's types."""
 NAMES = {"all-gather": "allgather", "reduce-scatter": "reduce_scatter", "all-reduce": "allreduce"}
 
 Block = tuple[int, str, int, int]
@@ -50,8 +53,7 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
         writer.write()
     program = writer.program()
     _check_fits(program, schedule.algorithm)
-    check_rules(program, schedule.algorithm)
-    run(program, schedule.algorithm)
+    check(program, schedule.algorithm)
     return program
 
 
@@ -177,6 +179,24 @@ class _Writer:
                 blocks.append(ThreadBlock(**ends, channel=channel, steps=self.steps[block]))
             gpus.append(Gpu(chunks=dict(held), blocks=blocks))
         channels = 1 + max((block[3] for block in self.steps), default=0)
+        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, chunks)
         return Program(
-            name=self.schedule.algorithm, collective=NAMES[kind], channels=channels, chunks=chunks, gpus=gpus
+            name=self.schedule.algorithm,
+            collective=NAMES[kind],
+            channels=channels,
+            chunks=chunks,
+            min_bytes=smallest,
+            max_bytes=largest + 1,
+            gpus=gpus,
         )
+
+
+def _chosen_sizes(nbytes: float, chunks: int) -> tuple[int, int]:
+    """Return the smallest and the largest size in bytes for which a runtime should choose a program.
+
+    A runtime takes a program only for numbers of elements that its chunks divide. The sizes are the one that the
+    schedule was made for or, where some elements do not divide it, the next below and above that every element of up to
+    eight bytes does.
+    """
+    unit = LARGEST_ELEMENT * chunks
+    return math.floor(nbytes / unit) * unit, math.ceil(nbytes / unit) * unit

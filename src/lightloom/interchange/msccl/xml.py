@@ -1,16 +1,8 @@
-"""Programs of MSCCL's runtime: threadblocks of GPUs, each with at most one peer to send to and one to receive from.
-
-    <algo name proto nchannels nchunksperloop ngpus coll inplace outofplace minBytes maxBytes>
-      <gpu id i_chunks o_chunks s_chunks>
-        <tb id send recv chan>
-          <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
-
-A threadblock runs its steps in order; before a step it waits for step ``deps`` of threadblock ``depid`` of its GPU.
-"""
+"""Programs of MSCCL as XML, written and read; elements and attributes are checked, what a program does is not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Container
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
@@ -18,67 +10,10 @@ from xml.sax.saxutils import quoteattr
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
+from lightloom.interchange.msccl.program import BUFFERS, Gpu, Program, Step, ThreadBlock
 
-SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
-RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
-READS_SOURCE = frozenset({"s", "rrs", "rrc", "rrcs", "cpy", "re"})
-"""Types that read ``srcbuf``; "rcs" and "rrcs" send on what they have written."""
-WRITES = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
-TYPES = SENDS | RECEIVES | READS_SOURCE | {"nop"}
-"""Types of steps: s sends, r receives, c copies to the buffer, rr reduces; "re" and "cpy" are local."""
-BUFFERS = ("i", "o", "s")
-
-
-@dataclass(slots=True, kw_only=True)
-class Step:
-    """One step of a threadblock."""
-
-    type: str
-    source: tuple[str, int] = ("i", -1)
-    """Buffer and first chunk that it reads."""
-    destination: tuple[str, int] = ("o", -1)
-    """Buffer and first chunk that it writes."""
-    count: int = 1
-    depends: tuple[int, int] | None = None
-    """Threadblock of the same GPU, and its step that must have ended."""
-    awaited: bool = False
-    """Whether a step of another threadblock depends on this one."""
-    line: int = field(default=0, compare=False)
-
-
-@dataclass(slots=True, kw_only=True)
-class ThreadBlock:
-    """Steps that run in order, on one channel, to at most one peer and from at most one."""
-
-    send: int = -1
-    receive: int = -1
-    channel: int = 0
-    steps: list[Step] = field(default_factory=list)
-    line: int = field(default=0, compare=False)
-
-
-@dataclass(slots=True, kw_only=True)
-class Gpu:
-    """One GPU: the number of chunks in each buffer, and its threadblocks by id."""
-
-    chunks: dict[str, int]
-    blocks: list[ThreadBlock] = field(default_factory=list)
-    line: int = field(default=0, compare=False)
-
-
-@dataclass(slots=True, kw_only=True)
-class Program:
-    """A program, with its GPUs by id."""
-
-    name: str
-    collective: str
-    """MSCCL's name of the collective: allgather, allreduce, reduce_scatter, ..."""
-    protocol: str = "Simple"
-    channels: int = 1
-    chunks: int = 1
-    """Chunks that a loop of the runtime handles."""
-    in_place: bool = True
-    gpus: list[Gpu] = field(default_factory=list)
+LARGEST_SIZE = (1 << 63) - 1
+"""Largest size in bytes that runtimes read."""
 
 
 def to_xml(program: Program) -> str:
@@ -94,9 +29,9 @@ def to_xml(program: Program) -> str:
             ngpus=len(program.gpus),
             coll=program.collective,
             inplace=int(program.in_place),
-            outofplace=int(not program.in_place),
-            minBytes=0,
-            maxBytes=0,
+            outofplace=int(program.out_of_place),
+            minBytes=program.min_bytes,
+            maxBytes=program.max_bytes,
         )
     ]
     for rank, gpu in enumerate(program.gpus):
@@ -166,6 +101,8 @@ class _Reader:
         self.parser.StartDoctypeDeclHandler = self._no_doctype
         self._path, self._open = path, list[str]()
         self._announced = 0
+        self._gpus: dict[int, Gpu] = {}
+        self._blocks: dict[int, ThreadBlock] = {}
 
     def _refuse(self, what: str) -> NoReturn:
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
@@ -182,37 +119,55 @@ class _Reader:
 
     def _end(self, name: str) -> None:
         self._open.pop()
-        if name == "algo" and self.program is not None and len(self.program.gpus) != self._announced:
-            self._refuse(f"ngpus={self._announced}, but there are {len(self.program.gpus)} GPUs")
+        if name == "gpu":
+            gpu = next(reversed(self._gpus.values()))
+            gpu.blocks = [self._blocks[number] for number in self._complete(self._blocks, len(self._blocks), "tb")]
+        elif name == "algo" and self.program is not None:
+            if len(self._gpus) != self._announced:
+                self._refuse(f"ngpus={self._announced}, but there are {len(self._gpus)} GPUs")
+            self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
+
+    def _complete(self, known: Container[int], count: int, element: str) -> range:
+        """Return the ids 0 to count - 1, which elements may have in any order."""
+        for number in range(count):
+            if number not in known:
+                self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
+        return range(count)
 
     def _algo(self, values: dict[str, str]) -> None:
         self._announced = self._whole(values, "ngpus", least=1)
+        in_place = self._whole(values, "inplace", least=0, most=1)
+        # Older files lack these attributes; the defaults are those of microsoft/msccl.
+        values = {"outofplace": str(1 - in_place), "minBytes": "0", "maxBytes": str(1 << 27)} | values
         self.program = Program(
             name=self._text(values, "name"),
             collective=self._text(values, "coll"),
             protocol=self._text(values, "proto"),
             channels=self._whole(values, "nchannels", least=0),
             chunks=self._whole(values, "nchunksperloop", least=1),
-            in_place=bool(self._whole(values, "inplace", most=1)),
+            in_place=bool(in_place),
+            out_of_place=bool(self._whole(values, "outofplace", least=0, most=1)),
+            min_bytes=self._whole(values, "minBytes", least=0, most=LARGEST_SIZE),
+            max_bytes=self._whole(values, "maxBytes", least=0, most=LARGEST_SIZE),
         )
 
     def _gpu(self, values: dict[str, str]) -> None:
-        assert self.program is not None
-        self._in_order(values, "id", len(self.program.gpus))
+        rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
-        self.program.gpus.append(Gpu(chunks=chunks, line=self.parser.CurrentLineNumber))
+        self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
+        self._blocks = {}
 
     def _tb(self, values: dict[str, str]) -> None:
-        assert self.program is not None
-        gpu = self.program.gpus[-1]
-        self._in_order(values, "id", len(gpu.blocks))
+        number = self._new(values, self._blocks)
         send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
-        gpu.blocks.append(ThreadBlock(send=send, receive=receive, channel=channel, line=self.parser.CurrentLineNumber))
+        line = self.parser.CurrentLineNumber
+        self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
 
     def _step(self, values: dict[str, str]) -> None:
-        assert self.program is not None
-        block = self.program.gpus[-1].blocks[-1]
-        self._in_order(values, "s", len(block.steps))
+        block = next(reversed(self._blocks.values()))
+        number = self._whole(values, "s")
+        if number != len(block.steps):
+            self._refuse(f"<step>: s={number}: expected {len(block.steps)}, as steps are numbered in order")
         depends = (self._whole(values, "depid"), self._whole(values, "deps"))
         block.steps.append(
             Step(
@@ -220,7 +175,7 @@ class _Reader:
                 source=(self._text(values, "srcbuf"), self._whole(values, "srcoff")),
                 destination=(self._text(values, "dstbuf"), self._whole(values, "dstoff")),
                 count=self._whole(values, "cnt"),
-                depends=None if depends == (-1, -1) else depends,
+                depends=None if depends[0] < 0 else depends,
                 awaited=bool(self._whole(values, "hasdep", least=0, most=1)),
                 line=self.parser.CurrentLineNumber,
             )
@@ -228,7 +183,7 @@ class _Reader:
 
     def _text(self, values: dict[str, str], name: str) -> str:
         if name not in values:
-            self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing")
+            self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = (1 << 31) - 1) -> int:
@@ -241,7 +196,8 @@ class _Reader:
             self._refuse(f"<{self._open[-1]}>: {name}={text!r}: expected a whole number from {least} to {most}")
         return value
 
-    def _in_order(self, values: dict[str, str], name: str, expected: int) -> None:
-        number = self._whole(values, name)
-        if number != expected:
-            self._refuse(f"<{self._open[-1]}>: {name}={number}: expected {expected}, as they are numbered in order")
+    def _new(self, values: dict[str, str], known: Container[int]) -> int:
+        number = self._whole(values, "id", least=0)
+        if number in known:
+            self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")
+        return number

@@ -1,23 +1,26 @@
 """The rules that a program of MSCCL must keep, checked without the code that writes programs.
 
-As msccl-tools writes programs, and as the runtime refuses others:
+As msccl-tools writes programs, and as microsoft/msccl and Azure's executor read them:
 
 * channels, threadblocks, steps, counts and peers of a channel within the runtime's limits;
 * a connection (sender, receiver, channel) belongs to one threadblock at each end; nobody sends to itself;
-* steps have a known type and only peers that their threadblock has; chunks lie in their buffers;
-* a dependency names a step of another threadblock of the GPU that says it is awaited; a nop waits for something, and
-  what follows a nop too.
+* steps have a known type and only peers that their threadblock has; chunks lie in their buffers, and buffers hold as
+  many chunks as the collective has;
+* a dependency names a step that its threadblock announces; a nop waits for something, and what follows a nop too;
+* reductions that the runtime merges have the same count.
 
-:mod:`lightloom.interchange.msccl_run` checks what happens when it runs.
+:mod:`lightloom.interchange.msccl.run` checks what happens when it runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import NoReturn
 
 from lightloom.core.errors import ConfigError
-from lightloom.interchange.msccl_program import (
+from lightloom.interchange.msccl.conditions import Condition
+from lightloom.interchange.msccl.program import (
     BUFFERS,
     READS_SOURCE,
     RECEIVES,
@@ -37,10 +40,14 @@ MOST_PEERS = 32
 MOST_BLOCKS = 216
 """Largest number of threadblocks of a GPU: two on each of an A100's 108 multiprocessors."""
 MOST_COUNT = 71
+MOST_OFFSET = (1 << 15) - 1
+"""Largest offset of a chunk, and largest number of a step: sixteen bits with a sign."""
+MOST_AWAITED = (1 << 7) - 1
+"""Largest number of a threadblock for which others wait: eight bits with a sign."""
 PROTOCOLS = ("Simple", "LL", "LL128")
 
 
-def check_rules(program: Program, where: str) -> None:
+def check_rules(program: Program, condition: Condition, where: str) -> None:
     """Check every rule, and raise at the first that is broken.
 
     Raises:
@@ -52,6 +59,7 @@ def check_rules(program: Program, where: str) -> None:
         raise ConfigError(f"{where}: {program.channels} channels: expected 1 to {MOST_CHANNELS}")
     ends: set[tuple[str, int, int, int]] = set()
     for rank, gpu in enumerate(program.gpus):
+        _check_buffers(gpu, rank, condition, where)
         if len(gpu.blocks) > MOST_BLOCKS:
             refuse(where, gpu.line, f"GPU {rank}", f"{len(gpu.blocks)} threadblocks: at most {MOST_BLOCKS}")
         for number, block in enumerate(gpu.blocks):
@@ -64,13 +72,24 @@ def check_rules(program: Program, where: str) -> None:
                     refuse(where, block.line, name, what)
                 ends.add(end)
             for i, step in enumerate(block.steps):
-                _check_step(gpu, number, block, i, step, f"{name}, step {i}", where)
+                _check_step(gpu, block, i, step, f"{name}, step {i}", where)
         _check_peers(gpu, f"GPU {rank}", where)
 
 
-def refuse(where: str, line: int, what: str, complaint: str) -> NoReturn:
+def refuse(where: str, line: int, what: str, complaint: str, error: type[ConfigError] = ConfigError) -> NoReturn:
     """Raise an error about a place in a program."""
-    raise ConfigError(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
+    raise error(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
+
+
+def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> None:
+    for buffer in ("i", "o"):
+        held, size = gpu.chunks[buffer], condition.size(rank, buffer)
+        # A buffer that no step names may be said to hold nothing.
+        if held not in (0, size):
+            what = (
+                f"{buffer}_chunks={held}: expected {size}, for nchunksperloop={condition.chunks} over {condition.ranks}"
+            )
+            refuse(where, gpu.line, f"GPU {rank}", f"{what} GPUs in an {condition.collective}")
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
@@ -83,6 +102,12 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
         refuse(where, block.line, name, f"{len(block.steps)} steps: at most {MOST_STEPS}")
     if block.steps and block.steps[-1].type == "nop":
         refuse(where, block.steps[-1].line, name, "ends with a nop, which only gathers what the next step waits for")
+    for i, (step, after) in enumerate(pairwise(block.steps)):
+        merged = step.type == after.type == "re" and not step.awaited and after.depends is None
+        alike = step.destination == after.destination and step.source[0] == after.source[0]
+        if merged and alike and step.count != after.count:
+            what = f"adds {after.count} chunks to those to which step {i} adds {step.count}"
+            refuse(where, after.line, f"{name}, step {i + 1}", f"{what}: runtimes merge such steps and use one count")
 
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
@@ -94,7 +119,7 @@ def _check_peers(gpu: Gpu, name: str, where: str) -> None:
                 refuse(where, gpu.line, name, what)
 
 
-def _check_step(gpu: Gpu, number: int, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
+def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
     if step.type not in TYPES:
         refuse(where, step.line, name, f"type {step.type!r}: expected one of {', '.join(sorted(TYPES))}")
     for kinds, peer, verb in ((SENDS, block.send, "send"), (RECEIVES, block.receive, "receive")):
@@ -109,17 +134,25 @@ def _check_step(gpu: Gpu, number: int, block: ThreadBlock, i: int, step: Step, n
             if not 0 <= first <= held - step.count:
                 what = f"chunks {first} and {step.count - 1} more of buffer {buffer!r}: there are {held}"
                 refuse(where, step.line, name, what)
+            if first > MOST_OFFSET:
+                refuse(where, step.line, name, f"offset {first}: runtimes keep offsets up to {MOST_OFFSET}")
+    overlap = step.source[0] == step.destination[0] and 0 < abs(step.source[1] - step.destination[1]) < step.count
+    if overlap and step.type in READS_SOURCE & WRITES:
+        refuse(where, step.line, name, f"reads and writes overlapping chunks of buffer {step.source[0]!r}")
     if step.depends is not None:
-        _check_dependency(gpu, number, step, name, where)
+        _check_dependency(gpu, step, name, where)
     elif step.type == "nop" or (i and block.steps[i - 1].type == "nop"):
         refuse(where, step.line, name, "a nop, and what follows one, must wait for a step")
 
 
-def _check_dependency(gpu: Gpu, number: int, step: Step, name: str, where: str) -> None:
+def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
     block, awaited = step.depends or (-1, -1)
-    if not 0 <= block < len(gpu.blocks) or block == number:
-        refuse(where, step.line, name, f"waits for threadblock {block}: expected another of the GPU's")
+    if not 0 <= block < len(gpu.blocks):
+        refuse(where, step.line, name, f"waits for threadblock {block}: the GPU has {len(gpu.blocks)}")
+    if block > MOST_AWAITED:
+        refuse(where, step.line, name, f"waits for threadblock {block}: runtimes keep numbers up to {MOST_AWAITED}")
     if not 0 <= awaited < len(gpu.blocks[block].steps):
         refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which does not exist")
-    if not gpu.blocks[block].steps[awaited].awaited:
-        refuse(where, step.line, name, f"waits for step {awaited} of threadblock {block}, which says hasdep=0")
+    if gpu.blocks[block].announced_by(awaited) is None:
+        what = f"waits for step {awaited} of threadblock {block}, and no step from that one on says hasdep=1"
+        refuse(where, step.line, name, what)

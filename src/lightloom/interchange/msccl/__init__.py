@@ -1,0 +1,1 @@
+"""Programs of MSCCL, which GPU runtimes of collectives read: written, checked and read back."""

@@ -1,0 +1,358 @@
+"""A program of MSCCL run symbolically: messages pair up, no step waits forever, none races, and every value is known.
+
+Threadblocks run as the runtime runs them, on connections that have room for as many messages as their protocol has
+slots. Vector clocks say which accesses are ordered by threadblocks, dependencies and messages alone; what only
+happens to come first is a race. Without races, values do not depend on the order of the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError
+from lightloom.interchange.msccl.conditions import CUSTOM, Condition, Place, condition_of
+from lightloom.interchange.msccl.program import ADDS, RECEIVES, SENDS, WRITES, Program, Step, ThreadBlock
+from lightloom.interchange.msccl.rules import check_rules, refuse
+from lightloom.interchange.msccl.values import Content, Value, added, described
+
+Clock = NDArray[np.int32]
+Connection = tuple[int, int, int]
+"""Sender, receiver, channel."""
+
+ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
+"""Messages that a connection inside a node holds: each takes four of NCCL's eight slots in Simple, else one."""
+MOST_ROOM = 64
+"""Largest room that is tried for a program which waits forever, to say whether more would help."""
+
+
+class WaitingError(ConfigError):
+    """Steps wait for each other."""
+
+
+class Arrival(NamedTuple):
+    """One chunk that came from another GPU; the position in the list is its number among a value's parts."""
+
+    source: int
+    destination: int
+    content: Content
+    """What was sent, its parts those of the sender."""
+    line: int
+
+
+@dataclass(slots=True)
+class Run:
+    """What a program did, for one way in which its buffers lie."""
+
+    condition: Condition
+    root: int = 0
+    """Root of a broadcast or a reduce; 0 in other collectives."""
+    messages: int = 0
+    copies: int = 0
+    """Chunks copied inside a GPU."""
+    sums: int = 0
+    """Chunks added to others inside a GPU."""
+    in_parts: bool = True
+    """Whether it also ends at sizes at which the chunks of a message are sent one by one."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    memory: dict[Place, Content] = field(default_factory=dict)
+    """Every chunk that has been stored, at the end."""
+
+    @property
+    def defined(self) -> bool:
+        """Whether it is known what the collective must compute."""
+        return self.condition.collective != CUSTOM
+
+
+class _Piece(NamedTuple):
+    """One chunk of a message under way."""
+
+    content: Content
+    message: int
+    number: int
+    """Position in its message."""
+    chunks: int
+    """Chunks of the message."""
+    clock: Clock
+
+
+class _Access(NamedTuple):
+    """One read or write of a chunk by a threadblock."""
+
+    block: int
+    tick: int
+    step: int
+
+
+@dataclass(slots=True)
+class _Block:
+    rank: int
+    number: int
+    index: int
+    code: ThreadBlock
+    clock: Clock
+    at: int = 0
+    piece: int = 0
+    """Chunk of the current step."""
+    message: int = 0
+    """Number of the message that is being sent."""
+    waited: bool = False
+    """Whether the dependency of the current step is met."""
+    held: list[Content] = field(default_factory=list)
+    """What the current step has received and has still to forward."""
+    announcing: list[int | None] = field(default_factory=list)
+    """Step that announces the end of each step."""
+
+    def name(self, step: int) -> str:
+        return f"GPU {self.rank}, threadblock {self.number}, step {step}"
+
+
+def check(program: Program, where: str) -> list[Run]:
+    """Check that a program keeps the rules, runs, and computes its collective.
+
+    Returns:
+        One run for each way in which the buffers of the program may lie.
+
+    Time grows with chunks moved times threadblocks, as clocks do.
+
+    Raises:
+        ConfigError: a rule is broken, a message of one size is received as another, steps wait forever or race, or a
+            chunk of a result is wrong; names the line, or GPU, threadblock and step.
+        UnsupportedError: a collective whose result is not defined.
+    """
+    conditions = [condition_of(program, in_place, where) for in_place in program.modes]
+    check_rules(program, conditions[0], where)
+    room = ROOM[program.protocol]
+    runs = []
+    for condition in conditions:
+        try:
+            run = _Machine(program, condition, where, room).run()
+        except WaitingError as error:
+            raise ConfigError(f"{error}{_remedy(program, condition, where, room)}") from error
+        run.in_parts = _runs_in_parts(program, condition, where, room)
+        runs.append(run)
+    return runs
+
+
+def _remedy(program: Program, condition: Condition, where: str, room: int) -> str:
+    """Return what would help a program that waits forever, if more room does."""
+    held = room
+    while held < MOST_ROOM:
+        held *= 2
+        with suppress(ConfigError):
+            _Machine(program, condition, where, held).run()
+            holds = f"where a connection holds {room} messages, as NCCL's do in protocol {program.protocol}"
+            return f" {holds}; {held} would do"
+    return ""
+
+
+def _runs_in_parts(program: Program, condition: Condition, where: str, room: int) -> bool:
+    """Return whether a program also ends where every chunk of a message takes room of its own.
+
+    The runtime sends chunks together as long as they fit in a slot, and one by one where they are larger.
+    """
+    if all(step.count <= 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
+        return True
+    try:
+        _Machine(program, condition, where, room, in_parts=True).run()
+    except WaitingError:
+        return False
+    return True
+
+
+class _Machine:
+    def __init__(
+        self, program: Program, condition: Condition, where: str, room: int, *, in_parts: bool = False
+    ) -> None:
+        self._where, self._condition, self._done = where, condition, Run(condition)
+        self._room, self._in_parts = room, in_parts
+        self._blocks: list[_Block] = []
+        self._blocks_of: list[list[_Block]] = []
+        count = sum(len(gpu.blocks) for gpu in program.gpus)
+        for rank, gpu in enumerate(program.gpus):
+            self._blocks_of.append([])
+            for number, code in enumerate(gpu.blocks):
+                block = _Block(rank, number, len(self._blocks), code, np.zeros(count, np.int32))
+                block.announcing = [code.announced_by(i) for i in range(len(code.steps))]
+                self._blocks.append(block)
+                self._blocks_of[rank].append(block)
+        self._memory = self._done.memory
+        self._memory.update(condition.initial())
+        self._under_way: dict[Connection, deque[_Piece]] = defaultdict(deque)
+        self._announced: dict[tuple[int, int, int], Clock] = {}
+        """Clocks of announced steps (GPU, threadblock, step)."""
+        self._waiting: dict[object, list[_Block]] = defaultdict(list)
+        self._ready = deque(self._blocks)
+        self._last_write: dict[Place, _Access] = {}
+        self._reads: dict[Place, list[_Access]] = defaultdict(list)
+
+    def run(self) -> Run:
+        while self._ready:
+            block = self._ready.popleft()
+            while block.at < len(block.code.steps):
+                needs = self._advanced(block, block.code.steps[block.at])
+                if needs is not None:
+                    self._waiting[needs].append(block)
+                    break
+        for block in self._blocks:
+            if block.at < len(block.code.steps):
+                line = block.code.steps[block.at].line
+                refuse(self._where, line, block.name(block.at), "waits forever", WaitingError)
+        for (sender, receiver, channel), pieces in self._under_way.items():
+            if pieces:
+                raise ConfigError(
+                    f"{self._where}: GPU {receiver} leaves a message of GPU {sender} on channel {channel}"
+                )
+        if self._done.defined:
+            self._check_result()
+        return self._done
+
+    def _refuse(self, block: _Block, complaint: str) -> NoReturn:
+        refuse(self._where, block.code.steps[block.at].line, block.name(block.at), complaint)
+
+    def _wake(self, what: object) -> None:
+        self._ready.extend(self._waiting.pop(what, ()))
+
+    def _advanced(self, block: _Block, step: Step) -> object | None:
+        """Handle one chunk of a step, and return what it still needs; None when it is done."""
+        if not block.waited:
+            needs = self._dependency(block, step)
+            if needs is not None:
+                return needs
+        if step.type == "nop":
+            self._end_step(block, step)
+            return None
+        if step.type in RECEIVES and not block.held:
+            connection = (block.code.receive, block.rank, block.code.channel)
+            if not self._under_way[connection]:
+                return "full", connection
+            block.held = [self._received(block, step, connection)]
+        if step.type in SENDS:
+            connection = (block.rank, block.code.send, block.code.channel)
+            if self._is_full(connection, block.piece):
+                return "free", connection
+            self._send(block, step, connection)
+        elif step.type not in RECEIVES:
+            self._work(block, step, self._read(block, *_nth(step.source, block.piece)))
+        block.held = []
+        block.clock[block.index] += 1
+        block.piece += 1
+        if block.piece == step.count:
+            self._end_step(block, step)
+        return None
+
+    def _is_full(self, connection: Connection, piece: int) -> bool:
+        pieces = self._under_way[connection]
+        if self._in_parts:
+            return len(pieces) >= self._room
+        return piece == 0 and len({piece.message for piece in pieces}) >= self._room
+
+    def _dependency(self, block: _Block, step: Step) -> object | None:
+        if step.depends is not None:
+            number, awaited = step.depends
+            name = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
+            if name not in self._announced:
+                return name
+            np.maximum(block.clock, self._announced[name], out=block.clock)
+        block.waited = True
+        return None
+
+    def _end_step(self, block: _Block, step: Step) -> None:
+        if step.awaited and step.type != "nop":
+            name = (block.rank, block.number, block.at)
+            self._announced[name] = block.clock.copy()
+            self._wake(name)
+        block.at, block.piece, block.waited = block.at + 1, 0, False
+
+    def _received(self, block: _Block, step: Step, connection: Connection) -> Content:
+        """Take a chunk from a connection, do what the step does with it, and return what a fused step sends on."""
+        piece = self._under_way[connection].popleft()
+        if (piece.number, piece.chunks) != (block.piece, step.count):
+            self._refuse(block, f"receives {step.count} chunks where GPU {connection[0]} sends {piece.chunks}")
+        np.maximum(block.clock, piece.clock, out=block.clock)
+        self._wake(("free", connection))
+        content = piece.content
+        if isinstance(content, Value):
+            content = content._replace(parts=frozenset({len(self._done.arrivals)}))
+        self._done.arrivals.append(Arrival(connection[0], block.rank, piece.content, step.line))
+        return self._work(block, step, content)
+
+    def _work(self, block: _Block, step: Step, content: Content) -> Content:
+        """Add and store as the type of the step says, and return the result."""
+        if step.type in ADDS:
+            own = step.destination if step.type == "re" else step.source
+            content = added(self._read(block, *_nth(own, block.piece)), content, _place_of(block, step))
+        if step.type in WRITES:
+            self._write(block, *_nth(step.destination, block.piece), content)
+        self._done.copies += step.type == "cpy"
+        self._done.sums += step.type == "re"
+        return content
+
+    def _send(self, block: _Block, step: Step, connection: Connection) -> None:
+        content = block.held[0] if block.held else self._read(block, *_nth(step.source, block.piece))
+        clock = block.clock.copy()
+        clock[block.index] += 1
+        if block.piece == 0:
+            self._done.messages += 1
+            block.message = self._done.messages
+        self._under_way[connection].append(_Piece(content, block.message, block.piece, step.count, clock))
+        self._wake(("full", connection))
+
+    def _read(self, block: _Block, buffer: str, chunk: int) -> Content:
+        place = self._condition.place(block.rank, buffer, chunk)
+        self._ordered(block, place, [self._last_write[place]] if place in self._last_write else [])
+        self._reads[place].append(self._access(block))
+        return self._memory.get(place)
+
+    def _write(self, block: _Block, buffer: str, chunk: int, content: Content) -> None:
+        place = self._condition.place(block.rank, buffer, chunk)
+        before = self._reads.pop(place, [])
+        self._ordered(block, place, [*before, self._last_write[place]] if place in self._last_write else before)
+        self._last_write[place] = self._access(block)
+        self._memory[place] = content
+
+    def _access(self, block: _Block) -> _Access:
+        return _Access(block.index, int(block.clock[block.index]) + 1, block.at)
+
+    def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
+        for access in before:
+            if access.block != block.index and block.clock[access.block] < access.tick:
+                buffer, chunk = place[1:]
+                other = self._blocks[access.block].name(access.step)
+                what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
+                self._refuse(block, what)
+
+    def _check_result(self) -> None:
+        condition = self._condition
+        self._done.root = condition.root(self._memory)
+        wrong = list(self._wrong())
+        if wrong:
+            rank, k, place, content, expected = wrong[0]
+            last = self._last_write.get(place)
+            lying = "in place" if condition.in_place else "out of place"
+            more = f"; {len(wrong) - 1} more chunks are wrong" if len(wrong) > 1 else ""
+            has, must = described(content, condition.ranks), described(expected, condition.ranks)
+            what = f"chunk {k} of the output is {has}: {condition.collective} {lying} needs {must}{more}"
+            line = self._blocks[last.block].code.steps[last.step].line if last else 0
+            refuse(self._where, line, f"GPU {rank}", what)
+
+    def _wrong(self) -> Iterator[tuple[int, int, Place, Content, Value]]:
+        for rank, k, chunk, contributors in self._condition.expected(self._done.root):
+            place = self._condition.place(rank, "o", k)
+            content = self._memory.get(place)
+            if not (isinstance(content, Value) and content[:2] == (chunk, contributors)):
+                yield rank, k, place, content, Value(chunk, contributors, frozenset())
+
+
+def _nth(first: tuple[str, int], number: int) -> tuple[str, int]:
+    return first[0], first[1] + number
+
+
+def _place_of(block: _Block, step: Step) -> str:
+    return block.name(block.at) + (f" (line {step.line})" if step.line else "")
