@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 MODEL ?= resnet50
 CLUSTER ?= terarack-64
 
-.PHONY: run test test-slow test-gds check format mutants census bench pictures clean
+.PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
@@ -39,21 +39,15 @@ bench: $(VENV)/installed-for-development  ## CPU seconds and memory of our own w
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.road
 
-pictures: $(VENV)/installed  ## the pictures of README and docs
-	$(BIN)/lightloom collective all-gather --fabric wdm-ring --ranks 16 --wavelengths 2 --nbytes-per-rank 1MB \
-		--algorithm optree --figure docs/pictures/optree-16.png
-	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --set fabric.wavelengths=4 --figure docs/pictures/plan.png
-	$(BIN)/lightloom onn build --servers 4 --bits 8 --noise 5e-3 --nonlinearity clipped --out out/averager.npz \
-		--figure docs/pictures/onn-noise.png
-	$(BIN)/lightloom onn map out/averager.npz --units --layer 2 --figure docs/pictures/onn-mesh.png \
-		--chain docs/pictures/onn-chain.png
-	$(BIN)/lightloom onn disturb out/averager.npz --sweep phase-error=1e-3..3e-2:7 --sweep coupler-error=1e-3..1e-1:7 \
-		--sweep loss=1e-3..0.25:7 --sweep detector-noise=1e-3..3e-2:7 --draws 10 --figure docs/pictures/onn-disturb.png
-	$(BIN)/lightloom onn calibrate out/averager.npz --figure docs/pictures/photonics/calibration.png
-	$(BIN)/lightloom onn chip out/averager.npz --components --figure docs/pictures/photonics/chip.png
-	$(BIN)/lightloom onn link out/averager.npz --draws 10 --sweep full-scale=0.1mW..10mW:6 \
-		--sweep phase-lock=0.05..0.3rad:5 --figure docs/pictures/onn-link.png
-	$(BIN)/lightloom onn train --out out/trained.npz --figure docs/pictures/onn-train.png
+docs: $(VENV)/installed-for-development  ## the site in out/site, without network; warnings and broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m scripts.website.check out/site
+
+tutorials: $(VENV)/installed-for-development  ## run the tutorials and store what they print
+	$(BIN)/python -m scripts.website.run docs/tutorials/*.ipynb
+
+pictures: $(VENV)/installed  ## the pictures of docs/gallery.md that take minutes, by the commands that stand there
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m scripts.website.pictures
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/*.[ch] src/lightloom/compression/*/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -63,7 +57,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightl
 	@touch $@
 
 $(VENV)/installed-for-development: $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,models]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,docs,models]'
 	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	@touch $@

@@ -66,7 +66,7 @@ def calibrate(
     >>> calibrate("steps.csv", accelerator="a100").save("my-a100.yaml")
     >>> plan("gpt2-355m", cluster="a100-1024-two-tier", accelerator="my-a100.yaml")
     >>> calibrate(collectives="nccl-tests.txt", cluster="dgx-h100-64").save("my-nccl.yaml")
-    >>> plan("gpt2-355m", cluster="dgx-h100-64", settings={"fabric.transport": "my-nccl.yaml"})
+    >>> plan("gpt2-355m", cluster="dgx-h100-64", set={"fabric.transport": "my-nccl.yaml"})
 
     Args:
         rows: a table of measured steps, a file or a name in the folder ``LIGHTLOOM_MEASURED``.

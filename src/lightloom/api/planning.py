@@ -148,21 +148,41 @@ def plan(
     >>> plan("gpt3-175b", cluster="my_cluster.yaml", global_batch=1536, tp=8, pp=16, micro_batches=192)
 
     Args:
-        model: see :func:`lightloom.trace`.
+        model: what :func:`lightloom.trace` takes.
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
-        batch: samples for each rank, or ``max``: each plan's most; up to 32 without it. global_batch: of all ranks.
-        sequence_length, step: tokens in a sample; which step of an execution trace, its first whole one without it.
+        batch: samples for each rank, or ``max``: each plan's most; up to 32 without it.
+        global_batch: samples for all ranks together, or several of them, in place of ``batch``.
+        sequence_length: tokens in a sample, for models that take tokens.
+        step: which step of an execution trace; its first whole one without it.
         model_only: whether the strategy and the batch that a model's file states are left out.
-        strategy, algorithm: some of ddp, fsdp, tensor-pipeline, placed; of the collective algorithms; all by default.
-        dp, tp, pp, ..., sequence_parallel: pinned degrees and choices.
-        quantum: durations below which placed plans cut no operator.
+        strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``.
+        algorithm: names of collective algorithms among which exchanges choose, or ``all`` that the fabric admits.
+        dp: pins the data-parallel degree.
+        tp: pins the tensor-parallel degree.
+        pp: pins the number of pipeline stages.
+        ep: pins the expert-parallel degree.
+        cp: pins the slices of a sample's tokens (context parallelism).
+        micro_batches: pins the micro-batches of a step, which divide a replica's batch.
+        micro_batch: pins the samples of a micro-batch.
+        virtual_stages: pins the chunks of the model that a stage holds.
+        recompute: pins which activations the backward pass computes again.
+        sharding: pins what replicas shard.
+        sequence_parallel: pins whether tensor-parallel ranks share activations along the sequence.
+        quantum: durations in seconds below which placed plans cut no operator.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         overlap: whether data parallelism communicates while computing.
-        exchange, exchange_profile, ...: methods by which replicas exchange gradients (``lightloom.exchange``), as the
-            command's options; plans are ranked with gradients as they are, and with each.
-        compression, ...: refused, with what to give instead.
+        exchange: methods by which replicas exchange gradients (``lightloom.exchange``); plans are ranked with
+            gradients as they are, and with each.
+        exchange_profile: a file that ``lightloom compress profile`` wrote, with ratios of codecs.
+        exchange_ratio: ratio of a codec, in place of a profile's.
+        exchange_engine: what encodes: ``local`` (this host's kernels) or another engine of ``lightloom plan --help``.
+        compression: refused, as the next three are, with what to give instead.
+        compression_ratio: refused.
+        compression_profile: refused.
+        compression_engine: refused.
         reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
-        set, fields: fields of the cluster, a dot reaches into a part; top-level ones (``accelerator``) by keyword too.
+        set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
+        **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
 
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.

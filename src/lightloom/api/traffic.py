@@ -151,7 +151,8 @@ def traffic(
         jobs: at least two, as text or as ``TrafficJob``: a model with options of :func:`lightloom.plan`, or a
             collective that repeats without a pause, each with ranks of its own.
         cluster: a name of the catalog, a YAML file or a cluster.
-        set, fields: fields of the cluster, a dot reaches into a part; top-level ones by keyword too.
+        set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
+        **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
 
     Raises:
         InputError: ranks that two jobs have or that do not exist, options that cannot be read, no plan for a job.

@@ -30,8 +30,8 @@ class ComputeGraph(Result):
     """Operators in a topological order (the order of the tuple), for one batch.
 
     Raises:
-        WorkloadError: a name occurs twice, an input is unknown or comes later, or ``sample`` differs from the
-        batch.
+        WorkloadError: a name occurs twice, an input is unknown or comes later, or ``sample`` differs from
+            the batch.
     """
 
     name: str

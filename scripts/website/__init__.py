@@ -1,0 +1,1 @@
+"""The documentation site: pages made from the code, notebooks as pages, and a check of what was built."""
