@@ -30,6 +30,7 @@ from lightloom import exchange
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
+from lightloom.exchange.registry import compared
 from lightloom.training.transport.limited_links import launch_limited
 from lightloom.training.transport.worker import Worker
 
@@ -39,22 +40,10 @@ SIZES = (784, 2000, 2000, 10)
 BATCH = 25
 WARM_UP, TIMED = 5, 10
 """Steps."""
-EXCHANGES = (
-    "float32",
-    "bf16",
-    "fp8",
-    "int8",
-    "int4",
-    "int3",
-    "lloyd2",
-    "sign",
-    "inceptionn",
-    "topk",
-    "powersgd",
-)
+EXCHANGES = [method for method in compared() if exchange.find(method).synchronous]
 ASIDE = ("int8", "int4")
 """Exchanges that also run with step-aside."""
-PERIODIC = ("diloco:every=20",)
+PERIODIC = [method for method in compared() if not exchange.find(method).synchronous]
 NAMES = (
     {"none": "no hook", "fp16": "torch fp16_compress_hook", "torch-powersgd": "torch powerSGD_hook, rank 1, one bucket"}
     | {f"exchange {method}": method for method in EXCHANGES}

@@ -189,6 +189,12 @@ def functions(worker: Worker) -> dict[str, Any]:
             exchange.all_reduce(double, **words)  # type: ignore[arg-type]
         except LightloomError as error:
             results[f"refused {words}"] = str(error)
+    closed = exchange.ReduceState("int8")
+    closed.close()
+    try:
+        closed.all_reduce(torch.ones(3))
+    except LightloomError as error:
+        results["closed"] = str(error)
     state = exchange.ReduceState("topk:share=0.1")
     sums: dict[str, Tensor] = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
     for step in range(30):

@@ -17,6 +17,8 @@ from lightloom.exchange.comparison import compare as comparisons
 from lightloom.exchange.comparison.compare import compare, run_all
 from lightloom.exchange.comparison.runs import REFERENCE, Case, Result, cases, read
 from lightloom.exchange.evidence import Evidence, merged
+from lightloom.exchange.measuring import measurable
+from lightloom.exchange.registry import compared, families, find
 
 
 def result(method: str, seed: int, loss: float, sent: float) -> Result:
@@ -89,6 +91,18 @@ def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> No
         merged(table, [])
 
 
-def test_unknown_tasks_are_refused() -> None:
+def test_unknown_tasks_and_missing_data_are_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="task"):
         compare_exchanges("cifar", ["int8"])
+    with pytest.raises(ConfigError, match="has no tinyshakespeare"):
+        compare_exchanges("chars", ["int8"], data=tmp_path)
+
+
+def test_every_family_is_compared_or_says_why_not() -> None:
+    methods = [find(name) for name in compared()]
+    left_out = {"codec", "two-level", "optical"}  # any codec; nodes; emulated light takes other time than it would
+    assert {method.name.partition(":")[0] for method in methods} == set(families()) - left_out
+    assert [method.name for method in methods if not measurable(method)] == [
+        *("float32", "localsgd:every=20"),
+        "diloco:every=20,inner=float32,fragments=1,outer_lr=0.7,outer_momentum=0.9",
+    ]

@@ -104,6 +104,7 @@ def test_the_function_averages_any_tensor(ranks: list[dict[str, Any]]) -> None:
         assert results["float64"]
         assert "works in float32" in results["refused {'method': 'int8'}"]
         assert "does not average gradients at every step" in results["refused {'method': 'diloco'}"]
+        assert results["closed"].endswith("the exchange is closed")
         assert "neither method nor state" in results["refused {}"]
         assert results["stateful"] < 0.2
 

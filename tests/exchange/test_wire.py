@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 
 from lightloom.compression.blocks import BlockFormat
 from lightloom.exchange.distributed.geometry import Geometry, cut
+from lightloom.exchange.distributed.sparse_exchange import largest_on_device, largest_on_host
 from lightloom.exchange.distributed.wire import BlockKernels, BlockReference, BlockTriton, WireFormat
 from lightloom.training.gpu.codec import refusal
 from tests.compression.blocks.strategies import DEFAULTS, seeds
 
+FP8 = BlockFormat("fp8", 8, 256)
 FORMS: list[Callable[[BlockFormat], WireFormat]] = [BlockKernels, BlockReference, *([] if refusal() else [BlockTriton])]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="Triton interprets nothing where there is a GPU")
 @settings(max_examples=20)
-@given(st.sampled_from(DEFAULTS), st.lists(st.integers(1, 600), min_size=1, max_size=4), st.integers(1, 4), seeds)
+@given(
+    st.sampled_from([*DEFAULTS, FP8]), st.lists(st.integers(1, 600), min_size=1, max_size=4), st.integers(1, 4), seeds
+)
 def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list[int], ranks: int, seed: int) -> None:
     random, size = np.random.default_rng(seed), sum(lengths)
     offsets = np.cumsum([0, *lengths]).tolist()
@@ -30,7 +34,7 @@ def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list
     gradient = torch.from_numpy(random.standard_normal(size).astype(np.float32))
     residual = torch.from_numpy(random.standard_normal(size).astype(np.float32))
     outcomes = []
-    for form in FORMS:
+    for form in FORMS[:2] if fmt.kind == "fp8" else FORMS:
         wires, left, total = form(fmt), residual.clone(), torch.ones(size)
         parts = []
         for rank in range(ranks):
@@ -41,3 +45,16 @@ def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list
         outcomes.append((torch.cat(parts), left, total))
     for outcome in outcomes[1:]:
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(outcome, outcomes[0], strict=True))
+
+
+@settings(max_examples=30)
+@given(st.sampled_from([1, 40, 3000, 40_000]), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]), seeds)
+def test_host_and_device_choose_the_same_largest_values(size: int, share: float, tied: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values = random.standard_normal(size) * 2.0 ** random.integers(-130, 120, size)
+    values[random.random(size) < tied] = random.choice([0.0, -1.0, np.inf, np.nan])
+    found, count = torch.from_numpy(values.astype(np.float32)), max(1, round(share * (size - 1)))
+    host = largest_on_host(found, count)
+    assert torch.equal(host, largest_on_device(found, count))
+    sizes = found.abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+    assert torch.equal(sizes[host].sort().values, sizes.sort().values[size - count :])

@@ -14,31 +14,13 @@ from lightloom.core.results import Document, Result
 from lightloom.core.units import format_time, parse
 from lightloom.exchange.comparison.compare import Comparison, compare, run_all
 from lightloom.exchange.comparison.runs import REFERENCE, Case, cases
-from lightloom.exchange.comparison.tasks import task as find_task
+from lightloom.exchange.comparison.tasks import default_steps
 from lightloom.exchange.evidence import Evidence
+from lightloom.exchange.registry import compared
 from lightloom.reports.figures.exchange_figure import ExchangePoint, exchange_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-METHODS = (
-    "float32",
-    "bf16",
-    "int8",
-    "int4",
-    "int3",
-    "lloyd2",
-    "sign",
-    "inceptionn",
-    "inceptionn:scaled",
-    "truncate",
-    "topk",
-    "powersgd",
-    "localsgd:every=20",
-    "diloco:every=20",
-)
-"""What is compared unless methods are named."""
-
 
 TASKS = {
     "mnist": "MNIST, perceptron of 267k parameters, SGD",
@@ -141,7 +123,7 @@ class ExchangeComparison(Result):
 
 def compare_exchanges(
     task: str = "chars",
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     *,
     ranks: int = 4,
     seeds: int = 3,
@@ -155,7 +137,7 @@ def compare_exchanges(
 
     Args:
         task: ``mnist``, ``chars`` or ``text``.
-        methods: names of methods; plain training is always among the runs.
+        methods: names of methods; those of ``registry.compared`` unless given. Plain training is always among the runs.
         ranks: number of processes.
         seeds: number of runs of each method.
         steps: number of steps; the task's own unless given.
@@ -170,8 +152,9 @@ def compare_exchanges(
         LaunchError: a rank failed.
     """
     speed = link if isinstance(link, int | float) else parse(link, "bandwidth")
-    count = steps if steps is not None else find_task(task, data).steps
-    planned: list[Case] = cases(task, methods, seeds, ranks, count)
+    chosen, usual = list(compared() if methods is None else methods), default_steps(task, data)
+    count = usual if steps is None else steps
+    planned: list[Case] = cases(task, chosen, seeds, ranks, count)
     results = run_all(planned, folder or cache_directory() / "exchanges", data, advance)
     return ExchangeComparison(
         task=task,
@@ -181,5 +164,5 @@ def compare_exchanges(
         link=float(speed),
         methods=tuple(compare(results, float(speed))),
         losses=tuple((result.case.method, result.case.seed, tuple(result.loss)) for result in results),
-        origin=provenance({"task": task, "methods": list(methods), "ranks": ranks, "seeds": seeds, "steps": count}),
+        origin=provenance({"task": task, "methods": chosen, "ranks": ranks, "seeds": seeds, "steps": count}),
     )

@@ -23,3 +23,5 @@ class Family:
     build: Callable[[str, dict[str, str], Find], ExchangeMethod]
     """Builds a method from the text as the user wrote it, for messages, the options in it, and what finds methods that
     are options."""
+    compared: tuple[str, ...] | None = None
+    """Methods that comparisons and benchmarks run unless others are named; None for the one of the family's name."""

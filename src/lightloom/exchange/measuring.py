@@ -27,6 +27,11 @@ _SCALE = 1e-3
 """Of the normally distributed values that are coded."""
 
 
+def measurable(method: ExchangeMethod) -> bool:
+    """Whether a method codes values, and by kernels that ``measure`` times."""
+    return isinstance(method.coding, BlockExchange | RingCodecExchange | TopKExchange | PowerSgdExchange)
+
+
 def measure(method: ExchangeMethod) -> KernelRates:
     """Time the kernels of a method.
 
@@ -39,7 +44,7 @@ def measure(method: ExchangeMethod) -> KernelRates:
     if isinstance(part, RingCodecExchange):
         return _rates(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
     if isinstance(part, TopKExchange):
-        return _rates(lambda count: _top_k(part, count), "torch's choice of the largest values")
+        return _rates(lambda count: _top_k(part, count), "choice of the largest values", part.kept(_LARGE))
     if isinstance(part, PowerSgdExchange):
         return _rates(lambda count: _products(part, count), "torch's matrix products")
     raise UnsupportedError(f"exchange {method.name!r} codes nothing that could be measured")
@@ -49,12 +54,13 @@ Kernels = tuple[Callable[[], object], Callable[[], object]]
 """Encoding and decoding one message."""
 
 
-def _rates(kernels: Callable[[int], Kernels], name: str) -> KernelRates:
+def _rates(kernels: Callable[[int], Kernels], name: str, decoded: int | None = None) -> KernelRates:
+    """Rates of kernels; ``decoded`` is the number of values in a message, where it has not those of the gradient."""
     large = [_fastest(kernel, _ROUNDS) for kernel in kernels(_LARGE)]
     small = [_fastest(kernel, _CALLS) for kernel in kernels(_SMALL)]
     return KernelRates(
         encode=4 * _LARGE / large[0],
-        decode=4 * _LARGE / large[1],
+        decode=4 * (_LARGE if decoded is None else decoded) / large[1],
         encode_message=small[0],
         decode_message=small[1],
         kernel=f"{name} on one thread",
@@ -108,13 +114,15 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
 def _top_k(method: TopKExchange, count: int) -> Kernels:
     import torch
 
+    from lightloom.exchange.distributed.geometry import Geometry
+    from lightloom.exchange.distributed.sparse_exchange import LargestValues
+
     torch.set_num_threads(1)
+    messages = LargestValues(method, Geometry.whole([("values", 0, (count,))], count))
     values = torch.from_numpy(_values(count))
-    kept = method.kept(count)
-    chosen = torch.topk(values.abs(), kept, sorted=False).indices
-    out, sent = torch.zeros_like(values), values[chosen]
-    # What a rank decodes is what others kept; rates count all values that it looks at.
-    return lambda: torch.topk(values.abs(), kept, sorted=False), lambda: out.index_add_(0, chosen, sent)
+    residual = torch.zeros_like(values) if method.feedback else None
+    message, out = messages.encode(values, residual), torch.zeros_like(values)
+    return lambda: messages.encode(values, residual), lambda: messages.decode_adding(message, out)
 
 
 def _products(method: PowerSgdExchange, count: int) -> Kernels:

@@ -122,6 +122,11 @@ class ExchangeMethod(ABC):
         return self
 
     @property
+    def fused(self) -> bool:
+        """Whether one kernel codes a message on accelerators, rather than operations of a library one by one."""
+        return True
+
+    @property
     def state_values(self) -> float:
         """Float32 values that a rank keeps between steps, for each value of the gradient."""
         return 1.0 if self.feedback else 0.0

@@ -14,8 +14,9 @@ class KernelRates:
     """How fast one method's kernels run on one thread of this host."""
 
     encode: float
-    """Bytes of float32 per second."""
+    """Bytes of float32 per second: of the gradient's values."""
     decode: float
+    """The same: of the values in messages."""
     encode_message: float
     """Seconds of a call, whatever its size."""
     decode_message: float

@@ -27,6 +27,12 @@ def names() -> list[str]:
     return list(families())
 
 
+def compared() -> tuple[str, ...]:
+    """Return the methods that comparisons and benchmarks run unless others are named, those of plug-ins included."""
+    chosen = [(family.name,) if family.compared is None else family.compared for family in families().values()]
+    return tuple(name for group in chosen for name in group)
+
+
 def find(text: str) -> ExchangeMethod:
     """Return the method that ``text`` names, for example ``int4:block=128,feedback``.
 

@@ -19,7 +19,7 @@ DEFAULTS = [
     BlockFormat("lloyd", 2, 64),
     BlockFormat("sign", 1, 256),
 ]
-"""The formats that exchanges use."""
+"""The formats that exchanges use, but fp8."""
 
 linear = st.builds(BlockFormat, st.just("linear"), st.integers(2, 8), st.sampled_from([*POWERS, 24, 40, 96, 192, 360]))
 
@@ -28,8 +28,11 @@ def _mean(kind: Kind, block: int) -> BlockFormat:
     return BlockFormat(kind, 2 if kind == "lloyd" else 1, block)
 
 
-formats = st.one_of(
+triton_formats = st.one_of(
     st.sampled_from(DEFAULTS), linear, st.builds(_mean, st.sampled_from(["lloyd", "sign"]), st.sampled_from(POWERS))
+)
+formats = st.one_of(
+    triton_formats, st.builds(BlockFormat, st.just("fp8"), st.just(8), st.sampled_from([*POWERS, 24, 96, 360]))
 )
 
 

@@ -16,7 +16,7 @@ from lightloom.compression.blocks import BlockFormat
 from lightloom.compression.blocks.codecs import BlockCodec
 from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD
 from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
-from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.core.errors import ConfigError, InputError
 from tests.compression.blocks.strategies import DEFAULTS, formats, gradients, linear, seeds, values
 from tests.compression.strategies import bits
 
@@ -169,8 +169,6 @@ def test_sizes_and_types_that_do_not_fit() -> None:
     for run in ([1, 200, 0], [0, 200, 1], [-1, 8, 0], [0, -8, 0], [0, 8, -1], [2**62, 2**62, 0]):
         with pytest.raises(InputError, match="run 1 of 2"):
             blocks.encode_runs(fmt, x, None, np.array([[0, 8, 0], run]), wire)
-    with pytest.raises(UnsupportedError, match="torch reference"):
-        blocks.encode(BlockFormat("fp8", 8, 128), x, wire)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from lightloom.compression import blocks
 from lightloom.compression.blocks import BlockFormat
+from lightloom.compression.blocks.format import fp8_values
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.training.gpu import blocks as gpu_blocks
 from lightloom.training.gpu import blocks_reference as reference
 from lightloom.training.gpu.codec import refusal
-from tests.compression.blocks.strategies import formats, gradients, seeds, values
+from tests.compression.blocks.strategies import formats, gradients, seeds, triton_formats, values
 from tests.compression.strategies import bits
 
 Array = NDArray[np.float32]
@@ -41,6 +42,15 @@ def test_the_torch_reference_has_the_bytes_of_the_cpu(fmt: BlockFormat, x: Array
     blocks.decode(fmt, wire, out)
     assert reference.encode(fmt, torch.from_numpy(x)).numpy().tobytes() == wire.tobytes()
     assert np.array_equal(bits(reference.decode(fmt, torch.from_numpy(wire), x.size).numpy()), bits(out))
+
+
+def test_all_codes_of_fp8_have_the_values_of_torch() -> None:
+    fmt, wire, out = BlockFormat("fp8", 8, 256), np.zeros(258, np.uint8), np.zeros(256, np.float32)
+    wire[1], wire[2:] = 0x3F, np.arange(256)  # the scale 0.5
+    blocks.decode(fmt, wire, out)
+    expected = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy() / 2
+    assert np.array_equal(out, expected, equal_nan=True) and np.isnan(out).sum() == 2
+    assert np.array_equal(np.float32(fp8_values()), 2 * expected, equal_nan=True)
 
 
 @given(gradients)
@@ -84,7 +94,7 @@ def on_device(array: NDArray[Any]) -> torch.Tensor:
 
 @runs_here
 @settings(max_examples=40)
-@given(formats, values, seeds, st.sampled_from([1.0, 1 / 3]))
+@given(triton_formats, values, seeds, st.sampled_from([1.0, 1 / 3]))
 def test_triton_has_the_bytes_values_and_residuals_of_the_cpu(
     fmt: BlockFormat, x: Array, seed: int, factor: float
 ) -> None:

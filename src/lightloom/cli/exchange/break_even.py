@@ -62,13 +62,13 @@ def break_even(
     counts = ranks or list(RANKS)
     with progress("Set-ups", len(trials) * len(counts) * len(speeds)) as advance:
         rows = set_ups(trials, counts, speeds, on, lambda: advance(1))
-    coder = trials[0].exchanges[0].on(on(2, speeds[0]).accelerator).coder
+    coders = [exchange.on(on(2, speeds[0]).accelerator).coder for exchange in trials[0].exchanges]
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "cluster": cluster,
         "batch_per_rank": batch,
-        "engine": coder.name,
-        "engine_source": coder.source,
+        "engine": coders[0].name,
+        "engine_source": _sources([method.name for method in methods], [coder.source for coder in coders]),
         "set_ups": [asdict(row) | {"methods": dict(row.methods)} for row in rows],
         "counts": _counts(rows),
         "accuracy": {method.name: accuracy_note(method.name) for method in methods},
@@ -83,6 +83,16 @@ def break_even(
         title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
         save(break_even_figure(lines, title), figure, provenance_line(document["provenance"]))
     print_result(document, as_json, _parts(rows, document), {"figure": figure})
+
+
+def _sources(methods: Sequence[str], sources: Sequence[str]) -> str:
+    """Where rates come from, with the methods that each is of where they differ."""
+    by_source: dict[str, list[str]] = {}
+    for method, source in zip(methods, sources, strict=True):
+        by_source.setdefault(source, []).append(method)
+    if len(by_source) == 1:
+        return sources[0]
+    return "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
 
 
 def _cluster(name: str, ranks: int, bandwidth: float) -> Cluster:

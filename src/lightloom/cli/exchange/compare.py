@@ -8,12 +8,13 @@ from typing import Annotated
 
 from rich.table import Table
 
-from lightloom.api.exchange_comparison import METHODS, ExchangeComparison, compare_exchanges
+from lightloom.api.exchange_comparison import ExchangeComparison, compare_exchanges
 from lightloom.cli.options import Json, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance_line
 from lightloom.exchange.evidence import merged
+from lightloom.exchange.registry import compared
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 
@@ -42,7 +43,7 @@ def compare(
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
     """
     check_outputs([figure], [evidence])
-    chosen = methods or METHODS
+    chosen = methods or compared()
     with progress("training", seeds * (len(chosen) + 1)) as advance:
         result = compare_exchanges(
             task, chosen, ranks=ranks, seeds=seeds, steps=steps, link=link, data=data, folder=folder, advance=advance

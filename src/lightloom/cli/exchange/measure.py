@@ -11,13 +11,12 @@ from lightloom.cli.options import Json
 from lightloom.cli.output import print_result
 from lightloom.core.provenance import provenance
 from lightloom.core.units import format_time
+from lightloom.exchange.measuring import measurable
 from lightloom.exchange.measuring import measure as measured
 from lightloom.exchange.rates import keep_rates
-from lightloom.exchange.registry import find
+from lightloom.exchange.registry import compared, find
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
-
-METHODS = ("bf16", "int8", "int4", "int3", "lloyd2", "sign", "inceptionn", "truncate", "topk", "powersgd")
 
 
 def measure(
@@ -28,7 +27,8 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`."""
-    chosen = [find(name) for name in methods or METHODS]
+    chosen = [find(name) for name in methods or compared()]
+    chosen = chosen if methods else [method for method in chosen if measurable(method)]
     rows = []
     with progress("Measuring", len(chosen)) as advance:
         for method in chosen:

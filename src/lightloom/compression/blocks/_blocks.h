@@ -9,7 +9,7 @@
 
 #include "../_kernel.h"
 
-enum { LINEAR = 0, LLOYD = 1, SIGN = 2 };            /* kinds, as in kernels.py */
+enum { LINEAR = 0, LLOYD = 1, SIGN = 2, FP8 = 3 };   /* kinds, as in kernels.py */
 enum { PLAIN = 0, LEAVE = 1, FEEDBACK = 2 };         /* values are read; become their errors; are added to residuals */
 enum { REPLACE = 0, ADD = 1, STREAM = 2 };           /* what decoding does with `out`; STREAM passes the caches */
 enum { SCALE_BYTES = 2, LARGEST_BLOCK = 4096, VECTOR = 16 }; /* VECTOR: values that the vector paths take at a time */

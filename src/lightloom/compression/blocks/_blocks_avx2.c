@@ -221,7 +221,8 @@ SPECIALISED void decode_put(const Format *f, const uint8_t *in, const uint8_t *e
 
 TARGET static void decode(const Format *f, const uint8_t *in, const uint8_t *end, int64_t blocks, float *out,
                           float factor, int put) {
-    if (put == STREAM) decode_put(f, in, end, blocks, out, factor, STREAM);
+    if (f->kind == FP8) decode_fp8_put(f, in, blocks, out, factor, put);
+    else if (put == STREAM) decode_put(f, in, end, blocks, out, factor, STREAM);
     else if (put == ADD) decode_put(f, in, end, blocks, out, factor, ADD);
     else decode_put(f, in, end, blocks, out, factor, REPLACE);
 }

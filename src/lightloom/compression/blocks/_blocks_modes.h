@@ -9,8 +9,11 @@ SPECIALISED void encode_mode(const Format *f, float *values, float *residual, in
     else encode_values(f, values, residual, blocks, out, mode, LINEAR, f->bits);
 }
 
+#include "_blocks_fp8.h"
+
 TARGET static void encode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
-    if (mode == FEEDBACK) encode_mode(f, values, residual, blocks, out, FEEDBACK);
+    if (f->kind == FP8) encode_fp8_mode(f, values, residual, blocks, out, mode);
+    else if (mode == FEEDBACK) encode_mode(f, values, residual, blocks, out, FEEDBACK);
     else if (mode == LEAVE) encode_mode(f, values, values, blocks, out, LEAVE);
     else encode_mode(f, values, values, blocks, out, PLAIN);
 }

@@ -76,8 +76,11 @@ SPECIALISED void encode_kind(const Format *f, float *values, float *residual, in
     }
 }
 
+#include "_blocks_fp8.h"
+
 static void encode(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode) {
-    if (f->kind == LINEAR) encode_kind(f, values, residual, blocks, out, mode, LINEAR);
+    if (f->kind == FP8) encode_fp8_mode(f, values, residual, blocks, out, mode);
+    else if (f->kind == LINEAR) encode_kind(f, values, residual, blocks, out, mode, LINEAR);
     else if (f->kind == LLOYD) encode_kind(f, values, residual, blocks, out, mode, LLOYD);
     else encode_kind(f, values, residual, blocks, out, mode, SIGN);
 }
@@ -86,6 +89,10 @@ static void decode(const Format *f, const uint8_t *in, const uint8_t *end, int64
                    int put) {
     (void)end;
     int bits = f->bits;
+    if (f->kind == FP8) {
+        decode_fp8_put(f, in, blocks, out, factor, put);
+        return;
+    }
     for (; blocks > 0; blocks--, in += bytes_of(f)) {
         float scale = load_scale(in);
         const uint8_t *p = in + SCALE_BYTES;

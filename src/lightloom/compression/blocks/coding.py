@@ -13,7 +13,7 @@ import numpy as np
 from lightloom.compression.blocks.format import BlockFormat
 from lightloom.compression.blocks.kernels import current
 from lightloom.core.arrays import Bytes, Float32s, Ints
-from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.errors import InputError
 
 _FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
@@ -23,7 +23,6 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
 
     Raises:
         InputError: an array of another type, not contiguous or not writable; ``out`` has not the message's size.
-        UnsupportedError: ``fp8``, which only the torch reference writes. So with all functions here.
     """
     _check_values(values, "values")
     _check_message(fmt, values.size, out, write=True)
@@ -96,7 +95,7 @@ def _check_residual(residual: Float32s, count: int) -> None:
 
 
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
-    _check_wire(fmt, wire, write)
+    _check(wire, "wire", _UINT8, write)
     if wire.size != fmt.nbytes(count):
         raise InputError(
             f"a message of {wire.size} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
@@ -104,7 +103,7 @@ def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = Fals
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
-    _check_wire(fmt, wire, write)
+    _check(wire, "wire", _UINT8, write)
     if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
         raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
     first, values, at = runs.T
@@ -116,12 +115,6 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
             f"run {index} of {len(runs)}, {values[index]} values from {first[index]} at byte {at[index]}: it reaches "
             f"beyond {count} values or {wire.size} bytes"
         )
-
-
-def _check_wire(fmt: BlockFormat, wire: Bytes, write: bool) -> None:
-    if fmt.kind == "fp8":
-        raise UnsupportedError("fp8 blocks are written and read by the torch reference only")
-    _check(wire, "wire", _UINT8, write)
 
 
 def _check(array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool) -> None:

@@ -20,6 +20,7 @@ decodable value q s overflows, has the scale NaN (0x7FC0) and codes 0, and decod
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -87,6 +88,12 @@ class BlockFormat:
     def nbytes(self, values: int) -> int:
         """Size of a message of ``values`` values."""
         return -(-values // self.block) * self.block_bytes
+
+
+def fp8_values() -> list[float]:
+    """Values of all codes of float8 e4m3 without infinities: a sign, 4 bits of exponent, 3 of the mantissa."""
+    sizes = [(code & 7 | (8 if code >= 8 else 0)) * 2.0 ** (max(code >> 3, 1) - 10) for code in range(127)]
+    return [*sizes, math.nan, *(-size for size in sizes), math.nan]
 
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:

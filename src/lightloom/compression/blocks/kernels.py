@@ -15,7 +15,7 @@ from lightloom.compression.blocks.portable import Portable
 from lightloom.compression.native import PATHS, choose, requested, shared_object
 from lightloom.core.arrays import Bytes, Float32s, Ints
 
-_KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
+_KINDS = {"linear": 0, "lloyd": 1, "sign": 2, "fp8": 3}
 """Kinds of blocks, with the numbers that the C kernel takes for them."""
 _TABLE = 16
 _NOTHING = ctypes.c_char * 0

@@ -10,11 +10,22 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
+from lightloom.compression.blocks.format import (
+    LLOYD_LEVELS,
+    LLOYD_THRESHOLD,
+    NAN_SCALE,
+    SCALE_BYTES,
+    BlockFormat,
+    fp8_values,
+)
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 
 _PIECE = 1 << 15
 """Values of a piece, about."""
+
+
+_FP8_VALUES = np.array(fp8_values(), np.float32)
+"""By code."""
 
 
 class Portable:
@@ -81,12 +92,12 @@ def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
     size = np.abs(x)
     scale_bits = _mean_scale(size) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
     scale = _scales(scale_bits)[:, None]
-    if fmt.kind == "linear":
+    if not fmt.mean_scale:
         usable = scale > 0
         inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
         scaled = np.multiply(x, inverse, out=size)
         scaled[~usable[:, 0]] = 0
-        codes = np.rint(scaled, out=scaled).astype(np.int8).view(np.uint8)
+        codes = _fp8_codes(scaled) if fmt.kind == "fp8" else np.rint(scaled, out=scaled).astype(np.int8).view(np.uint8)
     else:
         codes = (x < 0).view(np.uint8)
         if fmt.kind == "lloyd":
@@ -101,12 +112,24 @@ def _values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: By
     if fmt.kind == "linear":
         spare = np.uint8(8 - fmt.bits)
         return ((codes << spare).view(np.int8) >> spare.view(np.int8)).astype(np.float32) * scale
+    if fmt.kind == "fp8":
+        return _FP8_VALUES[codes] * scale
     level = scale
     if fmt.kind == "lloyd":
         inner, outer = (scale * np.float32(level) for level in LLOYD_LEVELS)
         level = np.where((codes & np.uint8(1)).view(np.bool_), outer, inner)
     sign = np.int8(1) - ((codes >> np.uint8(fmt.bits - 1)) << np.uint8(1)).view(np.int8)
     return sign.astype(np.float32) * level
+
+
+def _fp8_codes(scaled: Float32s) -> Bytes:
+    """Codes of values of at most 448 as float8 e4m3, to the nearest, ties to even."""
+    bits = scaled.view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    rounded = ((size + np.uint32(0x7FFFF) + ((size >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)) - np.uint32(960)
+    small = np.rint(size.view(np.float32) * np.float32(2.0**9))  # below 2^-6, multiples of 2^-9
+    codes = np.where(size < np.uint32(0x3C800000), small, rounded).astype(np.uint8)
+    return codes | (bits >> np.uint32(24)).astype(np.uint8) & np.uint8(128)
 
 
 def _linear_scale(size: Float32s, largest_code: int) -> Bits:

@@ -11,8 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.errors import UnknownNameError
-from lightloom.training.datasets.mnist import Digits, test_digits, training_digits
-from lightloom.training.datasets.text import tiny_shakespeare, wikitext_2
+from lightloom.training.datasets.folder import DataFile
+from lightloom.training.datasets.mnist import (
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    Digits,
+    test_digits,
+    training_digits,
+)
+from lightloom.training.datasets.text import (
+    TINY_SHAKESPEARE,
+    WIKITEXT_2_TEST,
+    WIKITEXT_2_VALID,
+    tiny_shakespeare,
+    wikitext_2,
+)
 
 SEQUENCE = 64
 
@@ -46,12 +61,12 @@ class Task(ABC):
 class Mnist(Task):
     """A perceptron of 784, 300, 100 and 10 units (266,610 parameters) on MNIST; SGD with momentum."""
 
-    name = "mnist"
     steps = 400
     every = 50
     batch = 32
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, name: str, data: Path | None = None) -> None:
+        self.name = name
         self.training, self.test = training_digits(data), test_digits(data)
 
     def model(self) -> nn.Module:
@@ -121,7 +136,25 @@ class Decoder(nn.Module):
         return logits
 
 
-NAMES = ("mnist", "chars", "text")
+_TASKS: dict[str, tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]] = {
+    "mnist": (Mnist, (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)),
+    "chars": (Text, (TINY_SHAKESPEARE,)),
+    "text": (Text, (WIKITEXT_2_TEST, WIKITEXT_2_VALID)),
+}
+"""Tasks by name, and the files that they read."""
+
+
+def default_steps(name: str, data: Path | None = None) -> int:
+    """Return the default number of steps of a task, whose files must be there but are not read.
+
+    Raises:
+        UnknownNameError: there is no such task.
+        ConfigError: a file is missing.
+    """
+    kind, needed = _find(name)
+    for file in needed:
+        file.find(data)
+    return kind.steps
 
 
 def task(name: str, data: Path | None = None) -> Task:
@@ -131,9 +164,13 @@ def task(name: str, data: Path | None = None) -> Task:
         UnknownNameError: there is no such task.
         ConfigError: its data set is missing.
     """
-    if name not in NAMES:
-        raise UnknownNameError("task", name, NAMES)
-    return Mnist(data) if name == "mnist" else Text(name, data)
+    return _find(name)[0](name, data)
+
+
+def _find(name: str) -> tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]:
+    if name not in _TASKS:
+        raise UnknownNameError("task", name, _TASKS)
+    return _TASKS[name]
 
 
 def _cross_entropy(model: nn.Module, digits: Digits, chosen: NDArray[np.int64]) -> Tensor:

@@ -8,8 +8,9 @@ same backend.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -103,7 +104,7 @@ class OwnGroup:
         """
         self.sent += (sent.numel() - sizes[self.rank]) * sent.element_size()
         options = dist.AllToAllOptions()
-        self._wait(self._group.alltoall_base, received, sent, list(received_sizes), list(sizes), options)
+        self._wait(lambda group: group.alltoall_base(received, sent, list(received_sizes), list(sizes), options))
 
     def all_gather(self, received: Tensor, own: Tensor, sizes: Sequence[int]) -> None:
         """Send ``own`` to all ranks; ``received`` holds what each rank sent, ``sizes`` elements, in order of rank.
@@ -111,11 +112,18 @@ class OwnGroup:
         Raises:
             TransportError: a rank left or fell silent.
         """
+        parts = list(received.split(list(sizes)))
+        parts[self.rank].copy_(own)
+        self.sent += (self.ranks - 1) * own.numel() * own.element_size()
         if self.ranks == 1:
-            received.copy_(own)
             return
-        copies = own.repeat(self.ranks)
-        self.all_to_all(received, copies, sizes, [own.numel()] * self.ranks)
+        if self.device != "cpu":
+            self._wait(lambda group: group.alltoall(parts, [own] * self.ranks, dist.AllToAllOptions()))
+            return
+        # gloo's own all-gather and all-to-all take equal sizes only, or one buffer with a copy for every rank.
+        others = [(self.rank + k) % self.ranks for k in range(1, self.ranks)]
+        messages = [partial(_receive, part=parts[k], rank=k) for k in reversed(others) if parts[k].numel()]
+        self._wait(*messages, *(partial(_send, part=own, rank=k) for k in others if own.numel()))
 
     def all_reduce(self, values: Tensor) -> None:
         """Replace ``values`` by their sum over ranks.
@@ -126,7 +134,7 @@ class OwnGroup:
         if self.ranks == 1:
             return
         self.sent += 2 * (self.ranks - 1) * values.numel() * values.element_size() // self.ranks
-        self._wait(self._group.allreduce, [values])
+        self._wait(lambda group: group.allreduce([values]))
 
     def reduce_scatter_in_order(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
         """Return the sum over ranks of this rank's part of ``values``, added in the order of ranks.
@@ -173,14 +181,24 @@ class OwnGroup:
         number = store.add(f"{key}/{self.rank}", 1)
         return PrefixStore(f"{key}/group/{number}", store)
 
-    def _wait(self, collective: Any, *arguments: Any) -> None:
+    def _wait(self, *operations: Callable[[Any], Any]) -> None:
+        """Start operations of the group at once, and wait for all of them."""
         if self._group is None:
             raise TransportError(f"rank {self.rank}: the exchange is closed")
         try:
-            collective(*arguments).wait()
+            for work in [operation(self._group) for operation in operations]:
+                work.wait()
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0]
             raise TransportError(f"rank {self.rank}: the exchange among {self.ranks} ranks broke: {reason}") from error
+
+
+def _receive(group: Any, *, part: Tensor, rank: int) -> Any:
+    return group.recv([part], rank, 0)
+
+
+def _send(group: Any, *, part: Tensor, rank: int) -> Any:
+    return group.send([part], rank, 0)
 
 
 def raw_nbytes(values: int, ranks: int) -> int:

@@ -1,8 +1,8 @@
 """Narrow formats as bytes: what the shares of a buffer look like on the wire.
 
 In CPU memory the kernels of ``lightloom.compression.blocks`` encode all runs of a share in one call, and on CUDA
-devices those in Triton where it is installed. Elsewhere, and for fp8, the reference in torch does. The bytes are the
-same; nothing but the CPU kernels has run on hardware yet.
+devices those in Triton where it is installed. Elsewhere, and for fp8 there, the reference in torch does. The bytes are
+the same; nothing but the CPU kernels has run on hardware yet.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
         return CastFormat(casts[method.width.name])
     kinds = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
     fmt = BlockFormat(kinds.get(method.width.name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
-    if device == "cpu" and fmt.kind != "fp8":
+    if device == "cpu":
         return BlockKernels(fmt)
     return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and refusal() is None else BlockReference(fmt)
 

@@ -63,6 +63,11 @@ class BlockExchange(ExchangeMethod):
     def scale_free(self) -> bool:
         return self.width.name != "fp16"
 
+    @property
+    def fused(self) -> bool:
+        """Triton kernels take all blocks but fp8."""
+        return self.width.name != "fp8"
+
     def nbytes(self, values: int) -> int:
         """Size of the codes of one tensor, whose last block is padded."""
         if not self.block:

@@ -72,6 +72,7 @@ def _build(text: str, options: dict[str, str], _find: Find) -> OpticalExchange:
 FAMILIES = (
     Family(
         name="optical",
+        compared=(),
         summary="integer codes with a scale a block, averaged by light",
         options=(
             ("averager", "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md"),

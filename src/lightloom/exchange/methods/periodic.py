@@ -157,6 +157,7 @@ FAMILIES = (
     ),
     Family(
         name="diloco",
+        compared=("diloco:every=20",),
         summary="what weights moved by averaged every so many steps, with an outer optimizer; other training",
         options=(
             ("every", "inner steps from one exchange to the next; 50 by default"),

@@ -183,6 +183,7 @@ def _codec(text: str, options: dict[str, str], _find: Find) -> CodecExchange:
 FAMILIES = (
     Family(
         name="codec",
+        compared=(),
         summary="any codec that `lightloom catalog` lists, plug-ins too, around a ring",
         options=(
             ("name", "the codec, block-fixed-point:8 by default"),
@@ -192,6 +193,7 @@ FAMILIES = (
     ),
     Family(
         name="inceptionn",
+        compared=("inceptionn", "inceptionn:scaled"),
         summary="INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
         options=(
             ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),

@@ -32,6 +32,10 @@ class TopKExchange(ExchangeMethod):
     def scale_free(self) -> bool:
         return True
 
+    @property
+    def fused(self) -> bool:
+        return False
+
     def kept(self, values: int) -> int:
         """Values that are sent of a tensor of so many."""
         return min(max(ceil(self.share * values), 1), values)

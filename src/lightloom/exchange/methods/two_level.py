@@ -108,6 +108,7 @@ def _build(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
 FAMILIES = (
     Family(
         name="two-level",
+        compared=(),
         summary="float32 inside a node, another method between nodes",
         options=(
             ("inside", "float32, what ranks of a node exchange"),

@@ -29,6 +29,8 @@ _SHARE = 0.5
 """Of the accelerator's memory bandwidth that kernels reach: an assumption."""
 _TOUCHED = 3
 """Times that each float32 is read or written while it is encoded or decoded, residual included: an assumption."""
+_TOUCHED_UNFUSED = 20
+"""The same of top-k and fp8, which are operations of torch one by one: counted from these, not measured on a device."""
 _LAUNCH = 10e-6
 """Seconds to launch a kernel where the accelerator states none: an assumption."""
 _PRODUCTS = 0.3
@@ -54,8 +56,8 @@ class CodecEngine(Config):
     """Where the rates come from."""
 
 
-def assumed_engine(accelerator: Accelerator) -> CodecEngine:
-    """Kernels on the accelerator, at an assumed share of its memory bandwidth.
+def assumed_engine(accelerator: Accelerator, *, fused: bool = True) -> CodecEngine:
+    """Kernels on the accelerator, at an assumed share of its memory bandwidth; ``fused`` is that of the method.
 
     Raises:
         ConfigError: its memory bandwidth is unknown.
@@ -65,7 +67,8 @@ def assumed_engine(accelerator: Accelerator) -> CodecEngine:
             f"accelerator {accelerator.name!r} states no memory bandwidth, at which kernels that code gradients could "
             "be assumed to run: give --exchange-engine local or a .yaml file"
         )
-    rate = _SHARE * accelerator.memory_bandwidth / _TOUCHED
+    touched = _TOUCHED if fused else _TOUCHED_UNFUSED
+    rate = _SHARE * accelerator.memory_bandwidth / touched
     launch = accelerator.kernel_launch or _LAUNCH
     return CodecEngine(
         name=ACCELERATOR,
@@ -75,8 +78,8 @@ def assumed_engine(accelerator: Accelerator) -> CodecEngine:
         encode_message=launch,
         decode_message=launch,
         flops=_PRODUCTS * min(accelerator.peak.values()),
-        source=f"assumption: kernels on the {accelerator.name} at half of its memory bandwidth, every value read or "
-        f"written {_TOUCHED} times, {launch * 1e6:.3g} us a launch",
+        source=f"assumption: {'kernels' if fused else 'operations of torch'} on the {accelerator.name} at half of its "
+        f"memory bandwidth, every value read or written {touched} times, {launch * 1e6:.3g} us a launch",
     )
 
 

@@ -63,7 +63,11 @@ class PricedExchange:
         Raises:
             ConfigError: the accelerator's memory bandwidth is unknown.
         """
-        return self if self.engine is not None else replace(self, engine=assumed_engine(accelerator))
+        return (
+            self
+            if self.engine is not None
+            else replace(self, engine=assumed_engine(accelerator, fused=self.method.coding.fused))
+        )
 
     @property
     def coder(self) -> CodecEngine:

@@ -27,6 +27,14 @@ class DataFile:
     origin: str
     """Where users get it."""
 
+    def find(self, folder: Path | None = None) -> Path:
+        """Where the file is; it is not read.
+
+        Raises:
+            ConfigError: no folder, or no such file.
+        """
+        return find_first(self.names, folder, self.origin)
+
     def read(self, folder: Path | None = None) -> bytes:
         """The unpacked content.
 
@@ -49,15 +57,25 @@ def read_first(names: Sequence[str], folder: Path | None, origin: str) -> tuple[
     Raises:
         ConfigError: no folder, no such file (says that ``origin`` has it), or unreadable.
     """
-    root = data_folder(folder)
-    path = next((root / name for name in names if (root / name).is_file()), None)
-    if path is None:
-        raise ConfigError(f"{root} has no {' or '.join(names)}: get it from {origin}")
+    path = find_first(names, folder, origin)
     try:
         content = path.read_bytes()
         return path, gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise cannot_read(path, str(error)) from error
+
+
+def find_first(names: Sequence[str], folder: Path | None, origin: str) -> Path:
+    """Return the path of the first file in the data folder that has one of the names.
+
+    Raises:
+        ConfigError: no folder, or no such file (says that ``origin`` has it).
+    """
+    root = data_folder(folder)
+    path = next((root / name for name in names if (root / name).is_file()), None)
+    if path is None:
+        raise ConfigError(f"{root} has no {' or '.join(names)}: get it from {origin}")
+    return path
 
 
 def data_folder(folder: Path | None = None) -> Path:
