@@ -1,11 +1,13 @@
 """Chakra execution traces as files: a header, then nodes, each a protobuf message after its length.
 
-Fields by number, as version 1.0 of the schema documents them (MLCommons, Chakra):
+Fields by number (MLCommons, Chakra, ``et_def.proto``):
 
     header       1 version, 2 attributes
     node         1 id, 2 name, 3 type, 4 control dependencies, 5 data dependencies, 6 start and 7 duration in
-                 microseconds, 8 inputs, 9 outputs, 10 attributes
-    attribute    1 name, 7 int32, 9 int64, 10 list of int64, 11 uint32, 13 uint64, 27 bool, 29 text; others are skipped
+                 microseconds, 8 inputs, 9 outputs, 10 attributes (``chakra_attributes.py``)
+    in-, outputs 1 values, 2 shapes, 3 types, each a text
+
+A header needs no version: MLCommons' converters write none.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
+from lightloom.core.files import read_unpacked
+from lightloom.interchange.chakra_attributes import Value, as_bytes, as_whole, decode_attribute, encode_attribute
 from lightloom.interchange.protobuf import (
-    BYTES,
     WireError,
     bytes_field,
     fields,
@@ -26,24 +29,38 @@ from lightloom.interchange.protobuf import (
     frames,
     message_field,
     packed,
-    signed,
     unpacked,
-    varint,
     whole_field,
 )
 
 VERSION = "1.0.0"
-COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
-TYPES = range(1, 8)
-"""Types of nodes, from metadata (1) to collectives (7)."""
+METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
+TYPES: Mapping[int, str] = {
+    METADATA: "metadata",
+    LOAD: "load from memory",
+    STORE: "store to memory",
+    COMPUTE: "compute",
+    SEND: "send",
+    RECEIVE: "receive",
+    COLLECTIVE: "collective",
+}
+LONGEST_MICROSECONDS = 10**12
+"""Most microseconds of a node, eleven days: anything above is damage."""
 
-_INT32, _INT64, _INT64_LIST, _UINT32, _UINT64, _BOOL, _TEXT = 7, 9, 10, 11, 13, 27, 29
-_WHOLE = (_INT32, _INT64, _UINT32, _UINT64)
-_NUMBERS = {1: "id", 3: "type", 7: "duration"}
+_NUMBERS = {1: "id", 3: "type", 6: "start", 7: "duration"}
 _DEPENDENCIES = {4: "control", 5: "data"}
 _MOST_ID = 1 << 63
 
-Value = int | bool | str | tuple[int, ...]
+
+class Texts(NamedTuple):
+    """What a node reads or returns, as the converter's texts."""
+
+    values: str = ""
+    shapes: str = ""
+    types: str = ""
+
+
+NO_TEXTS = Texts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +71,15 @@ class Node:
     name: str
     type: int
     control: tuple[int, ...] = ()
-    """Nodes that must end first, to keep an order."""
+    """Nodes that must end first, to keep an order; in traces of PyTorch the call that made this one."""
     data: tuple[int, ...] = ()
     """Nodes that must end first, because they deliver data."""
+    start: int = 0
+    """Start in microseconds; 0 where the trace does not say."""
     duration: int = 0
-    """Duration in microseconds."""
+    """Duration in microseconds; 0 where the trace does not say."""
+    inputs: Texts = NO_TEXTS
+    outputs: Texts = NO_TEXTS
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
     @property
@@ -67,9 +88,9 @@ class Node:
         return (*self.control, *self.data)
 
 
-def encode(nodes: Iterable[Node], header: Mapping[str, Value]) -> bytes:
+def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VERSION) -> bytes:
     """Return the content of a trace file."""
-    start = bytes_field(1, VERSION.encode()) + b"".join(_attribute(2, *entry) for entry in header.items())
+    start = bytes_field(1, version.encode()) + b"".join(encode_attribute(2, *entry) for entry in header.items())
     return framed(start) + b"".join(framed(_node(node)) for node in nodes)
 
 
@@ -80,35 +101,27 @@ def _node(node: Node) -> bytes:
         + whole_field(3, node.type)
         + packed(4, node.control)
         + packed(5, node.data)
+        + whole_field(6, node.start)
         + whole_field(7, node.duration)
-        + b"".join(_attribute(10, *entry) for entry in node.attributes.items())
+        + _texts(8, node.inputs)
+        + _texts(9, node.outputs)
+        + b"".join(encode_attribute(10, *entry) for entry in node.attributes.items())
     )
 
 
-def _attribute(number: int, name: str, value: Value) -> bytes:
-    if isinstance(value, bool):
-        content = varint(_BOOL << 3) + varint(value)
-    elif isinstance(value, int):
-        # Sizes are 64 bits wide, ranks and tags 32: what simulators read.
-        content = varint((_INT64 if name == "comm_size" else _INT32) << 3) + varint(value)
-    elif isinstance(value, str):
-        content = message_field(_TEXT, value.encode())
-    else:
-        content = message_field(_INT64_LIST, packed(1, value))
-    return message_field(number, bytes_field(1, name.encode()) + content)
+def _texts(number: int, texts: Texts) -> bytes:
+    content = b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1))
+    return message_field(number, content) if content else b""
 
 
 def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
-    """Return the nodes of a trace file and the attributes of its header.
+    """Return the nodes of a trace file, gzip or not, and the attributes of its header.
 
     Raises:
-        ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, a dependency on a
-            missing node, or a cycle; names the file and the node.
+        ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, an impossible
+            duration, data from a missing node, or a cycle; names the file and the node.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from error
+    content = read_unpacked(path)
     nodes: list[Node] = []
     header: dict[str, Value] | None = None
     try:
@@ -122,7 +135,7 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
         raise ConfigError(f"{path}: {what}: {error}: not a Chakra trace, or a damaged one") from error
     if header is None:
         raise ConfigError(f"{path}: empty: expected a Chakra trace")
-    _check_graph(nodes, path)
+    check_nodes(nodes, path)
     return nodes, header
 
 
@@ -131,87 +144,88 @@ def _header(frame: bytes, path: Path) -> dict[str, Value]:
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
         if number == 1:
-            version = _bytes(wire, value).decode()
+            version = as_bytes(wire, value).decode()
         elif number == 2:
-            attributes.update([_decoded_attribute(_bytes(wire, value))])
-    if version.split(".")[0] not in ("1", "0"):
-        raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}")
+            attributes.update([decode_attribute(as_bytes(wire, value))])
+        else:
+            raise WireError(f"field {number}, which no header has")
+    if version and version.split(".")[0] not in ("1", "0"):
+        raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}, 0.x, or none")
     return attributes
 
 
 def _decoded(frame: bytes) -> Node:
     name = ""
-    numbers = {"id": 0, "type": 0, "duration": 0}
+    numbers = {"id": 0, "type": 0, "start": 0, "duration": 0}
     before: dict[str, tuple[int, ...]] = {"control": (), "data": ()}
+    texts: dict[int, Texts] = {}
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
         if number in _NUMBERS:
-            numbers[_NUMBERS[number]] = _whole(value)
+            numbers[_NUMBERS[number]] = as_whole(value)
         elif number in _DEPENDENCIES:
             before[_DEPENDENCIES[number]] += tuple(unpacked(wire, value))
         elif number == 2:
-            name = _bytes(wire, value).decode()
+            name = as_bytes(wire, value).decode()
+        elif number in (8, 9):
+            parts = {place: as_bytes(*entry).decode() for place, *entry in fields(as_bytes(wire, value))}  # type: ignore[arg-type]
+            texts[number] = Texts(*(parts.get(place, "") for place in (1, 2, 3)))
         elif number == 10:
-            attributes.update([_decoded_attribute(_bytes(wire, value))])
+            attributes.update([decode_attribute(as_bytes(wire, value))])
     return Node(
-        id=numbers["id"],
         name=name,
-        type=numbers["type"],
-        control=before["control"],
-        data=before["data"],
-        duration=numbers["duration"],
+        **numbers,
+        **before,
+        inputs=texts.get(8, NO_TEXTS),
+        outputs=texts.get(9, NO_TEXTS),
         attributes=attributes,
     )
 
 
-def _decoded_attribute(content: bytes) -> tuple[str, Value]:
-    name = ""
-    decoded: Value | None = None
-    for number, wire, value in fields(content):
-        if number == 1:
-            name = _bytes(wire, value).decode()
-        elif number in _WHOLE:
-            decoded = signed(_whole(value)) if number in (_INT32, _INT64) else _whole(value)
-        elif number == _BOOL:
-            decoded = bool(_whole(value))
-        elif number == _TEXT:
-            decoded = _bytes(wire, value).decode()
-        elif number == _INT64_LIST:
-            lists = [unpacked(*element[1:]) for element in fields(_bytes(wire, value)) if element[0] == 1]
-            decoded = tuple(signed(element) for part in lists for element in part)
-    return name, "" if decoded is None else decoded
+def check_nodes(nodes: list[Node], path: Path) -> None:
+    """Check what nodes say of each other.
 
-
-def _bytes(wire: int, value: int | bytes) -> bytes:
-    if wire != BYTES or isinstance(value, int):
-        raise WireError(f"wire type {wire} where text or a message is expected")
-    return value
-
-
-def _whole(value: int | bytes) -> int:
-    if not isinstance(value, int):
-        raise WireError("bytes where an integer is expected")
-    return value
-
-
-def _check_graph(nodes: list[Node], path: Path) -> None:
+    Raises:
+        ConfigError: as :func:`read_trace`.
+    """
     known: dict[int, Node] = {}
     for node in nodes:
+        where = f"{path}: node {node.id} ({node.name!r})"
         if node.id in known or node.id >= _MOST_ID:
-            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): its id occurs twice, or is too large")
+            raise ConfigError(f"{where}: its id occurs twice, or is too large")
         if node.type not in TYPES:
-            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): unknown type {node.type}")
+            names = ", ".join(f"{number} {name}" for number, name in TYPES.items())
+            raise ConfigError(f"{where}: unknown type {node.type}: expected {names}")
+        if node.duration > LONGEST_MICROSECONDS:
+            raise ConfigError(
+                f"{where}: duration_micros is {node.duration}: expected at most {LONGEST_MICROSECONDS} (11 days)"
+            )
         known[node.id] = node
-    for node in nodes:
-        for before in node.dependencies:
+    nested = is_nested(nodes)
+    waiting = {node.id: waits(node, nested=nested) for node in nodes}
+    for number, befores in waiting.items():
+        for before in befores:
             if before not in known:
                 raise ConfigError(
-                    f"{path}: node {node.id} ({node.name!r}): depends on node {before}, which does not exist"
+                    f"{path}: node {number} ({known[number].name!r}): depends on node {before}, which does not exist"
                 )
     try:
-        TopologicalSorter({node.id: node.dependencies for node in nodes}).prepare()
+        TopologicalSorter(waiting).prepare()
     except CycleError as error:
         stuck = known[error.args[1][0]]
         raise ConfigError(
             f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies"
         ) from error
+
+
+def is_nested(nodes: Iterable[Node]) -> bool:
+    """Return whether control dependencies say which call made which, as MLCommons' converter of PyTorch writes them.
+
+    They then name calls that the converter may have left out, and a call that has not ended when those it makes begin.
+    """
+    return any("op_schema" in node.attributes for node in nodes)
+
+
+def waits(node: Node, *, nested: bool) -> tuple[int, ...]:
+    """Return the nodes that must end before this one, in a trace whose control dependencies are nested calls or not."""
+    return node.data if nested else node.dependencies

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
+from lightloom.core.files import read_unpacked
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import columns_from, header_of, schedule_from
 
@@ -39,7 +39,7 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON document in a file; duplicate names in an object and NaN are refused.
+    """Return the JSON document in a file, gzip or not; duplicate names in an object and NaN are refused.
 
     Raises:
         ConfigError: unreadable or not JSON.
@@ -57,11 +57,10 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path}: {text} is not a number in JSON")
 
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once, parse_constant=no_number)
+        text = read_unpacked(path).decode("utf-8")
+        return json.loads(text, object_pairs_hook=once, parse_constant=no_number)
     except ConfigError:
         raise
-    except OSError as error:
-        raise cannot_read(path, error) from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except UnicodeDecodeError as error:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightloom.accelerators.base import Accelerator, Precision, Work
+from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator, Precision, Work
 from lightloom.clusters.settings import Attention
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.parallelism.context_parallel import key_value_elements
 from lightloom.parallelism.expert_parallel import ExpertSplit
+from lightloom.parallelism.measured import COLUMNS as MEASURED_COLUMNS
+from lightloom.parallelism.measured import machine_of, measured_columns, scaled
 from lightloom.parallelism.operator_kernels import (
     Divisors,
     dispatch_times,
@@ -24,6 +26,7 @@ from lightloom.parallelism.operator_kernels import (
 )
 from lightloom.parallelism.tensor_parallel import TensorSplit
 from lightloom.workloads.graph import ComputeGraph, has_samples
+from lightloom.workloads.measured import MeasuredTimes
 
 _COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
 
@@ -64,7 +67,28 @@ def times_and_launches(
         kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
         works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
     times = accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
+    if graph.measured is not None:
+        times = _as_measured(graph, graph.measured, times, (accelerator, precision, attention))
     return times, dispatch_times(columns, accelerator)
+
+
+def _as_measured(
+    graph: ComputeGraph,
+    measured: MeasuredTimes,
+    times: tuple[Floats, Floats],
+    plan: tuple[Accelerator, Precision, Attention],
+) -> tuple[Floats, Floats]:
+    """Return the seconds of a graph's operators with measured ones in place of priced ones (``measured.py``)."""
+    accelerator, precision, attention = plan
+    machine, measured_precision = machine_of(measured, accelerator, precision)
+    traced = replace(graph, measured=None).with_batch(measured.batch)
+    traced = traced.with_element_bytes(ELEMENT_BYTES[measured_precision])
+    references = graph_times(traced, machine, measured_precision, attention)
+    sampled = np.array(["sample" in operator.dimensions for operator in graph.operators])
+    share = np.where(sampled, graph.batch / measured.batch, 1.0)
+    columns = [column.view(np.float64) for column in measured_columns(measured).values()]
+    forward, backward = (scaled(*entry, share) for entry in zip(times, columns, references, strict=True))
+    return forward, backward
 
 
 @dataclass(frozen=True)
@@ -79,6 +103,8 @@ class OperatorColumns:
     """Bytes of an element in the graph."""
     element_bytes: int
     """Bytes of an element as the job computes."""
+    measured: MeasuredTimes | None = None
+    """Where times were measured: their batch and machine; the seconds are columns."""
 
     def __getitem__(self, name: str) -> Ints:
         return self.values[name]
@@ -133,7 +159,35 @@ class OperatorColumns:
         host's launches are left out (:meth:`dispatch`).
         """
         forward, backward = self.work(accelerator, samples, tp, sequence_parallel=sequence_parallel, ep=ep, cp=cp)
-        return accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+        times = accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+        return (
+            times
+            if self.measured is None
+            else self._as_measured(self.measured, times, accelerator, precision, samples, cp)
+        )
+
+    def _as_measured(
+        self,
+        measured: MeasuredTimes,
+        times: tuple[Floats, Floats],
+        accelerator: Accelerator,
+        precision: Precision,
+        samples: Ints,
+        cp: Ints | None,
+    ) -> tuple[Floats, Floats]:
+        """Return times with measured ones in place of priced ones (``measured.py``), [rows, operators]."""
+        machine, measured_precision = machine_of(measured, accelerator, precision)
+        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
+        one = np.ones(1, np.int64)
+        references = traced.times(machine, measured_precision, one * measured.batch, one)
+        part = samples[:, None] / (measured.batch * (1 if cp is None else cp[:, None]))
+        share = np.where(self["sampled"] == 1, part, 1.0)
+        columns = [self.values[name].view(np.float64) for name in MEASURED_COLUMNS]
+        forward, backward = (
+            scaled(priced, column, reference[0], share)
+            for priced, column, reference in zip(times, columns, references, strict=True)
+        )
+        return forward, backward
 
     def work(
         self,
@@ -229,11 +283,14 @@ def operator_columns(
         "key_values": key_value_elements(graph),
     }
     columns |= kernel_columns(operators, attention)
+    if graph.measured is not None:
+        columns |= measured_columns(graph.measured)
     return OperatorColumns(
         columns | {name: operator.astype(np.int64) for name, operator in masks.items()},
         graph.batch,
         graph.element_bytes,
         element_bytes,
+        graph.measured,
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from lightloom.core.errors import WorkloadError
 from lightloom.core.results import Result
+from lightloom.workloads.measured import MeasuredTimes
 from lightloom.workloads.operator import COUNTS, KINDS, TENSOR_KINDS, Operator, check_integer, has_samples
 
 __all__ = ["KINDS", "SCHEMA", "TENSOR_KINDS", "ComputeGraph", "Operator", "has_samples"]
@@ -44,11 +45,18 @@ class ComputeGraph(Result):
     """Parameters that the model has but the forward pass never touches."""
     uncounted: tuple[str, ...] = ()
     """What the counts leave out or only guess, a sentence each; empty where every operator has a rule."""
+    measured: MeasuredTimes | None = None
+    """Seconds of the operators where a trace states them, at its own batch; None where they are priced alone."""
 
     def __post_init__(self) -> None:
         check_integer(self.name, "batch", self.batch, 1)
         check_integer(self.name, "element_bytes", self.element_bytes, 1)
         check_integer(self.name, "unused_parameters", self.unused_parameters, 0)
+        for times in () if self.measured is None else (self.measured.forward, self.measured.backward):
+            if len(times) != len(self.operators):
+                raise WorkloadError(
+                    f"graph {self.name!r}: {len(times)} measured times of {len(self.operators)} operators"
+                )
         earlier: set[str] = set()
         for operator in self.operators:
             if operator.name in earlier:
@@ -147,6 +155,7 @@ class ComputeGraph(Result):
             "element_bytes": self.element_bytes,
             "unused_parameters": self.unused_parameters,
             **({"uncounted": list(self.uncounted)} if self.uncounted else {}),
+            **({} if self.measured is None else {"measured": self.measured.to_json()}),
             "operators": [_operator_to_json(operator) for operator in self.operators],
         }
 
@@ -172,6 +181,8 @@ class ComputeGraph(Result):
         try:
             header = {key: value for key, value in document.items() if key not in ("schema", "operators")}
             header["uncounted"] = tuple(map(str, header.get("uncounted", ())))
+            if "measured" in header:
+                header["measured"] = MeasuredTimes.from_json(header["measured"])
             entries = ({**entry, "inputs": tuple(map(str, entry.get("inputs", ())))} for entry in document["operators"])
             return cls(**header, operators=tuple(Operator(**entry) for entry in entries))
         except (TypeError, KeyError, AttributeError) as error:

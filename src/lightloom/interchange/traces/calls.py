@@ -2,20 +2,26 @@
 
 A node is a call: its name, the call that made it (``ctrl_deps``), tensors that it read and returned with their shapes,
 and attributes, of which the operator's schema (names of arguments) and the sequence number of autograd matter here.
+
+``chakra_trace_link`` adds times from a profile, in microseconds (``exclusive_dur``), and the GPU's work as nodes with a
+category (``cat``), made by the call that launched it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.json_file import read_json
+from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_kernel
 
 _VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
+_LONGEST_MICROSECONDS = 10**12
 _TENSOR = 6
 """Number of entries of a tensor: tensor, storage, offset, elements, bytes per element, device."""
 
@@ -41,6 +47,11 @@ class TraceTensor:
         return math.prod(self.shape)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.elements * self.element_bytes
+
+    @property
     def transposed(self) -> bool:
         """Whether its columns lie in one piece in memory, and its rows do not."""
         return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
@@ -62,6 +73,10 @@ class Call:
     written: list[TraceTensor] = field(default_factory=list)
     """Tensors that it was given to write its result to (``out=``), which are none of those it reads."""
     calls: list[Call] = field(default_factory=list)
+    own_seconds: float = 0.0
+    """Seconds on the host, those of inner calls left out; 0 where the trace does not say."""
+    device_seconds: float = 0.0
+    """Seconds of the accelerator's work that it launched itself."""
 
     @property
     def word(self) -> str:
@@ -69,8 +84,29 @@ class Call:
         return self.name.rpartition("::")[2]
 
 
-def read_calls(path: Path) -> list[Call]:
-    """Return the root calls of the trace, in the order in which they began.
+def seconds_of(calls: Sequence[Call], *, on_device: bool) -> float:
+    """Return the seconds of calls and of all that they made: of the accelerator's work, or on the host."""
+    own = sum(call.device_seconds if on_device else call.own_seconds for call in calls)
+    return own + sum(seconds_of(call.calls, on_device=on_device) for call in calls if call.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The calls of a trace, and what it says of exchanges among ranks."""
+
+    roots: list[Call]
+    """Calls that no other one made, in the order in which they began."""
+    exchanges: tuple[TracedExchange, ...] = ()
+    timed: bool = False
+    """Whether it says how long calls took."""
+    on_device: bool = False
+    """Whether the times are those of an accelerator's work, launched by the calls."""
+    outside: tuple[Call, ...] = ()
+    """Calls of neither pass, in traces without nesting: of the set-up, of the optimizer."""
+
+
+def read_calls(path: Path) -> Recording:
+    """Return the calls of an execution trace of PyTorch, gzip or not.
 
     Raises:
         ConfigError: unreadable, or not JSON.
@@ -88,12 +124,27 @@ def read_calls(path: Path) -> list[Call]:
     version = document.get("schema")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise WorkloadError(f"{path}: schema {version!r}: expected 1.x.x-chakra.x.x.x, as PyTorch 2.1 and later write")
+    for i, entry in enumerate(document["nodes"]):
+        if not isinstance(entry, dict) or type(entry.get("id")) is not int or not isinstance(entry.get("name"), str):
+            raise WorkloadError(f"{path}: entry {i} of nodes: expected an object with a whole id and a name")
+    return recording_of(document["nodes"], path)
+
+
+def recording_of(entries: Sequence[dict[str, Any]], path: Path, *, complete: bool = True) -> Recording:
+    """Return the calls that the nodes of a trace describe.
+
+    Args:
+        entries: objects with an id and a name, and with the further fields of an execution trace.
+        path: the file, for messages.
+        complete: whether every node but the first is made by one of the trace.
+
+    Raises:
+        WorkloadError: a node is malformed, occurs twice, or was made by a missing one or by itself; names the node.
+    """
     calls: dict[int, Call] = {}
     parents: dict[int, int] = {}
-    for i, entry in enumerate(document["nodes"]):
-        where = f"{path}: entry {i} of nodes"
-        if not isinstance(entry, dict) or type(entry.get("id")) is not int or not isinstance(entry.get("name"), str):
-            raise WorkloadError(f"{where}: expected an object with a whole id and a name")
+    device: list[dict[str, Any]] = []
+    for entry in entries:
         where = f"{path}: node {entry['id']} ({entry['name']!r})"
         if entry["id"] in calls:
             raise WorkloadError(f"{where}: its id occurs twice")
@@ -101,17 +152,58 @@ def read_calls(path: Path) -> list[Call]:
             raise WorkloadError(
                 f"{where}: ctrl_deps is {entry.get('ctrl_deps')!r}: expected the id of the calling node"
             )
-        calls[entry["id"]] = _call(entry, where)
+        if entry.get("cat") is not None:
+            device.append(entry)
+            continue
+        calls[entry["id"]] = call = _call(entry, where)
+        call.own_seconds = duration_of(entry, where)
         parents[entry["id"]] = entry["ctrl_deps"]
-    return _tree(calls, parents, path)
+    exchanges = _launched(device, calls, path)
+    timed = any(call.own_seconds or call.device_seconds for call in calls.values())
+    roots = _tree(calls, parents, path, complete=complete)
+    return Recording(roots, exchanges, timed=timed, on_device=any(call.device_seconds for call in calls.values()))
 
 
-def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path) -> list[Call]:
+def duration_of(entry: Mapping[str, Any], where: str) -> float:
+    """Return the seconds of a node, those of inner calls left out; 0 where the trace does not say.
+
+    Raises:
+        WorkloadError: no number of microseconds, or more than eleven days.
+    """
+    duration = entry.get("exclusive_dur", 0)
+    number = not isinstance(duration, bool) and isinstance(duration, int | float)
+    if not number or not 0 <= duration <= _LONGEST_MICROSECONDS:
+        raise WorkloadError(
+            f"{where}: exclusive_dur is {duration!r}: expected 0 to {_LONGEST_MICROSECONDS} microseconds (11 days)"
+        )
+    return float(duration) * 1e-6
+
+
+def _launched(
+    entries: Sequence[Mapping[str, Any]], calls: Mapping[int, Call], path: Path
+) -> tuple[TracedExchange, ...]:
+    """Add the accelerator's work to the calls that launched it, and return what of it exchanges data among ranks."""
+    exchanges: list[TracedExchange] = []
+    for entry in entries:
+        where = f"{path}: node {entry['id']} ({entry['name']!r})"
+        seconds, parent = duration_of(entry, where), entry["ctrl_deps"]
+        if kind := kind_of_kernel(entry["name"]):
+            launch = calls.get(parent)
+            nbytes = sum(tensor.nbytes for tensor in launch.reads) if launch else None
+            exchanges.append(TracedExchange(kind, nbytes, str(entry.get("pg_name", "")), seconds))
+            continue
+        if parent not in calls:
+            raise WorkloadError(f"{where}: launched by node {parent}, which does not exist")
+        calls[parent].device_seconds += seconds
+    return tuple(exchanges)
+
+
+def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
     """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id."""
     roots: list[Call] = []
     for number in sorted(calls):
         call, parent = calls[number], parents[number]
-        if parent == number or (parent not in calls and not roots):
+        if parent == number or (parent not in calls and (not roots or not complete)):
             roots.append(call)  # the process: its own parent, or one that is not written
         elif parent not in calls:
             raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which does not exist")

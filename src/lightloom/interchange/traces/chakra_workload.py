@@ -1,7 +1,9 @@
-"""Chakra traces of training steps as compute graphs: compute nodes with FLOPs, gradients from the collectives.
+"""Chakra traces of training steps as compute graphs: compute nodes with FLOPs or durations, gradients from collectives.
 
     forward     compute nodes, in the order in which they can run
-    backward    nodes named so; their FLOPs go to the forward operator at the mirrored position
+    backward    nodes named so; they go to the forward operator of the same layer where names say it, as those of
+                ``chakra_converter Text`` do, otherwise to the one at the mirrored position
+    times       durations of the nodes
     parameters  what the backward pass all-reduces and reduce-scatters, counted for the last operator that made it
 
 A trace holds neither shapes nor samples, so that little can be rescaled; the result lists what is assumed.
@@ -9,71 +11,138 @@ A trace holds neither shapes nor samples, so that little can be rescaled; the re
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from graphlib import TopologicalSorter
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, read_trace
+from lightloom.interchange.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    TYPES,
+    Node,
+    is_nested,
+    read_trace,
+    waits,
+)
+from lightloom.interchange.traces.chakra_calls import exchanges_of, recording_of_chakra
 from lightloom.interchange.traces.costs import kind_of_name
-from lightloom.interchange.traces.execution_trace import TraceReading
+from lightloom.interchange.traces.exchanges import exchange_lines
+from lightloom.interchange.traces.execution_trace import TraceReading, exchange_notes, reading_of
 from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.workloads.measured import MeasuredTimes
 
 _BACKWARD = ("backward", "_bwd", "grad")
+_PASS = re.compile(r"_(FWD|BWD_IG|BWD_WG|fwd|bwd)$")
+STATED = "durations that the trace states"
+MOST = 1 << 52
+"""Counts stay below, so that their products with samples fit 64 bits."""
 _SUMS = (0, 7)
 """``comm_type`` of all-reduce and reduce-scatter, as the schema numbers them."""
 _ELEMENT_BYTES = 4
 
 
-def read_chakra_workload(path: Path, *, batch: int) -> TraceReading:
+def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> TraceReading:
     """Return the graph of the step in one rank's trace; ``NAME.et`` also stands for ``NAME.0.et``.
+
+    A trace that holds calls of PyTorch is read as its execution traces are (``chakra_calls.py``).
 
     Args:
         batch: number of samples in the trace, which the trace does not state.
+        step: which step of a trace of PyTorch, as :func:`read_execution_trace` takes it.
 
     Raises:
         ConfigError: unreadable or malformed (names the node).
-        WorkloadError: no compute node says its FLOPs, or a node's attribute is no whole number (names the node).
+        WorkloadError: no compute node says its FLOPs or its duration, a node's attribute is no whole number (names the
+            node), or there is no such step.
     """
-    nodes, _ = read_trace(path if path.exists() else path.with_name(f"{path.stem}.0{path.suffix}"))
+    file = path if path.exists() else path.with_name(f"{path.stem}.0{path.suffix}")
+    nodes, _ = read_trace(file)
+    if is_nested(nodes):
+        return reading_of(recording_of_chakra(nodes, file), path, step=step)
+    if step is not None:
+        raise WorkloadError(f"{path}: --step {step}: steps are marked in traces of PyTorch alone: expected no --step")
     order = _runnable(nodes)
-    computing = [node for node in order if node.type == COMPUTE and _count(node, "num_ops", path)]
+    exchanges = tuple(exchange for node in order for exchange in exchanges_of(node, file))
+    every = [node for node in order if node.type == COMPUTE and _weight(node, path)]
+    _refuse_collective(nodes, every, path)
+    computing, more = _first_pass(every)
     forward = [node for node in computing if not _is_backward(node)]
     if not forward:
-        raise WorkloadError(f"{path}: no compute node of a forward pass says its FLOPs (num_ops)")
-    backward = [node for node in computing if _is_backward(node)]
-    builder, by_id = _Graph(path, forward, backward, batch), {node.id: node for node in nodes}
+        listed = "; ".join(exchange_lines(exchanges))
+        raise WorkloadError(
+            f"{path}: no compute node of a forward pass says its FLOPs (num_ops) or its duration (duration_micros): "
+            + (f"it holds exchanges alone ({listed}): expected a training step" if listed else "expected one that does")
+        )
+    builder, by_id = _Graph(path, forward, computing, batch), {node.id: node for node in nodes}
+    further = {node.id for node in every} - {node.id for node in computing}
     for node in order:
         if node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS:
-            builder.add_gradients(node, by_id)
-    return TraceReading(builder.graph(), tuple(builder.unrecorded(order)))
+            builder.add_gradients(node, by_id, further)
+    lines = (*builder.unrecorded(order), *more, *exchange_notes(exchanges))
+    return TraceReading(builder.graph(), lines, exchanges)
+
+
+def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
+    """Refuse one collective as sends and receives, as simulators take in the place of their own."""
+    messages = sum(node.type in (SEND, RECEIVE) for node in nodes)
+    if messages > len(computing) and not any(node.type == COLLECTIVE for node in nodes):
+        raise WorkloadError(
+            f"{path}: {messages} sends and receives, {len(computing)} compute nodes and no collective: the schedule of "
+            "one collective, which is no training step: expected the workload that uses it"
+        )
+
+
+def _first_pass(computing: Sequence[Node]) -> tuple[list[Node], list[str]]:
+    """Return the nodes of the first step of several that repeat the same names, and a line about the others."""
+    names = [node.name for node in computing]
+    again = names.index(names[0], 1) if names and names[0] in names[1:] else len(names)
+    backward = any(_is_backward(node) for node in computing[:again])
+    if again == len(names) or not backward or len(names) % again or names != names[:again] * (len(names) // again):
+        return list(computing), []
+    return list(computing[:again]), [f"{len(names) // again - 1} further steps with the same nodes are left out"]
 
 
 class _Graph:
     """Builder of the graph: forward operators, and what the rest of the trace adds to them."""
 
-    def __init__(self, path: Path, forward: Sequence[Node], backward: Sequence[Node], batch: int) -> None:
+    def __init__(self, path: Path, forward: Sequence[Node], computing: Sequence[Node], batch: int) -> None:
+        backward = [node for node in computing if _is_backward(node)]
         self._path, self._forward, self._backward, self._batch = path, forward, backward, batch
         self._place = {node.id: place for place, node in enumerate(forward)}
         self._backward_flops = [0] * len(forward)
+        self._backward_microseconds = [0] * len(forward)
         self._parameters = [0] * len(forward)
-        ends = list(accumulate(_count(node, "num_ops", path) for node in forward))
+        self._timed = any(node.duration for node in computing)
+        layers = {_layer(node): place for place, node in enumerate(forward)}
+        self._named = len(layers) == len(forward) and all(_layer(node) in layers for node in backward)
+        """Whether names say which layer a backward node belongs to."""
+        ends = list(accumulate(_weight(node, path) for node in forward))
         behind = 0
-        total = sum(_count(node, "num_ops", path) for node in backward)
+        total = sum(_weight(node, path) for node in backward)
         for node in backward:
-            flops = _count(node, "num_ops", path)
-            place = bisect_left(ends, ends[-1] * (1 - (behind + flops / 2) / total))
+            weight = _weight(node, path)
+            mirrored = bisect_left(ends, ends[-1] * (1 - (behind + weight / 2) / total))
+            place = layers[_layer(node)] if self._named else min(mirrored, len(forward) - 1)
             self._place[node.id] = place
-            self._backward_flops[place] += flops
-            behind += flops
+            self._backward_flops[place] += _count(node, "num_ops", path)
+            self._backward_microseconds[place] += node.duration
+            behind += weight
 
-    def add_gradients(self, node: Node, by_id: dict[int, Node]) -> None:
-        """Add the size of a collective to the parameters of the operator whose backward pass it waits for."""
+    def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> None:
+        """Add the size of a collective to the parameters of the operator whose backward pass it waits for.
+
+        Collectives that wait for nodes of ``further`` steps are left out.
+        """
         seen, frontier = {node.id}, [node.id]
-        while frontier:
+        while frontier and further.isdisjoint(frontier):
             operators = [number for number in frontier if number in self._place]
             if operators:
                 if any(_is_backward(by_id[number]) for number in operators):
@@ -90,7 +159,24 @@ class _Graph:
             self._operator(place, node, names[place], names[max(place - 1, 0) : place])
             for place, node in enumerate(self._forward)
         )
-        return ComputeGraph(name=self._path.stem, batch=self._batch, operators=operators, element_bytes=_ELEMENT_BYTES)
+        return ComputeGraph(
+            name=self._path.stem,
+            batch=self._batch,
+            operators=operators,
+            element_bytes=_ELEMENT_BYTES,
+            measured=self._measured() if self._timed else None,
+        )
+
+    def _measured(self) -> MeasuredTimes:
+        """The durations of the nodes; a backward pass that the trace lacks is twice the forward one."""
+        forward = [node.duration for node in self._forward]
+        backward = self._backward_microseconds if self._backward else [2 * duration for duration in forward]
+        return MeasuredTimes(
+            batch=self._batch,
+            forward=tuple(1e-6 * duration for duration in forward),
+            backward=tuple(1e-6 * duration for duration in backward),
+            clock=STATED,
+        )
 
     def _operator(self, place: int, node: Node, name: str, inputs: Sequence[str]) -> Operator:
         flops, parameters = _count(node, "num_ops", self._path), self._parameters[place]
@@ -111,33 +197,50 @@ class _Graph:
         yield f"shapes: no operator can be split; the trace is taken to hold {self._batch} samples a rank"
         yield "activations: memory is counted without them"
         if not self._backward:
-            yield "no backward pass in the trace: taken as twice the forward's FLOPs"
-        else:
-            yield f"which operator each of {len(self._backward)} backward nodes belongs to: mirrored by FLOPs"
+            yield "no backward pass in the trace: taken as twice the forward one"
+        elif not self._named:
+            yield f"which operator each of {len(self._backward)} backward nodes belongs to: mirrored by their work"
         if any(self._parameters):
             yield "parameters: as many float32 as its backward pass adds up over ranks (data parallelism alone)"
         else:
             yield "parameters: its backward pass adds nothing up over ranks, so a plan exchanges nothing"
         unused = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
         if unused:
-            yield f"{unused} compute nodes without FLOPs are left out"
+            yield f"{unused} compute nodes without FLOPs and without a duration, or of further steps, are left out"
+        if self._timed and not any(_count(node, "num_ops", self._path) for node in self._forward):
+            yield "FLOPs: durations alone are planned, so that utilization is unknown and not 0"
+        others = Counter(TYPES[node.type] for node in order if node.type not in (COMPUTE, COLLECTIVE, SEND, RECEIVE))
+        for kind, count in others.items():
+            yield f"{count} nodes of type {kind} are left out"
 
 
 def _is_backward(node: Node) -> bool:
     return any(word in node.name.lower() for word in _BACKWARD)
 
 
+def _layer(node: Node) -> str:
+    """The name of a node without the words of its pass, as ``chakra_converter Text`` appends them."""
+    return _PASS.sub("", node.name)
+
+
+def _weight(node: Node, path: Path) -> int:
+    """FLOPs of a node, or its microseconds where it states none."""
+    return _count(node, "num_ops", path) or node.duration
+
+
 def _count(node: Node, attribute: str, path: Path) -> int:
     value = node.attributes.get(attribute, 0)
-    if type(value) is not int or value < 0:
-        raise WorkloadError(f"{path}: node {node.id} ({node.name!r}): {attribute} is {value!r}: expected a count")
+    if type(value) is not int or not 0 <= value < MOST:
+        raise WorkloadError(
+            f"{path}: node {node.id} ({node.name!r}): {attribute} is {value!r}: expected a count below 2^52"
+        )
     return value
 
 
 def _runnable(nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes in an order that keeps their dependencies, the smallest number first among those ready."""
     by_id = {node.id: node for node in nodes}
-    waiting = TopologicalSorter({node.id: node.dependencies for node in nodes})
+    waiting = TopologicalSorter({node.id: waits(node, nested=False) for node in nodes})
     waiting.prepare()
     ready, order = list(waiting.get_ready()), []
     heapify(ready)

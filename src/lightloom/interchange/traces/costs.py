@@ -85,7 +85,7 @@ def _own_flops(call: Call) -> int:
             transposed = any(value is True for value in call.values)
             outer = shapes[1] if transposed else shapes[0]
             return 2 * math.prod(outer) * math.prod(shapes[2][1:]) * sum(bool(needed) for needed in mask[:2])
-        if word.endswith("convolution"):
+        if word.endswith("convolution") or word in ("conv1d", "conv2d", "conv3d"):
             transposed = next((value for value in call.values if isinstance(value, bool)), False)
             outer = shapes[0] if transposed else call.returns[0].shape
             return 2 * math.prod(outer) * math.prod(shapes[1][1:])

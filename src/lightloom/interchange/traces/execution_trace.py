@@ -6,6 +6,7 @@
     parameters  tensors that nothing in the trace wrote, and that got a gradient or are called weight or bias
 
     steps       one of them is read (``steps.py``)
+    times       of the calls, and of the accelerator's work that they launch, where the trace holds them
 
 What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.
 """
@@ -13,18 +14,23 @@ What a trace does not record, and the graph therefore lacks, is listed in :attr:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
+from lightloom.core.units import format_time
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
-from lightloom.interchange.traces.calls import Call, TraceTensor, read_calls
+from lightloom.interchange.traces.calls import Call, Recording, TraceTensor, read_calls, seconds_of
 from lightloom.interchange.traces.costs import kind_of, other_flops, product_flops, summed_length
+from lightloom.interchange.traces.exchanges import TracedExchange, exchange_lines, kind_of_words
 from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
+from lightloom.workloads.measured import MeasuredTimes
 
 _GRADIENT = "torch::autograd::AccumulateGrad"
+KERNELS, HOST = "kernels of the accelerator", "calls on the host"
+"""What was timed."""
 _COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
 
 
@@ -35,6 +41,8 @@ class TraceReading:
     graph: ComputeGraph
     unrecorded: tuple[str, ...]
     """What the trace does not record and what is assumed instead, a sentence each."""
+    exchanges: tuple[TracedExchange, ...] = ()
+    """Exchanges among ranks that the trace holds; a plan makes its own."""
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
@@ -49,7 +57,18 @@ def read_execution_trace(path: Path, *, batch: int | None = None, step: int | No
         ConfigError: unreadable, or not JSON.
         WorkloadError: no trace, a malformed one (names the node), one without operators, or without that step.
     """
-    steps = cut(read_calls(path))
+    return reading_of(read_calls(path), path, batch=batch, step=step)
+
+
+def reading_of(
+    recording: Recording, path: Path, *, batch: int | None = None, step: int | None = None, machine: str = ""
+) -> TraceReading:
+    """Return the graph of one step of the calls of a trace, as :func:`read_execution_trace` does.
+
+    Args:
+        machine: what the calls ran on, as the trace names it.
+    """
+    steps = cut(recording.roots)
     if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
     chosen = _chosen(path, steps, step)
@@ -58,7 +77,7 @@ def read_execution_trace(path: Path, *, batch: int | None = None, step: int | No
         parts.sort(call)
     if not parts.forward:
         raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
-    return _Builder(path, parts, batch).reading()
+    return _Builder(path, parts, batch, recording, chosen, machine).reading()
 
 
 def _chosen(path: Path, steps: list[Step], number: int | None) -> Step:
@@ -79,15 +98,17 @@ class _Parts:
     backward: dict[int, list[Call]] = field(default_factory=dict)
     """Calls of the backward pass, by sequence number."""
     gradients: list[TraceTensor] = field(default_factory=list)
-    communication: int = 0
+    communication: list[Call] = field(default_factory=list)
     later: int = 0
+    update: list[Call] = field(default_factory=list)
+    """Calls of the optimizer."""
     other_steps: int = 0
     later_passes: int = 0
 
     def sort(self, call: Call) -> None:
         """Sort a call, or the calls that it made."""
         if call.name.startswith(_COMMUNICATION):
-            self.communication += 1
+            self.communication.append(call)
         elif call.name.startswith(BACKWARD):
             for inner in call.calls:
                 self.backward.setdefault(inner.sequence, []).append(inner)
@@ -95,6 +116,7 @@ class _Parts:
                     self.gradients += inner.reads[:1]
         elif call.name.startswith("Optimizer."):
             self.later += 1
+            self.update.append(call)
         elif call.schema and self.backward:
             # Autograd itself allocates, and adds up gradients that meet.
             self.later += call.word.strip("_") != "add" and bool(_made(call))
@@ -106,8 +128,12 @@ class _Parts:
 
 
 class _Builder:
-    def __init__(self, path: Path, parts: _Parts, batch: int | None) -> None:
-        self._path, self._parts = path, parts
+    def __init__(
+        self, path: Path, parts: _Parts, batch: int | None, recording: Recording, step: Step, machine: str
+    ) -> None:
+        self._path, self._parts, self._recording, self._step, self._machine = path, parts, recording, step, machine
+        self._seconds: list[tuple[float, float | None]] = []
+        """Measured forward and backward times of the operators so far."""
         self._named = _named_parameters(parts.forward)
         self._statistics = _statistics(parts.forward)
         self._gradients = Counter(tensor.shape for tensor in parts.gradients) - Counter(self._named.values())
@@ -131,8 +157,39 @@ class _Builder:
             batch=self._batch,
             operators=tuple(operators),
             element_bytes=self._element_bytes,
+            measured=self._measured(),
         )
-        return TraceReading(graph, tuple(self._unrecorded()))
+        exchanges = self._recording.exchanges or tuple(_exchange(call) for call in self._parts.communication)
+        return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges)
+
+    def _measured(self) -> MeasuredTimes | None:
+        if not self._recording.timed:
+            return None
+        forward, backward = zip(*self._seconds, strict=True)
+        clock = KERNELS if self._recording.on_device else HOST
+        return MeasuredTimes(batch=self._batch, forward=forward, backward=backward, machine=self._machine, clock=clock)
+
+    def _times(self, call: Call) -> tuple[float, float | None]:
+        """Measured seconds of an operator forward and backward; None where no backward pass is in the trace."""
+        on_device = self._recording.on_device
+        forward = seconds_of([call], on_device=on_device)
+        if not self._parts.backward:
+            return forward, None
+        return forward, seconds_of(self._backward_calls(call), on_device=on_device)
+
+    def _unmeasured(self) -> Iterator[str]:
+        """Where the measured time of the step is, if not in operators of the graph."""
+        on_device = self._recording.on_device
+        whole = seconds_of(self._step.calls, on_device=on_device)
+        update = seconds_of(self._parts.update, on_device=on_device)
+        communication = seconds_of(self._parts.communication, on_device=on_device)
+        operators = sum(forward + (backward or 0.0) for forward, backward in self._seconds)
+        rest = max(whole - operators - update - communication, 0.0)
+        yield (
+            f"of {format_time(whole)} measured in the step, {format_time(operators)} are in its operators, "
+            f"{format_time(update)} in the optimizer, {format_time(communication)} in communication calls, "
+            f"{format_time(rest)} in other calls: only the operators' are used"
+        )
 
     def _unrecorded(self) -> Iterator[str]:
         parts = self._parts
@@ -144,18 +201,23 @@ class _Builder:
         if parts.later_passes:
             yield f"{parts.later_passes} further passes of the step are left out: it accumulates gradients"
         if parts.communication:
-            yield f"{parts.communication} communication calls are left out: a plan makes its own"
+            yield f"{len(parts.communication)} communication calls are left out: a plan makes its own"
         if parts.later:
             yield f"{parts.later} calls after the first gradient that are none of autograd's are left out (optimiser)"
         accumulated = sum(tensor.elements for tensor in parts.gradients)
         parameters = sum(self._parameters.values())
-        if parts.backward and accumulated != parameters:
+        if parts.backward and accumulated != parameters and not self._recording.outside:
             yield f"gradients were kept for {accumulated} elements, parameters found: {parameters}"
         outside = sum(
             len(calls) for number, calls in parts.backward.items() if number >= 0 and number not in self._owner
         )
         if outside:
             yield f"{outside} backward calls belong to no operator of the trace"
+        if outside := self._recording.outside:
+            seconds = format_time(seconds_of(outside, on_device=self._recording.on_device))
+            yield f"nesting: calls go to passes by their names; {len(outside)} of neither are left out ({seconds})"
+        if self._recording.timed:
+            yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
         written = {tensor.storage for call in self._parts.forward for tensor in _made(call)}
@@ -189,6 +251,8 @@ class _Builder:
         for tensor in computed:
             self._producer[tensor.storage] = name
             (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
+        if self._recording.timed:
+            self._seconds.append(self._times(call))
         products = kind in TENSOR_KINDS
         forward = product_flops(call) if products else other_flops(call, kind)
         size = self._element_bytes
@@ -209,13 +273,17 @@ class _Builder:
     def _backward(self, call: Call, products: bool, forward: int) -> int:
         if not self._parts.backward:
             return 2 * forward if products else forward
-        mine = [
+        mine = self._backward_calls(call)
+        return sum(product_flops(inner) for inner in mine) if products else forward * bool(mine)
+
+    def _backward_calls(self, call: Call) -> list[Call]:
+        """Calls of the backward pass that belong to an operator."""
+        return [
             inner
             for number in sorted(sequences(call))
             if self._owner[number] == call.id
             for inner in self._parts.backward.get(number, ())
         ]
-        return sum(product_flops(inner) for inner in mine) if products else forward * bool(mine)
 
     def _first_used(self, call: Call) -> int:
         """Elements of parameters that no earlier call has used."""
@@ -253,6 +321,21 @@ class _Builder:
         word = call.word.strip("_")
         self._names[word] += 1
         return word if self._names[word] == 1 else f"{word}#{self._names[word]}"
+
+
+def _exchange(call: Call) -> TracedExchange:
+    """The exchange that a communication call asks for: its kind by its name, its bytes by the tensors that it reads."""
+    calls = list(walk([call]))
+    kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
+    nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)
+    seconds = seconds_of([call], on_device=False)
+    return TracedExchange(kind, nbytes or None, seconds=seconds)
+
+
+def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:
+    """Return a line that lists the exchanges of a trace; none without any."""
+    listed = "; ".join(exchange_lines(exchanges))
+    return [f"which plan made its exchanges, so that they are listed and not replayed: {listed}"] if listed else []
 
 
 def _named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:

@@ -47,7 +47,18 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
         accelerator, row.samples, row.tp, sequence_parallel=row.sequence_parallel, ep=row.ep, cp=row.cp
     )
     times = 1 + repeated_operators(graph, choice.recomputation)
-    passes = [accelerator.operator_times(work, settings.precision)[0] for work in (forward, backward)]
+    passes = [
+        times[0]
+        for times in columns.times(
+            accelerator,
+            settings.precision,
+            row.samples,
+            row.tp,
+            sequence_parallel=row.sequence_parallel,
+            ep=row.ep,
+            cp=row.cp,
+        )
+    ]
     seconds = times * passes[0] + passes[1]
     arithmetic = accelerator.compute_time(times * forward.flops[0] + backward.flops[0], settings.precision)
     memory = accelerator.memory_time(times * forward.nbytes[0] + backward.nbytes[0])
