@@ -13,12 +13,14 @@ from lightloom.api.models import ModelLike, read_model
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.errors import ConfigError
+from lightloom.core.forms import looks_like_file
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
 from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
+from lightloom.planner.search.measured import on_machine
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.planner.search.search import search
@@ -115,6 +117,7 @@ def plan(
     sequence_length: int | None = None,
     step: int | None = None,
     model_only: bool = False,
+    measured_on: str | None = None,
     strategy: str | Sequence[str] = ALL,
     algorithm: str | Sequence[str] = ALL,
     dp: int | None = None,
@@ -155,6 +158,8 @@ def plan(
         sequence_length: tokens in a sample, for models that take tokens.
         step: which step of an execution trace; its first whole one without it.
         model_only: whether the strategy and the batch that a model's file states are left out.
+        measured_on: what the durations of a trace were measured on, where it does not say or another rule is wanted: an
+            accelerator, ``unscaled``, or ``none``.
         strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``.
         algorithm: names of collective algorithms among which exchanges choose, or ``all`` that the fabric admits.
         dp: pins the data-parallel degree.
@@ -203,9 +208,10 @@ def plan(
     )
     methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
     choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
-    samples = clusters[0].training.batch_per_rank
+    samples = _samples_a_rank(model, clusters[0], request)
     choice.check()
     reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step)
+    reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
     if not model_only:
         request = replace(
             request,
@@ -270,6 +276,13 @@ def _samples(samples: int, option: str) -> int:
     if not 1 <= samples <= MOST_SAMPLES:
         raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
     return samples
+
+
+def _samples_a_rank(model: ModelLike, cluster: Cluster, request: SearchRequest) -> int:
+    """The samples for which a model is traced: a file that does not state its own holds those of the plan."""
+    if isinstance(model, str | Path) and looks_like_file(str(model)) and request.global_batches:
+        return max(1, request.global_batches[0] // cluster.ranks)
+    return cluster.training.batch_per_rank
 
 
 def _answer(

@@ -174,8 +174,12 @@ def _decoded(frame: bytes) -> Node:
             attributes.update([decode_attribute(as_bytes(wire, value))])
     return Node(
         name=name,
-        **numbers,
-        **before,
+        id=numbers["id"],
+        type=numbers["type"],
+        start=numbers["start"],
+        duration=numbers["duration"],
+        control=before["control"],
+        data=before["data"],
         inputs=texts.get(8, NO_TEXTS),
         outputs=texts.get(9, NO_TEXTS),
         attributes=attributes,

@@ -26,8 +26,7 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
 
 def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
-    _has_no_steps(path, request)
-    record = read_chakra_workload(path, batch=request.batch)
+    record = read_chakra_workload(path, batch=request.batch, step=request.step)
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
@@ -42,16 +41,16 @@ def _read_transformers(path: Path, request: FileRequest) -> ModelReading:
     return read_transformers(path, request)
 
 
+def _has_no_steps(path: Path, request: FileRequest) -> None:
+    if request.step is not None:
+        raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
             f"--sequence-length {request.sequence_length}: the trace {path} keeps the length it was taken with"
         )
-
-
-def _has_no_steps(path: Path, request: FileRequest) -> None:
-    if request.step is not None:
-        raise ConfigError(f"--step {request.step}: {path} is no execution trace (.json), which alone has steps")
 
 
 _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {

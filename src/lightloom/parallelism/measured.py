@@ -35,10 +35,9 @@ def machine_of(
 ) -> tuple[Accelerator, Precision]:
     """Return what was measured on, and the number format: those of the plan where the trace names none."""
     machine = accelerator if measured.accelerator is None else _named(measured.accelerator)
-    known = next((name for name in PRECISIONS if name == measured.precision and name in machine.peak), None)
-    if known is None:
-        known = precision if precision in machine.peak else next(iter(machine.peak))
-    return machine, known
+    fallback = precision if precision in machine.peak else next(iter(machine.peak))
+    known = (name for name in PRECISIONS if name == measured.precision and name in machine.peak)
+    return machine, next(known, fallback)
 
 
 @lru_cache(maxsize=8)

@@ -52,6 +52,13 @@ class PlanOptions:
     model_only: Annotated[
         bool, typer.Option("--model-only", help="Take the model of a file and not the strategy that it states.")
     ] = False
+    measured_on: Annotated[
+        str | None,
+        option(
+            "What the durations of a trace were measured on, if it does not say: an accelerator, unscaled (as on the "
+            "cluster's), or none (price all operators)."
+        ),
+    ] = None
     strategy: Annotated[Many, option("Only ddp, fsdp, tensor-pipeline or placed; repeatable.")] = None
     algorithm: Annotated[
         Many, option("Algorithms that exchanges choose among, all that the fabric admits without it; repeatable.")

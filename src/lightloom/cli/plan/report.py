@@ -75,6 +75,8 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
 
 def utilization(search: PlanSearch) -> str:
     """The winner's shares of the peak rate: of the model's FLOPs, and of all that the hardware computes."""
+    if not any(operator.forward_flops for operator in search.graph.operators):
+        return "utilization unknown, as the trace states no FLOPs"
     model, hardware = (search.utilization(search.winner, hardware=repeated) for repeated in (False, True))
     return f"{100 * model:.3g} % model-FLOPs, {100 * hardware:.3g} % hardware-FLOPs utilization"
 
@@ -116,6 +118,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         notes=(
             *_notes(search),
             *(f"Warning: {guess}." for guess in search.graph.uncounted),
+            *(f"Measured: {line}." for line in document["measured"]),
             *(f"Of the model's file: {gap}." for gap in document["not_in_trace"]),
         ),
         pictures=tuple(

@@ -170,6 +170,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
     sites = {row.site for row in rows}
     title = search.graph.name + (f" on {sites.pop()}" if len(sites) == 1 else f" on {len(sites)} clusters")
     yield Text(f"{title}: {_header(search)}", style="bold")
+    yield from (Text(f"measured: {line}") for line in document["measured"])
     yield ranking_table(shown, width)
     if len(rows) > len(shown):
         yield f"... and {len(rows) - len(shown)} other plans, in the report and in --json"

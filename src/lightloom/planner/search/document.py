@@ -15,6 +15,7 @@ from lightloom.planner.pricing.belief import LEVEL, belief_of
 from lightloom.planner.pricing.exchange_prices import phase_document
 from lightloom.planner.search.costly import costly_rows
 from lightloom.planner.search.explain import explain
+from lightloom.planner.search.measured import measured_lines
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
 
@@ -60,6 +61,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "refused": [asdict(row) for row in search.refused],
         "refusals": list(search.refusals),
         "counts": asdict(search.counts),
+        "measured": measured_lines(search.graph, search.clusters),
         "not_in_trace": list(unrecorded),
         "uncounted": list(search.graph.uncounted),
         "provenance": dict(origin),
@@ -68,6 +70,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     """One plan of the ranking."""
+    counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval = search.sequence_length, search.intervals.get(id(plan))
     return {
         "strategy": plan.strategy,
@@ -92,8 +95,8 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "breakdown": dict(plan.breakdown),
         "rank_seconds": None if plan.spent is None else {name: spent.tolist() for name, spent in plan.spent.items()},
         "communication_time_s": plan.communication_time,
-        "model_flops_utilization": search.utilization(plan),
-        "hardware_flops_utilization": search.utilization(plan, hardware=True),
+        "model_flops_utilization": search.utilization(plan) if counted else None,
+        "hardware_flops_utilization": search.utilization(plan, hardware=True) if counted else None,
         "energy_j": plan.energy.total_j,
         "energy": plan.energy.to_json(),
         "energy_per_sample_j": plan.energy_per_sample,
