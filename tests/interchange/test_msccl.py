@@ -13,9 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.interchange.msccl.buffers import Buffers
 from lightloom.interchange.msccl.program import Program, Step, ThreadBlock
 from lightloom.interchange.msccl.read import check_program, read_program
 from lightloom.interchange.msccl.write import NAMES, program_of
@@ -61,6 +63,13 @@ def test_a_program_comes_back_and_makes_the_same_deliveries(
         assert deliveries(on_its_own) == deliveries(read)
 
 
+def chunks_of_places(schedule: Schedule) -> dict[tuple[int, tuple[str, int]], int]:
+    """The chunk at each rank's place in input and output."""
+    buffers, ranks = Buffers.of(schedule), range(schedule.collective.ranks)
+    places = {(rank, buffers.place(rank, chunk)): chunk for rank in ranks for chunk in range(schedule.chunks)}
+    return {place: chunk for place, chunk in places.items() if place[1][0] != "s"}
+
+
 @settings(deadline=None, max_examples=80)
 @given(drawn=made(), seed=st.integers(0, 2**32), room=st.integers(1, 3))
 def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int) -> None:
@@ -69,7 +78,7 @@ def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int
     blocks = [(rank, number) for rank, gpu in enumerate(made.gpus) for number in range(len(gpu.blocks))]
     at = dict.fromkeys(blocks, 0)
     wires: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
-    data = Data(drawn[0])
+    data, chunk_at = Data(drawn[0]), chunks_of_places(drawn[0])
 
     def stepped(rank: int, number: int) -> bool:
         block = made.gpus[rank].blocks[number]
@@ -82,12 +91,17 @@ def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int
             wire = wires[rank, block.send, block.channel]
             if len(wire) == room:
                 return False
-            wire.append(data.sent(rank, step.source[1]))
+            chunk = chunk_at[rank, step.source]
+            wire.append((chunk, data.sent(rank, chunk)))
+        elif step.type == "cpy":
+            assert (step.source, step.destination) == (("i", step.source[1]), ("o", step.source[1]))
         elif step.type != "nop":
             wire = wires[block.receive, rank, block.channel]
             if not wire:
                 return False
-            data.arrives(rank, step.destination[1], wire.popleft(), step.type == "rrc")
+            chunk, value = wire.popleft()
+            assert chunk_at.setdefault((rank, step.destination), chunk) == chunk
+            data.arrives(rank, chunk, value, step.type == "rrc")
         at[rank, number] += 1
         return True
 
@@ -105,8 +119,8 @@ def test_many_chunks_and_many_peers_spread_over_channels() -> None:
     assert program_of(many, fabric).channels == 1
     with pytest.raises(UnsupportedError, match="218 threadblocks on a GPU: MSCCL's runtime has 216"):
         program("one-stage", "all-gather", 110)
-    with pytest.raises(UnsupportedError, match="all-to-all has no MSCCL program"):
-        program("one-stage", "all-to-all")
+    with pytest.raises(UnsupportedError, match="broadcast has no MSCCL program, for a runtime chooses a program"):
+        program("binomial-tree", "broadcast")
 
 
 @given(nbytes=st.floats(0, 1e12), ranks=st.integers(2, 9))

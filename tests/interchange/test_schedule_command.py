@@ -21,7 +21,7 @@ def export(kind: str, output: Path) -> list[str]:
     return ["schedule", "export", kind, str(output), *_RING, "--nbytes", "1MB"]
 
 
-@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
 def test_a_schedule_goes_round_by_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
@@ -62,7 +62,7 @@ def test_a_program_is_checked_without_a_fabric(
         (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
         (["export", "scatter", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'scatter'"),
         (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
-        (["export", "all-to-all", "a.xml", *_RING, "--nbytes", "1MB", "--algorithm", "one-stage"], "no MSCCL program"),
+        (["export", "broadcast", "a.xml", *_RING, "--nbytes", "1MB"], "broadcast has no MSCCL program"),
         (
             ["export", "all-reduce", "a.json", "--fabric", "optical-averager", "--ranks", "6", "--nbytes", "1MB"],
             "synthesized sends from rank to rank",

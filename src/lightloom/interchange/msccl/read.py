@@ -23,9 +23,10 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import verified
+from lightloom.interchange.msccl.check import check
 from lightloom.interchange.msccl.movement import Movement, Row, movement_of
 from lightloom.interchange.msccl.program import Program
-from lightloom.interchange.msccl.run import Run, check
+from lightloom.interchange.msccl.run import Run
 from lightloom.interchange.msccl.xml import read_xml
 
 KINDS: dict[str, Kind] = {

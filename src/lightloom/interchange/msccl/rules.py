@@ -9,7 +9,7 @@ As msccl-tools writes programs, and as microsoft/msccl and Azure's executor read
 * a dependency names a step that its threadblock announces; a nop waits for something, and what follows a nop too;
 * reductions that the runtime merges have the same count.
 
-:mod:`lightloom.interchange.msccl.run` checks what happens when it runs.
+Class :class:`~lightloom.interchange.msccl.run.Machine` checks what happens when it runs.
 """
 
 from __future__ import annotations

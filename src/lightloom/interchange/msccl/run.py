@@ -8,8 +8,6 @@ happens to come first is a race. Without races, values do not depend on the orde
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -17,19 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError
-from lightloom.interchange.msccl.conditions import CUSTOM, Condition, Place, condition_of
+from lightloom.interchange.msccl.conditions import CUSTOM, Condition, Place
 from lightloom.interchange.msccl.program import ADDS, RECEIVES, SENDS, WRITES, Program, Step, ThreadBlock
-from lightloom.interchange.msccl.rules import check_rules, refuse
-from lightloom.interchange.msccl.values import Content, Value, added, described
+from lightloom.interchange.msccl.rules import refuse
+from lightloom.interchange.msccl.values import Content, Value, added
 
 Clock = NDArray[np.int32]
 Connection = tuple[int, int, int]
 """Sender, receiver, channel."""
-
-ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
-"""Messages that a connection inside a node holds: each takes four of NCCL's eight slots in Simple, else one."""
-MOST_ROOM = 64
-"""Largest room that is tried for a program which waits forever, to say whether more would help."""
 
 
 class WaitingError(ConfigError):
@@ -63,6 +56,8 @@ class Run:
     arrivals: list[Arrival] = field(default_factory=list)
     memory: dict[Place, Content] = field(default_factory=dict)
     """Every chunk that has been stored, at the end."""
+    written_on: dict[Place, int] = field(default_factory=dict)
+    """Line of the step that stored it last."""
 
     @property
     def defined(self) -> bool:
@@ -113,60 +108,15 @@ class _Block:
         return f"GPU {self.rank}, threadblock {self.number}, step {step}"
 
 
-def check(program: Program, where: str) -> list[Run]:
-    """Check that a program keeps the rules, runs, and computes its collective.
-
-    Returns:
-        One run for each way in which the buffers of the program may lie.
-
-    Time grows with chunks moved times threadblocks, as clocks do.
+class Machine:
+    """Threadblocks of all GPUs, for one way in which the buffers of a program lie.
 
     Raises:
-        ConfigError: a rule is broken, a message of one size is received as another, steps wait forever or race, or a
-            chunk of a result is wrong; names the line, or GPU, threadblock and step.
-        UnsupportedError: a collective whose result is not defined.
+        ConfigError: a message of one size is received as another, or steps race; names the line, or GPU, threadblock
+            and step.
+        WaitingError: steps wait for each other.
     """
-    conditions = [condition_of(program, in_place, where) for in_place in program.modes]
-    check_rules(program, conditions[0], where)
-    room = ROOM[program.protocol]
-    runs = []
-    for condition in conditions:
-        try:
-            run = _Machine(program, condition, where, room).run()
-        except WaitingError as error:
-            raise ConfigError(f"{error}{_remedy(program, condition, where, room)}") from error
-        run.in_parts = _runs_in_parts(program, condition, where, room)
-        runs.append(run)
-    return runs
 
-
-def _remedy(program: Program, condition: Condition, where: str, room: int) -> str:
-    """Return what would help a program that waits forever, if more room does."""
-    held = room
-    while held < MOST_ROOM:
-        held *= 2
-        with suppress(ConfigError):
-            _Machine(program, condition, where, held).run()
-            holds = f"where a connection holds {room} messages, as NCCL's do in protocol {program.protocol}"
-            return f" {holds}; {held} would do"
-    return ""
-
-
-def _runs_in_parts(program: Program, condition: Condition, where: str, room: int) -> bool:
-    """Return whether a program also ends where every chunk of a message takes room of its own.
-
-    The runtime sends chunks together as long as they fit in a slot, and one by one where they are larger.
-    """
-    if all(step.count <= 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
-        return True
-    try:
-        _Machine(program, condition, where, room, in_parts=True).run()
-    except WaitingError:
-        return False
-    return True
-
-
-class _Machine:
     def __init__(
         self, program: Program, condition: Condition, where: str, room: int, *, in_parts: bool = False
     ) -> None:
@@ -209,8 +159,9 @@ class _Machine:
                 raise ConfigError(
                     f"{self._where}: GPU {receiver} leaves a message of GPU {sender} on channel {channel}"
                 )
-        if self._done.defined:
-            self._check_result()
+        self._done.written_on = {
+            place: self._blocks[last.block].code.steps[last.step].line for place, last in self._last_write.items()
+        }
         return self._done
 
     def _refuse(self, block: _Block, complaint: str) -> NoReturn:
@@ -327,27 +278,6 @@ class _Machine:
                 other = self._blocks[access.block].name(access.step)
                 what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
                 self._refuse(block, what)
-
-    def _check_result(self) -> None:
-        condition = self._condition
-        self._done.root = condition.root(self._memory)
-        wrong = list(self._wrong())
-        if wrong:
-            rank, k, place, content, expected = wrong[0]
-            last = self._last_write.get(place)
-            lying = "in place" if condition.in_place else "out of place"
-            more = f"; {len(wrong) - 1} more chunks are wrong" if len(wrong) > 1 else ""
-            has, must = described(content, condition.ranks), described(expected, condition.ranks)
-            what = f"chunk {k} of the output is {has}: {condition.collective} {lying} needs {must}{more}"
-            line = self._blocks[last.block].code.steps[last.step].line if last else 0
-            refuse(self._where, line, f"GPU {rank}", what)
-
-    def _wrong(self) -> Iterator[tuple[int, int, Place, Content, Value]]:
-        for rank, k, chunk, contributors in self._condition.expected(self._done.root):
-            place = self._condition.place(rank, "o", k)
-            content = self._memory.get(place)
-            if not (isinstance(content, Value) and content[:2] == (chunk, contributors)):
-                yield rank, k, place, content, Value(chunk, contributors, frozenset())
 
 
 def _nth(first: tuple[str, int], number: int) -> tuple[str, int]:

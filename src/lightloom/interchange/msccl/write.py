@@ -5,7 +5,9 @@ end of a connection is a threadblock of its own. A queued schedule's lightpaths 
 order in which they can be sent one after the other, so that no threadblock waits forever. Programs state neither
 wavelengths nor steps, which the runtime does not have.
 
-In place: all-gather in the output, reduce-scatter and all-reduce in the input, chunk c at offset c.
+In place: all-gather in the output, reduce-scatter and all-reduce in the input, chunk c at offset c. An all-to-all is
+out of place: blocks for others leave the input, blocks from others come to the output, those that pass through lie in
+scratch, and a rank copies what it has for itself.
 """
 
 from __future__ import annotations
@@ -18,17 +20,30 @@ from dataclasses import dataclass, field
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.interchange.msccl.buffers import Buffers
+from lightloom.interchange.msccl.check import check
 from lightloom.interchange.msccl.program import Gpu, Program, Step, ThreadBlock
-from lightloom.interchange.msccl.rules import MOST_BLOCKS, MOST_CHANNELS, MOST_PEERS, MOST_STEPS
-from lightloom.interchange.msccl.run import check
+from lightloom.interchange.msccl.rules import (
+    MOST_AWAITED,
+    MOST_BLOCKS,
+    MOST_CHANNELS,
+    MOST_OFFSET,
+    MOST_PEERS,
+    MOST_STEPS,
+)
 from lightloom.interchange.row_order import RowOrder, row_lists, row_order
 
 LARGEST_ELEMENT = 8
 """Bytes of the largest element of NCCL's types."""
-NAMES = {"all-gather": "allgather", "reduce-scatter": "reduce_scatter", "all-reduce": "allreduce"}
+NAMES = {
+    "all-gather": "allgather",
+    "reduce-scatter": "reduce_scatter",
+    "all-reduce": "allreduce",
+    "all-to-all": "alltoall",
+}
 
 Block = tuple[int, str, int, int]
-"""GPU, "send" or "receive", peer, channel."""
+"""GPU, "send", "receive" or "copy", peer, channel."""
 Place = tuple[Block, int]
 """Threadblock, and the number of one of its steps."""
 
@@ -37,19 +52,21 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     """Return a verified schedule as a program, which is checked against the rules and run symbolically.
 
     Raises:
-        UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks or steps
-            than the runtime has.
+        UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks, steps or
+            chunks than the runtime has.
     """
     kind = schedule.collective.kind
     if kind not in NAMES:
-        raise UnsupportedError(f"{kind} has no MSCCL program: expected {', '.join(NAMES)}")
+        why = "a runtime chooses a program for any root, and one serves only its own"
+        raise UnsupportedError(f"{kind} has no MSCCL program, for {why}: expected {', '.join(NAMES)}")
     schedule = schedule.unfolded(fabric.fibre_channels)
     order = row_order(schedule)
     channels = _channels_of_rows(schedule)
-    writer, most_spread = _Writer(schedule, order, channels, 1), MOST_CHANNELS // (1 + max(channels, default=0))
+    writer = _Writer(schedule, order, channels, 1, Buffers.of(schedule))
+    most_spread = MOST_CHANNELS // (1 + max(channels, default=0))
     writer.write()
     while writer.longest > MOST_STEPS and 2 * writer.spread <= most_spread:
-        writer = _Writer(schedule, order, channels, 2 * writer.spread)
+        writer = _Writer(schedule, order, channels, 2 * writer.spread, Buffers.of(schedule))
         writer.write()
     program = writer.program()
     _check_fits(program, schedule.algorithm)
@@ -64,6 +81,7 @@ def _check_fits(program: Program, name: str) -> None:
         "threadblocks on a GPU": (max(len(gpu.blocks) for gpu in program.gpus), MOST_BLOCKS),
         "steps in a threadblock": (max((len(block.steps) for block in blocks), default=0), MOST_STEPS),
         "peers on a channel": (max(_peers(gpu) for gpu in program.gpus), MOST_PEERS),
+        "chunks in a buffer": (max(max(gpu.chunks.values()) for gpu in program.gpus), MOST_OFFSET + 1),
     }
     for what, (needed, limit) in most.items():
         if needed > limit:
@@ -105,6 +123,7 @@ class _Writer:
     channels: list[int]
     spread: int
     """Number of channels over which the chunks of one channel are spread."""
+    buffers: Buffers
     steps: dict[Block, list[Step]] = field(default_factory=dict)
     waits: dict[Place, Place] = field(default_factory=dict)
     _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
@@ -117,17 +136,16 @@ class _Writer:
     def write(self) -> None:
         """Write every row as a send and a receive."""
         source, destination, chunk, adds = row_lists(self.schedule)
-        buffer = "o" if self.schedule.collective.kind == "all-gather" else "i"
         sent: dict[int, Place] = {}
         arrived: dict[int, Place] = {}
         numbers = {row: number for number, row in enumerate(self.order.rows)}
         for group in self.order.groups:
             for row in group:
-                here = (buffer, chunk[row])
+                here = self.buffers.place(source[row], chunk[row])
                 block = (source[row], "send", destination[row], self._channel(row, chunk[row]))
                 sent[row] = self._add(block, "s", here, (arrived[earlier] for earlier in self.order.reads[row][-1:]))
             for row in group:
-                here = (buffer, chunk[row])
+                here = self.buffers.place(destination[row], chunk[row])
                 block = (destination[row], "receive", source[row], self._channel(row, chunk[row]))
                 # Sums are added one after the other: the last writer has waited for the earlier ones and their readers.
                 before = sorted({*self.order.after_writes[row], *self.order.sums[row]}, key=numbers.__getitem__)[-1:]
@@ -135,6 +153,10 @@ class _Writer:
                 reads = [sent[earlier] for earlier in self.order.after_reads[row] if earlier not in passed]
                 waits = [*reads, *(arrived[earlier] for earlier in before)]
                 arrived[row] = self._add(block, "rrc" if adds[row] else "r", here, waits)
+
+        for rank, here, there in self.buffers.kept():
+            copies = self.steps.setdefault((rank, "copy", -1, 0), [])
+            copies.append(Step(type="cpy", source=here, destination=there))
 
     def _channel(self, row: int, chunk: int) -> int:
         return self.channels[row] * self.spread + chunk % self.spread
@@ -157,16 +179,11 @@ class _Writer:
 
     def program(self) -> Program:
         """Return the program: steps in threadblocks, numbered by peers and channel."""
-        kind, ranks, chunks = self.schedule.collective.kind, self.schedule.collective.ranks, self.schedule.chunks
-        own = chunks // ranks
-        held = {
-            "i": own if kind == "all-gather" else chunks,
-            "o": own if kind == "reduce-scatter" else chunks,
-            "s": 0,
-        }
         gpus = []
-        for rank in range(ranks):
+        for rank in range(self.buffers.ranks):
             mine = sorted(block for block in self.steps if block[0] == rank)
+            if len(mine) > MOST_AWAITED + 1:
+                mine.sort(key=lambda block: not any(step.awaited for step in self.steps[block]))
             number = {block: i for i, block in enumerate(mine)}
             blocks = []
             for block in mine:
@@ -175,16 +192,18 @@ class _Writer:
                     if (block, i) in self.waits:
                         other, awaited = self.waits[block, i]
                         step.depends = number[other], awaited
-                ends = {"send": peer} if verb == "send" else {"receive": peer}
+                ends = {"send": {"send": peer}, "receive": {"receive": peer}}.get(verb, {})
                 blocks.append(ThreadBlock(**ends, channel=channel, steps=self.steps[block]))
-            gpus.append(Gpu(chunks=dict(held), blocks=blocks))
-        channels = 1 + max((block[3] for block in self.steps), default=0)
-        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, chunks)
+            gpus.append(Gpu(chunks=self.buffers.sizes(rank), blocks=blocks))
+        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, self.buffers.chunks)
+        in_place = self.buffers.kind != "all-to-all"
         return Program(
             name=self.schedule.algorithm,
-            collective=NAMES[kind],
-            channels=channels,
-            chunks=chunks,
+            collective=NAMES[self.buffers.kind],
+            channels=1 + max((block[3] for block in self.steps), default=0),
+            chunks=self.buffers.chunks,
+            in_place=in_place,
+            out_of_place=not in_place,
             min_bytes=smallest,
             max_bytes=largest + 1,
             gpus=gpus,
