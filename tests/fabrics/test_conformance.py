@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.conformance import check_fabric
@@ -43,6 +45,7 @@ def _broken_ring(*failures: str) -> Fabric:
         Mesh(ranks=12, rows=1),
         Torus(ranks=16, rows=2),
         WdmRing(ranks=9, transceivers=6, fibres=2),
+        WdmRing(ranks=4, wavelengths=1),
         CircuitSwitch(ranks=8, degree=3),
         _broken_ring("cable:3", "node:5"),
         _broken_ring("node:7", "wavelength:5", "transceiver:3:2", "segment:1:clockwise"),
@@ -138,3 +141,14 @@ def test_one_group_that_is_none_is_enough(ranks: int, stride: int) -> None:
 
     with pytest.raises(ConfigError, match=rf"group\({ranks}, {stride}\) is not a fabric of {ranks} ranks"):
         check_fabric(_mutated(Mesh, group=group)())
+
+
+class _Line(Mesh):
+    """A row of ranks whose light reaches the next one only."""
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        return np.where(np.abs(source - destination) == 1, 1e-6, np.inf)
+
+
+def test_who_cannot_be_reached_at_once_is_reached_over_others() -> None:
+    assert derived.diameter_latency(_Line(ranks=5, rows=1)) == pytest.approx(4e-6)

@@ -18,6 +18,7 @@ from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.search import search as searching
+from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.explain import explain
 from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.plans import PlanSearch
@@ -185,7 +186,7 @@ def test_clusters_are_ranked_together_as_each_alone() -> None:
     assert [each.sample_time for each in both.ranking] == sorted(
         each.sample_time for found in alone for each in found.ranking
     )
-    assert both.counts == alone[0].counts + alone[1].counts
+    assert both.counts == alone[0].counts + alone[1].counts == Counts() + both.counts
     assert both.winner.sample_time == min(found.winner.sample_time for found in alone)
 
 

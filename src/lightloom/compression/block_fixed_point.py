@@ -73,7 +73,7 @@ class BlockFixedPoint(NumpyCodec):
         step = rows[:, :1].astype(np.int32) - _BIAS
         if (step > 128 - self.bits + 1).any():
             return None
-        bits = np.unpackbits(rows[:, 1:], axis=1).reshape(-1, self.bits)
+        bits = np.unpackbits(rows[:, 1:]).reshape(-1, self.bits)
         wide = np.concatenate([np.repeat(bits[:, :1], 16 - self.bits, axis=1), bits], axis=1)
         codes = np.packbits(wide, axis=1).view(">i2").reshape(len(rows), BLOCK)
         values = np.ldexp(codes.astype(np.float64), step)

@@ -97,8 +97,8 @@ class HybridPlan:
 
         size = self.ranks
         model = self._in_all_groups(_within(self.balanced, self.placement.device, self.k))
-        ranks = np.arange(size if self.groups > 1 else 0)
-        sent = np.tile(self.all_reduce_bytes, self.groups)[: len(ranks)]
+        ranks = np.arange(size)
+        sent = np.tile(self.all_reduce_bytes, self.groups)
         ring = csr_array((sent, (ranks, (ranks + self.k) % size)), shape=(size, size))
         ring.eliminate_zeros()
         return Traffic(model, ring)

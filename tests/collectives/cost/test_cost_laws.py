@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.loads import step_loads
+from lightloom.collectives.cost.pipelined import _runs
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import CodecTimes, cost, step_times
 from lightloom.collectives.cost.straggling import straggling
@@ -209,10 +210,10 @@ def test_rows_may_be_listed_place_by_place_instead_of_lightpath_by_lightpath() -
     fabric = wdm_ring(3, 8, conversion_time=1e-6, hop_latency=2e-7)
     by_lightpath = chained("broadcast", 3, 2, 1e5)
     by_lightpath = by_lightpath.with_columns({"step": np.array([0, 1, 0, 1])})
-    by_place = shuffled(by_lightpath, [0, 2, 1, 3])
     end = queued_times(by_lightpath, fabric)[1]
-    assert play(by_lightpath, fabric).seconds == pytest.approx(end, rel=1e-12)
-    assert play(by_place, fabric).seconds == pytest.approx(end, rel=1e-12)
+    # Place by place; and lightpath by lightpath, the first one's rows from the last place to the first.
+    for rows in ([0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3]):
+        assert play(shuffled(by_lightpath, rows), fabric).seconds == pytest.approx(end, rel=1e-12)
     # One lightpath carries two chunks and the other the last of them: three in a row and two conversions.
     chunk = 5e4 / fabric.wavelength_bandwidth
     assert end == pytest.approx(3 * chunk + 2 * 1.2e-6)
@@ -237,3 +238,10 @@ def test_loads_of_another_size_keep_their_steps_unless_pieces_follow_each_other(
     plain = step_loads(build(find("ring"), Collective("all-gather", 6, 1e6), ring), ring)
     piped = replace(plain, pipeline=loads.pipeline)
     assert piped.at_size(2e6, ring).pipeline == loads.pipeline
+
+
+def test_a_place_of_a_pipeline_at_which_nothing_is_sent_takes_no_time() -> None:
+    seconds, latency = _runs(np.array([[0.0, 0.0], [4.0, 2.0]]), np.array([0.0, 1e-6]), np.array([2.0, 2.0]))
+    assert seconds.tolist() == [[0.0, 2.0], [0.0, 2.0]] and latency.tolist() == [[0.0, 1e-6], [0.0, 1e-6]]
+    seconds, _ = _runs(np.zeros((2, 3)), np.zeros(2), np.ones(3))
+    assert not seconds.any()

@@ -175,11 +175,12 @@ def test_mapped_matrices_round_trip(form: Any, shape: tuple[int, int]) -> None:
         ({"shape": [3, 4]}, "for a matrix of"),
         ({"shape": 3}, "expected numbers"),
         ({"input_mesh": None}, "input_mesh: expected an object"),
-        ({"output_mesh": document(decompose(np.eye(2)))}, "for a matrix of"),
+        ({"output_mesh": lambda: document(decompose(np.eye(2)))}, "for a matrix of"),
     ],
 )
 def test_malformed_mapped_matrices_are_refused(change: dict[str, Any], message: str) -> None:
     content = mapped_document(map_matrix(np.random.default_rng(0).normal(size=(3, 5))))
+    change = {name: value() if callable(value) else value for name, value in change.items()}
     with pytest.raises(InputError, match=message) as caught:
         mapped_of(content | change, "layer 2")
     assert str(caught.value).startswith("layer 2: ")

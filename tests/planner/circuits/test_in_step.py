@@ -192,6 +192,17 @@ def test_more_groups_than_planes_are_refused() -> None:
         simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 0), PlanePrices(prices))
 
 
+def test_one_plane_turns_where_it_cannot_stand() -> None:
+    job, _ = switched(1e-6)
+    fabric = CircuitSwitch(ranks=16, degree=1)
+    prices = GroupPrices(fabric, job.settings, choices=CHOSEN[:1])
+    small = Job.of(job.graph, job.accelerator, fabric, job.settings, prices)
+    found = follow_the_step(small, Strategy(4, 4, 1, 4, 64, "none", "none", "auto", 0), PlanePrices(prices))
+    assert found is not None
+    assert found.standing is None and found.gain is None
+    assert found.best.turning
+
+
 def test_packet_fabrics_have_no_planes() -> None:
     with pytest.raises(UnsupportedError, match="expected switch planes"):
         PlanePrices(GroupPrices(PacketSwitch(ranks=4), TrainingSettings()))
