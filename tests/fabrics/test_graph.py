@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.cost.stepped import cost
@@ -63,9 +63,25 @@ def _slowest(fabric: Fabric, ends: tuple[np.ndarray, np.ndarray, np.ndarray]) ->
     return float((np.bincount(link, minlength=fabric.links) / fabric.link_bandwidth()).max())
 
 
-@given(tier_fabrics(largest=16), st.data())
+_NODE = Tier(shape="switch", size=2, bandwidth=8e9)
+_BLOCK = Tier(shape="torus", dims=(2, 2, 2), bandwidth=1e9)
+_CIRCUITS = Tier(shape="circuit-switch", dims=(1, 1, 2), twisted=True, bandwidth=1e9)
+_TWISTED = (
+    Tiers(ranks=8, tiers=(Tier(shape="torus", dims=(4, 2), twisted=True, bandwidth=1e9),), hop_latency=1e-6),
+    Tiers(ranks=18, tiers=(Tier(shape="torus", dims=(3, 6), twisted=True, bandwidth=1e9),), hop_latency=1e-6),
+    Tiers(ranks=16, tiers=(_BLOCK, _CIRCUITS)),
+    Tiers(
+        ranks=16,
+        tiers=(_NODE, Tier(shape="torus", dims=(2, 4), twisted=True, bandwidth=1e9, ports=2)),
+        hop_latency=1e-6,
+    ),
+)
+
+
+@given(tier_fabrics(largest=16) | st.sampled_from(_TWISTED), st.data())
+@example(_TWISTED[2], None)
 @settings(max_examples=25, deadline=None)
-def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject) -> None:
+def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject | None) -> None:
     graph, ends = to_graph(tiers), _all_pairs(tiers.ranks)
     shared = any(level.sharing > 1 for level in tiers.levels)
     assert graph.latency(*ends) == pytest.approx(tiers.latency(*ends), rel=1e-9, abs=0)
@@ -78,6 +94,8 @@ def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject) -> None:
         assert _slowest(graph, pattern) == pytest.approx(_slowest(tiers, pattern), rel=1e-9)
     assert _slowest(graph, ends) == pytest.approx(_slowest(tiers, ends), rel=1e-9)
     assert graph.diameter_latency() == pytest.approx(derived.diameter_latency(tiers), rel=1e-9, abs=0)
+    if data is None:
+        return
     kind = data.draw(st.sampled_from(KINDS))
     algorithm = find(data.draw(st.sampled_from(["ring", "one-stage", "recursive-doubling", "binomial-tree"])))
     if algorithm.refusal(kind, tiers) is None:
@@ -85,7 +103,7 @@ def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject) -> None:
         assert cost(schedule, graph).time == pytest.approx(cost(schedule, tiers).time, rel=1e-9)
 
 
-@given(tier_fabrics(largest=16))
+@given(tier_fabrics(largest=16) | st.sampled_from(_TWISTED))
 @settings(max_examples=25, deadline=None)
 def test_routes_of_tiers_are_shortest(tiers: Tiers) -> None:
     """A graph that chooses its own routes needs as many links, unless a slower tier would be a short cut."""

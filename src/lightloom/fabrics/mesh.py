@@ -19,6 +19,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import Axis, Grid
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.lattice import Dims, Lattice, describe, most_square
+from lightloom.fabrics.twisted import grid_of, twist_error
 
 _LINES = ("rows", "columns")
 _HEADINGS = (("south", "north"), ("east", "west"))
@@ -129,5 +130,22 @@ class Torus(Mesh):
     """A mesh whose rows and columns are closed into rings."""
 
     kind: Literal["torus"] = "torus"  # type: ignore[assignment]
+    twisted: bool = False
+    """Whether the short dimensions, half as long as the others, close half of the long ones further on
+    (:mod:`lightloom.fabrics.twisted`)."""
 
     wraps: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _sizes_can_be_twisted(self) -> Self:
+        if self.twisted and (error := twist_error(self.shape)) is not None:
+            raise ValueError(error)
+        return self
+
+    @property
+    def lattice(self) -> Lattice:
+        return grid_of(self.shape, self.wraps, self.twisted)
+
+    @property
+    def grid(self) -> Grid | None:
+        return None if self.twisted else super().grid

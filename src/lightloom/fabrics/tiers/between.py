@@ -9,6 +9,7 @@ from math import prod
 from lightloom.fabrics.lattice import describe
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.twisted import twist_error
 
 
 @lru_cache(maxsize=256)
@@ -30,13 +31,15 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
             blocks = levels.pop()
             _check_circuits(tier, blocks, where)
             dims = tuple(inner * outer for inner, outer in zip(blocks.dims, dims, strict=True))
-            level = replace(blocks, tier=blocks.tier.model_copy(update={"shape": "torus"}), dims=dims)
+            joined = blocks.tier.model_copy(update={"shape": "torus", "twisted": tier.twisted})
+            level = replace(blocks, tier=joined, dims=dims)
             base = blocks.base
         else:
             beneath = _switch_beneath(tier, levels, where, child, used=prod(dims) > 1)
             latency = hop_latency if tier.latency is None else tier.latency
             level = Level(tier, len(levels) + 1, ranks, dims, child, latency, beneath, base)
         levels.append(level)
+        _check_twist(level, where)
         child = level.group
         if ranks % child:
             sizes = " · ".join(str(entry.size) for entry in levels)
@@ -85,8 +88,16 @@ def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")
+    if blocks.tier.twisted:
+        raise ValueError(f"{where} joins blocks that are twisted: expected twisted of the circuits alone")
     if tier.latency not in (None, blocks.latency):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected no latency but that of its links")
+
+
+def _check_twist(level: Level, where: str) -> None:
+    error = twist_error(level.dims) if level.tier.twisted and level.size > 1 else None
+    if error is not None:
+        raise ValueError(f"{where}: {error}")
 
 
 def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:

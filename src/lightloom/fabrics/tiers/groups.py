@@ -58,7 +58,7 @@ def _reduced(level: Level, inside: int, size: int) -> Tier:
     if size == level.size:
         fields["size" if level.tier.dims is None else "dims"] = size if level.tier.dims is None else level.dims
     else:
-        fields |= {"size": size, "dims": None}
+        fields |= {"size": size, "dims": None, "twisted": False}
     if level.beneath is None:
         if tier.ports is not None:
             fields["ports"] = tier.ports * inside // level.child

@@ -24,6 +24,7 @@ import numpy as np
 from lightloom.core.arrays import Ints, Mask
 from lightloom.fabrics.lattice import Lattice, Run
 from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.twisted import grid_of
 
 
 def _single(base: int, link: Ints, period: int) -> Run:
@@ -176,7 +177,7 @@ class Level:
         """The grid of one group and rail; None for switches and full meshes."""
         if self.tier.shape in ("switch", "full-mesh"):
             return None
-        return Lattice(self.dims, self.tier.shape != "mesh")
+        return grid_of(self.dims, self.tier.shape != "mesh", self.tier.twisted and self.size > 1)
 
     @property
     def lattice(self) -> Lattice:

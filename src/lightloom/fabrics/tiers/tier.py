@@ -30,6 +30,9 @@ class Tier(Described):
     """Children along each dimension of a torus, mesh or circuit switch."""
     dimensions: Count | None = None
     """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
+    twisted: bool = False
+    """Whether the short dimensions of a torus, half as long as the others, close half of the long ones further on
+    (:mod:`lightloom.fabrics.twisted`). Of blocks that circuits join it is the circuits that twist."""
     most: Count | None = None
     """Largest number of children that can be built, where ``size`` is left out."""
     ports: Count | None = None
@@ -66,6 +69,8 @@ class Tier(Described):
             raise ValueError(f"{given} are of tori, meshes and circuit switches: expected size of a {self.shape}")
         if self.shape == "ring" and (len(self.dims or ()) > 1 or (self.dimensions or 1) > 1):
             raise ValueError("a ring has one dimension: expected shape torus where there are more")
+        if self.twisted and self.shape not in ("torus", "circuit-switch"):
+            raise ValueError(f"a {self.shape} cannot be twisted: expected shape torus or circuit-switch")
         if self.most is not None and self.children is not None and self.children > self.most:
             raise ValueError(f"{self.children} children are more than most={self.most}: expected no more")
         return self
@@ -99,8 +104,8 @@ class Tier(Described):
 
     def unused_fields(self) -> tuple[str, ...]:
         """Return what the heading says."""
-        return "shape", "size", "dims"
+        return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
         extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
-        return f"{self.name or 'tier'}, {self.shape}{extent}"
+        return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
