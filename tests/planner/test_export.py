@@ -7,6 +7,7 @@ import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.model_files.megatron.options import read_options
+from lightloom.model_files.megatron.strategy import strategy_pins
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import ExportedJob, exported, expressible
@@ -220,3 +223,21 @@ def test_placed_plans_cannot_be_exported() -> None:
     assert placed.ranking
     with pytest.raises(UnsupportedError, match="only placed plans were searched"):
         expressible(placed)
+
+
+@given(rows)
+def test_the_reader_of_megatron_scripts_gives_the_strategy_back(found: ExportedJob) -> None:
+    strategy = found.strategy
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.sh"
+        path.write_text(megatron.to_script(found))
+        options = read_options(path, {})
+    pins = strategy_pins(options)
+    sharded = strategy.replicas > 1 and strategy.sharding != "none"
+    assert pins.tp == strategy.tp and pins.pp == strategy.pp and pins.cp == strategy.cp and pins.ep == strategy.ep
+    assert pins.micro_batch == strategy.samples and options.count("global-batch-size") == strategy.global_batch
+    assert pins.sharding == (strategy.sharding if sharded else None)
+    assert pins.recomputation == (strategy.recomputation if strategy.recomputation != "none" else None)
+    assert pins.sequence_parallel == (strategy.sequence_parallel if strategy.tp > 1 else None)
+    if strategy.virtual_stages > 1 and found.per_chunk is None:
+        assert pins.virtual_stages == strategy.virtual_stages

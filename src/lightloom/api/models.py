@@ -28,6 +28,7 @@ def trace(
     inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
     sequence_length: int | None = None,
     step: int | None = None,
+    define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ComputeGraph:
     """Return the operators of a model with their FLOPs and bytes, for ``batch`` samples.
@@ -43,6 +44,7 @@ def trace(
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
         sequence_length: tokens in a sample, for models that take tokens.
         step: which step of an execution trace, as the profiler counts; its first whole one without it.
+        define: values that a file leaves open, by their names there: variables of a script, dimensions of a graph.
         name: the graph's name, for a module; its class without it.
 
     Raises:
@@ -50,7 +52,9 @@ def trace(
         WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
         ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
     """
-    return read_model(model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, name=name).graph
+    return read_model(
+        model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, define=define, name=name
+    ).graph
 
 
 def read_model(
@@ -60,6 +64,7 @@ def read_model(
     inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
     sequence_length: int | None = None,
     step: int | None = None,
+    define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ModelReading:
     """Return the graph as :func:`trace` does, with what a file does not say and what it pins; nothing for others."""
@@ -67,11 +72,14 @@ def read_model(
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
         if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
-            request = FileRequest(batch=batch, sequence_length=sequence_length, step=step)
+            definitions = {key: str(value) for key, value in (define or {}).items()}
+            request = FileRequest(batch=batch, sequence_length=sequence_length, step=step, definitions=definitions)
             return read_model_file(Path(model), request)
         _refuse_step(model, step)
+        _refuse_definitions(model, define)
         return ModelReading(graph=load_workload(str(model), batch=batch, sequence_length=sequence_length))
     _refuse_step(model, step)
+    _refuse_definitions(model, define)
     if isinstance(model, ComputeGraph):
         if inputs is not None or sequence_length is not None:
             raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
@@ -82,6 +90,11 @@ def read_model(
 def _refuse_step(model: ModelLike, step: int | None) -> None:
     if step is not None:
         raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
+
+
+def _refuse_definitions(model: ModelLike, define: Mapping[str, object] | None) -> None:
+    if define:
+        raise ConfigError(f"--define {next(iter(define))}: {model} is no file that leaves values open")
 
 
 def _from_module(

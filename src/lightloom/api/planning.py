@@ -116,6 +116,7 @@ def plan(
     global_batch: int | Sequence[int] | None = None,
     sequence_length: int | None = None,
     step: int | None = None,
+    define: Settings | None = None,
     model_only: bool = False,
     measured_on: str | None = None,
     strategy: str | Sequence[str] = ALL,
@@ -157,6 +158,7 @@ def plan(
         global_batch: samples for all ranks together, or several of them, in place of ``batch``.
         sequence_length: tokens in a sample, for models that take tokens.
         step: which step of an execution trace; its first whole one without it.
+        define: values that a model's file leaves open, by their names there: variables of a script, dimensions.
         model_only: whether the strategy and the batch that a model's file states are left out.
         measured_on: what the durations of a trace were measured on, where it does not say or another rule is wanted: an
             accelerator, ``unscaled``, or ``none``.
@@ -210,7 +212,7 @@ def plan(
     choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
     samples = _samples_a_rank(model, clusters[0], request)
     choice.check()
-    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step)
+    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
     reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
     if not model_only:
         request = replace(

@@ -93,6 +93,12 @@ FORMS: tuple[Form, ...] = (
         marks="model_type or architectures",
     ),
     Form(name="chakra", title="Chakra trace", suffixes=(".et",), purpose="model"),
+    Form(
+        name="megatron",
+        title="arguments of Megatron-LM",
+        suffixes=(".sh", ".bash"),
+        purpose="model",
+    ),
     Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
     Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
     Form(name="cluster", title="cluster", suffixes=(".yaml", ".yml"), purpose="cluster"),

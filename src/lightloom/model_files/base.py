@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +21,8 @@ class FileRequest:
     """Tokens in a sample."""
     step: int | None = None
     """Step of a trace, as its profiler counts."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """Values that the file leaves open, by their names there: variables of a script, dimensions of a graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

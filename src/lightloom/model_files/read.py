@@ -10,7 +10,8 @@ from lightloom.core.forms import recognise
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.model_files.base import FileRequest, ModelReading
-from lightloom.model_files.configurations.transformers import read_transformers
+from lightloom.model_files.megatron.read import read_megatron
+from lightloom.model_files.transformers import read_transformers
 
 
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
@@ -46,6 +47,11 @@ def _has_no_steps(path: Path, request: FileRequest) -> None:
         raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
 
 
+def _read_megatron(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_megatron(path, request)
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
@@ -57,5 +63,6 @@ _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "execution-trace": _read_execution_trace,
     "chakra": _read_chakra,
     "transformers": _read_transformers,
+    "megatron": _read_megatron,
 }
 """Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

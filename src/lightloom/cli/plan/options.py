@@ -49,6 +49,10 @@ class PlanOptions:
     step: Annotated[
         int | None, count_option("--step", "Step of an execution trace, as its profiler counts.", least=0)
     ] = None
+    define: Annotated[
+        Many,
+        option("Of what a model's file leaves open: a variable of a script, a dimension of a graph.", "NAME=VALUE"),
+    ] = None
     model_only: Annotated[
         bool, typer.Option("--model-only", help="Take the model of a file and not the strategy that it states.")
     ] = False

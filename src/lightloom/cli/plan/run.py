@@ -75,12 +75,21 @@ def _rank(options: PlanOptions) -> PlanRanking:
     arguments |= {
         "cluster": clusters,
         "batch": options.batch if options.batch in (None, "max") else read_count(str(options.batch), "--batch"),
+        "define": _definitions(options.define),
         "strategy": options.strategy or ALL,
         "algorithm": options.algorithm or ALL,
         "quantum": options.quantum or DEFAULT_QUANTA,
         "exchange": options.exchange or (),
     }
     return plan(**arguments)
+
+
+def _definitions(given: Sequence[str] | None) -> dict[str, str]:
+    """Return NAME=VALUE pairs as a mapping."""
+    for text in given or ():
+        if not text.partition("=")[0] or "=" not in text:
+            raise ConfigError(f"--define {text}: expected NAME=VALUE")
+    return {text.partition("=")[0]: text.partition("=")[2] for text in given or ()}
 
 
 def _sensitivity(options: PlanOptions, search: PlanSearch) -> dict[str, Any] | None:

@@ -55,12 +55,10 @@ class CompressedAttention(nn.Module):
         super().__init__()
         self.heads, self.latent, self.rate = sizes.heads, latent, sizes.dropout
         width = latent.plain_width + latent.rotated_width
-        if latent.query_rank is None:
-            self.q_down, self.q_norm = nn.Identity(), nn.Identity()
-        else:
-            self.q_down = nn.Linear(sizes.hidden, latent.query_rank, bias=False)
-            self.q_norm = _norm(sizes, latent.query_rank)
-        self.q_up = nn.Linear(latent.query_rank or sizes.hidden, sizes.heads * width, bias=False)
+        rank = latent.query_rank
+        self.q_down = nn.Identity() if rank is None else nn.Linear(sizes.hidden, rank, bias=False)
+        self.q_norm = nn.Identity() if rank is None else _norm(sizes, rank)
+        self.q_up = nn.Linear(rank or sizes.hidden, sizes.heads * width, bias=False)
         self.down = nn.Linear(sizes.hidden, latent.key_rank + latent.rotated_width, bias=False)
         self.norm = _norm(sizes, latent.key_rank)
         self.up = nn.Linear(latent.key_rank, sizes.heads * (latent.plain_width + latent.value_width), bias=False)
@@ -104,11 +102,19 @@ class Mixture(nn.Module):
         super().__init__()
         self.experts, self.visited = sizes.experts, sizes.visited
         inner = sizes.expert_ffn or sizes.ffn
-        self.router = nn.Linear(sizes.hidden, sizes.experts, bias=False)
+        self.router = nn.Linear(sizes.hidden, sizes.experts, bias=sizes.bias)
         into = (sizes.experts, sizes.hidden, inner)
         self.gate = nn.Parameter(torch.empty(into)) if sizes.gated else None
         self.up = nn.Parameter(torch.empty(into))
         self.down = nn.Parameter(torch.empty(sizes.experts, inner, sizes.hidden))
+        widths = {"gate": inner, "up": inner, "down": sizes.hidden} if sizes.bias else {}
+        self.biases = nn.ParameterDict(
+            {
+                name: torch.empty(sizes.experts, 1, width)
+                for name, width in widths.items()
+                if name != "gate" or sizes.gated
+            }
+        )
         self.shared = FeedForward(sizes, sizes.shared_ffn) if sizes.shared_ffn else None
         self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
 
@@ -116,18 +122,19 @@ class Mixture(nn.Module):
         scores, chosen = self.router(x).topk(self.visited)
         order = chosen.flatten().argsort()
         visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
-        inner = self._each(visits, self.up)
-        inner = F.gelu(inner) if self.gate is None else F.silu(self._each(visits, self.gate)) * inner
-        experts = self._each(inner, self.down)[order.argsort()] * scores.softmax(-1).flatten()[:, None]
+        inner = self._each(visits, self.up, "up")
+        inner = F.gelu(inner) if self.gate is None else F.silu(self._each(visits, self.gate, "gate")) * inner
+        experts = self._each(inner, self.down, "down")[order.argsort()] * scores.softmax(-1).flatten()[:, None]
         y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
         if self.shared is not None:
             beside = self.shared(x)
             y = y + (beside if self.weigh is None else beside * self.weigh(x).sigmoid())
         return y
 
-    def _each(self, visits: Tensor, weights: Tensor) -> Tensor:
-        """(V, K) times the weights of the expert visited, (E, K, C): (V, C)."""
-        return torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights).flatten(0, 1)
+    def _each(self, visits: Tensor, weights: Tensor, name: str) -> Tensor:
+        """(V, K) times the weights of the expert visited, (E, K, C), and its bias: (V, C)."""
+        product = torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights)
+        return (product + self.biases[name] if name in self.biases else product).flatten(0, 1)
 
 
 class Layer(nn.Module):

@@ -26,6 +26,8 @@ _SECONDS, _SAMPLES_A_SECOND = 10, 16_000
 _LIMITS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_source_positions", "seq_length")
 _OF_ALL = ("torch_dtype", "auto_map", "transformers_version", "rope_theta", "rope_scaling", "_name_or_path")
 """Fields of every configuration, or of many under an older name."""
+_SILENT = 50
+"""Level above errors, of the library's messages."""
 _GROUPED = "grouped_mm"
 """Experts in one product, whose shapes do not depend on values."""
 
@@ -107,7 +109,7 @@ def _offline() -> Iterator[None]:
     from transformers.utils import logging
 
     level = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(_SILENT)
     try:
         yield
     finally:

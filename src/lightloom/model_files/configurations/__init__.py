@@ -1,1 +1,0 @@
-"""Configurations of models and of training runs, read as a model with what they pin."""

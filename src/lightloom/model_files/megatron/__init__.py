@@ -1,0 +1,1 @@
+"""Arguments of Megatron-LM as a model with the strategy that they pin."""

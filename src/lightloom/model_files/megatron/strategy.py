@@ -1,0 +1,107 @@
+"""The strategy that arguments of Megatron-LM pin: degrees, micro-batches, sharding, recomputation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lightloom.core.errors import ConfigError
+from lightloom.model_files.megatron.options import Options
+from lightloom.planner.search.request import Pins
+
+_FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
+_SHARDED = {"no_shard": "none", "optim": "zero-1", "optim_grads": "zero-2", "optim_grads_params": "zero-3"}
+_DEGREES = {
+    "tp": "tensor-model-parallel-size",
+    "pp": "pipeline-model-parallel-size",
+    "cp": "context-parallel-size",
+    "ep": "expert-model-parallel-size",
+}
+
+
+def strategy_pins(options: Options) -> Pins:
+    """Return the choices that the arguments state; degrees that a whole command leaves out are 1, Megatron's default.
+
+    Raises:
+        ConfigError: choices that contradict each other.
+    """
+    degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
+    if options.program or any(degrees.values()):
+        degrees = {pin: number or 1 for pin, number in degrees.items()}
+    flat = degrees["tp"] in (None, 1)
+    pins = Pins(
+        **degrees,
+        micro_batch=options.count("micro-batch-size"),
+        sequence_parallel=None if flat else options.flag("sequence-parallel"),
+        sharding=_sharding(options),
+        recomputation=_recomputation(options),
+    )
+    options.flag("sequence-parallel")
+    return replace(pins, virtual_stages=_virtual_stages(options, degrees["pp"]))
+
+
+def strategy_notes(options: Options, ranks: int | None) -> list[str]:
+    """Return what the arguments say of the run that the plan takes from elsewhere."""
+    formats = [f"--{name}" for name in ("bf16", "fp16") if options.flag(name)]
+    formats += [f"--fp8-format {options.text('fp8-format')}"] if options.flag("fp8-format") else []
+    notes = [f"precision: the file says {' '.join(formats)}; the plan takes training.precision"] if formats else []
+    if not options.flag("overlap-grad-reduce") and options.program:
+        notes.append(
+            "overlap of gradients: off in the file; the plan takes training.overlap_gradients "
+            "(--set training.overlap_gradients=false)"
+        )
+    tensor, expert = options.count(_DEGREES["tp"]) or 1, options.count("expert-tensor-parallel-size")
+    if expert is not None and expert != tensor:
+        notes.append(f"experts over {expert} tensor ranks: the plan splits them over {tensor}, as everything else")
+    if options.text("recompute-method") == "block":
+        notes.append(
+            f"recomputation of {options.text('recompute-num-layers')} layers a stage: the plan recomputes all of them"
+        )
+    options.text("recompute-num-layers")
+    if ranks is not None:
+        notes.append(f"ranks: the file starts {ranks:,}; the plan takes those of the cluster")
+    return notes
+
+
+def _sharding(options: Options) -> str | None:
+    sharded = [name for name in _FSDP if options.flag(name)]
+    optimizer = options.flag("use-distributed-optimizer")
+    strategy = options.text("data-parallel-sharding-strategy")
+    instances = options.count("num-distributed-optimizer-instances") or 1
+    if sharded:
+        if strategy is not None and strategy not in _SHARDED:
+            raise ConfigError(
+                f"{options.path}: --data-parallel-sharding-strategy {strategy}: expected {', '.join(_SHARDED)}"
+            )
+        pinned = _SHARDED[strategy] if strategy else "zero-3" if sharded[0] == "use-torch-fsdp2" else "none"
+        return "hybrid" if instances > 1 and pinned == "zero-3" else pinned
+    if optimizer:
+        return "zero-1"
+    return "none" if options.program else None
+
+
+def _recomputation(options: Options) -> str | None:
+    granularity = options.text("recompute-granularity")
+    options.text("recompute-modules")
+    if options.flag("recompute-activations"):
+        granularity = "selective"
+    if options.flag("checkpoint-activations") or options.text("activations-checkpoint-method"):
+        granularity = "full"
+    if granularity not in (None, "full", "selective"):
+        raise ConfigError(f"{options.path}: --recompute-granularity {granularity}: expected full or selective")
+    return granularity or ("none" if options.program else None)
+
+
+def _virtual_stages(options: Options, stages: int | None) -> int | None:
+    chunks = options.count("num-virtual-stages-per-pipeline-rank")
+    layers = options.count("num-layers-per-virtual-pipeline-stage")
+    if chunks is not None or layers is None:
+        return chunks or (1 if options.program else None)
+    total = options.count("num-layers")
+    if total is None:
+        return None
+    if total % ((stages or 1) * layers):
+        raise ConfigError(
+            f"{options.path}: --num-layers-per-virtual-pipeline-stage {layers}: expected a divisor of the "
+            f"{total} / {stages} layers of a stage"
+        )
+    return total // ((stages or 1) * layers)

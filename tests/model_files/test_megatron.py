@@ -1,0 +1,98 @@
+"""Arguments of Megatron-LM: models of the zoo come out, and strategies as they were exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lightloom.core.errors import InputError
+from lightloom.model_files.base import FileRequest
+from lightloom.model_files.megatron.options import read_options
+from lightloom.model_files.megatron.sizes import decoder_sizes
+from lightloom.model_files.megatron.strategy import strategy_pins
+from lightloom.model_files.read import read_model_file
+from lightloom.workloads.decoder import DecoderSizes
+
+GPT = """
+ARGS="--num-layers {layers} --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32"
+torchrun --nproc_per_node 8 pretrain_gpt.py $ARGS --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 \\
+    --micro-batch-size 1 --global-batch-size 16 --vocab-size 500 --lr 6.0e-5 {more}
+"""
+
+
+def written(folder: Path, more: str = "", layers: str = "4") -> Path:
+    path = folder / "run.sh"
+    path.write_text(GPT.format(more=more, layers=layers))
+    return path
+
+
+def test_a_script_is_a_model_with_its_strategy(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    reading = read_model_file(
+        written(tmp_path, "--sequence-parallel --use-distributed-optimizer"), FileRequest(batch=2)
+    )
+    hidden, vocabulary = 64, 512  # 500 up to a multiple of 128 times two tensor ranks
+    layer = 12 * hidden**2 + 13 * hidden
+    assert reading.graph.parameters == 4 * layer + (vocabulary + 32) * hidden + 2 * hidden
+    products = 4 * (24 * hidden**2 + 4 * 32 * hidden) + 2 * hidden * vocabulary
+    counted = sum(each.forward_flops for each in reading.graph.operators if each.kind in ("linear", "attention"))
+    assert counted == 2 * 32 * products
+    pins = {name: value for name, value in reading.pins if value is not None}
+    assert pins == {
+        "tp": 2, "pp": 2, "cp": 1, "ep": 1, "micro_batch": 1, "virtual_stages": 1, "recomputation": "none",
+        "sharding": "zero-1", "sequence_parallel": True,
+    }  # fmt: skip
+    assert reading.global_batch == 16
+    assert reading.unused == ("--lr",)
+
+
+def test_a_mixture_of_experts_has_the_sizes_that_are_stated(tmp_path: Path) -> None:
+    more = (
+        "--swiglu --disable-bias-linear --normalization RMSNorm --position-embedding-type rope --num-experts 8 "
+        "--group-query-attention --num-query-groups 2 --moe-router-topk 2 --untie-embeddings-and-output-weights "
+        '--moe-layer-freq "([0]*1+[1]*3)" --ffn-hidden-size 96 --hidden-dropout 0'
+    )
+    sizes, _ = decoder_sizes(read_options(written(tmp_path, more), {}), None)
+    assert sizes == DecoderSizes(
+        layers=4, hidden=64, heads=4, key_heads=2, vocabulary=512, sequence_length=32, ffn=96, norm="rms", gated=True,
+        bias=False, experts=8, visited=2, dense_layers=(0,), tied=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "pinned"),
+    [
+        ("--recompute-granularity full", {"recomputation": "full"}),
+        ("--recompute-activations", {"recomputation": "selective"}),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", {"sharding": "zero-2"}),
+        ("--num-layers-per-virtual-pipeline-stage 1", {"virtual_stages": 2}),
+        ("--context-parallel-size 4 --expert-model-parallel-size 8", {"cp": 4, "ep": 8}),
+    ],
+)
+def test_choices_are_pinned(tmp_path: Path, more: str, pinned: dict[str, object]) -> None:
+    pins = strategy_pins(read_options(written(tmp_path, more), {}))
+    assert {name: getattr(pins, name) for name in pinned} == pinned
+
+
+@pytest.mark.parametrize(
+    ("more", "layers", "complaint"),
+    [
+        ("", "$LAYERS", "--num-layers: the file does not set LAYERS: expected its value, by --define LAYERS=VALUE"),
+        ("", "four", "--num-layers four: expected a whole number"),
+        ("--num-layers-per-virtual-pipeline-stage 3", "4", "expected a divisor of the 4 / 2 layers"),
+        ("--mtp-num-layers 1", "4", "--mtp-num-layers: expected a decoder"),
+        ("--num-query-groups 3 --group-query-attention", "4", "3 heads of keys: expected a divisor of the 4 heads"),
+        ("--moe-layer-freq x --num-experts 4", "4", "--moe-layer-freq x"),
+        ("--seq-length 64", "4", "sequence length 64: the table of positions holds 32"),
+    ],
+)
+def test_contradictions_are_refused_in_one_line(tmp_path: Path, more: str, layers: str, complaint: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        read_model_file(written(tmp_path, more, layers), FileRequest(batch=1))
+    assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_what_the_script_leaves_open_may_be_defined(tmp_path: Path) -> None:
+    sizes, _ = decoder_sizes(read_options(written(tmp_path, layers="$LAYERS"), {"LAYERS": "6"}), None)
+    assert sizes.layers == 6
