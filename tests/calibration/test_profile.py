@@ -194,7 +194,7 @@ def test_bad_profiles_are_one_line(
     ("content", "message"),
     [
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "not a whole gzip file"),
-        (b"plain", "not a whole gzip file"),
+        (b"plain", "not a gzip file, as its suffix says"),
         (gzip.compress(b"\xff\xfe{}", mtime=0), "not JSON"),
     ],
 )

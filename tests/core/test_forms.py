@@ -27,8 +27,8 @@ def written(folder: Path, name: str, content: object) -> Path:
 @pytest.mark.parametrize("name", ["file.json", "file.json.gz"])
 def test_json_is_recognised_by_the_keys_of_its_outermost_object(tmp_path: Path, name: str) -> None:
     assert recognise(written(tmp_path, name, EXECUTION_TRACE), "model").name == "execution-trace"
-    assert recognise(written(tmp_path, name, PROFILE), "calibration").name == "profile"
-    assert recognise(written(tmp_path, name, [{"ph": "X", "name": "a"}]), "calibration").name == "profile"
+    assert recognise(written(tmp_path, name, PROFILE), "model").name == "profile"
+    assert recognise(written(tmp_path, name, [{"ph": "X", "name": "a"}]), "model").name == "profile"
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))

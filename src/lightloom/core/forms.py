@@ -20,7 +20,7 @@ from typing import Literal
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
 
-Purpose = Literal["model", "cluster", "schedule", "calibration"]
+Purpose = Literal["model", "cluster", "schedule"]
 _HEAD = 1 << 16
 """Bytes by which a file is recognised."""
 _GZIP = b"\x1f\x8b"
@@ -28,7 +28,6 @@ _TAKEN_BY = {
     "model": "as the model of a plan",
     "cluster": "as --cluster",
     "schedule": "by 'lightloom schedule'",
-    "calibration": "by 'lightloom calibrate --profile'",
 }
 
 
@@ -59,13 +58,15 @@ def _schema(prefix: str) -> Callable[[str], bool]:
     return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
 
 
+_PROFILE = {"traceEvents", "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "schemaVersion"}
+
 FORMS: tuple[Form, ...] = (
     Form(
         name="profile",
         title="profile of torch.profiler",
         suffixes=(".json",),
-        purpose="calibration",
-        is_head=lambda head: bool({"traceEvents", "baseTimeNanoseconds"} & top_level_keys(head)) or _is_events(head),
+        purpose="model",
+        is_head=lambda head: bool(_PROFILE & top_level_keys(head)) or _is_events(head),
         marks="traceEvents",
     ),
     Form(

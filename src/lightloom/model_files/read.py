@@ -9,6 +9,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.forms import recognise
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
+from lightloom.interchange.traces.kineto_workload import read_kineto_workload
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.megatron.read import read_megatron
 from lightloom.model_files.transformers import read_transformers
@@ -28,6 +29,12 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
 def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
     record = read_chakra_workload(path, batch=request.batch, step=request.step)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_profile(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    record = read_kineto_workload(path, step=request.step)
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
@@ -60,6 +67,7 @@ def _keeps_length(path: Path, request: FileRequest) -> None:
 
 
 _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
+    "profile": _read_profile,
     "execution-trace": _read_execution_trace,
     "chakra": _read_chakra,
     "transformers": _read_transformers,

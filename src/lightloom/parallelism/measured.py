@@ -3,9 +3,9 @@
     seconds = priced(plan) · measured / priced(trace)
 
 ``priced(trace)`` is the price of the operator as the trace computed it: its batch, undivided, on the accelerator and in
-the number format of the trace, or on the plan's where the trace names none. A plan that computes as the trace did takes
-the measured seconds; any other takes them scaled as the price changes. An operator without a price (a trace that states
-durations alone) takes its measured seconds in proportion to its samples.
+the number format of the trace, or on those of the plan where the trace names no accelerator. A plan that computes as
+the trace did takes the measured seconds; any other takes them scaled as the price changes. An operator without a price
+(a trace that states durations alone) takes its measured seconds in proportion to its samples.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
 def machine_of(
     measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
 ) -> tuple[Accelerator, Precision]:
-    """Return what was measured on, and the number format: those of the plan where the trace names none."""
-    machine = accelerator if measured.accelerator is None else _named(measured.accelerator)
+    """Return what was measured on, and the number format: those of the plan where no accelerator is named."""
+    if measured.accelerator is None:
+        return accelerator, precision
+    machine = _named(measured.accelerator)
     fallback = precision if precision in machine.peak else next(iter(machine.peak))
     known = (name for name in PRECISIONS if name == measured.precision and name in machine.peak)
     return machine, next(known, fallback)

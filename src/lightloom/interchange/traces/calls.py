@@ -21,7 +21,7 @@ from lightloom.interchange.json_file import read_json
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_kernel
 
 _VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
-_LONGEST_MICROSECONDS = 10**12
+LONGEST_MICROSECONDS = 10**12
 _TENSOR = 6
 """Number of entries of a tensor: tensor, storage, offset, elements, bytes per element, device."""
 
@@ -172,9 +172,9 @@ def duration_of(entry: Mapping[str, Any], where: str) -> float:
     """
     duration = entry.get("exclusive_dur", 0)
     number = not isinstance(duration, bool) and isinstance(duration, int | float)
-    if not number or not 0 <= duration <= _LONGEST_MICROSECONDS:
+    if not number or not 0 <= duration <= LONGEST_MICROSECONDS:
         raise WorkloadError(
-            f"{where}: exclusive_dur is {duration!r}: expected 0 to {_LONGEST_MICROSECONDS} microseconds (11 days)"
+            f"{where}: exclusive_dur is {duration!r}: expected 0 to {LONGEST_MICROSECONDS} microseconds (11 days)"
         )
     return float(duration) * 1e-6
 

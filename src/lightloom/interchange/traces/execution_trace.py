@@ -144,6 +144,8 @@ class _Builder:
         """Number of elements of each parameter, by storage."""
         self._names: Counter[str] = Counter()
         self._owner = {number: call.id for call in parts.forward for number in sequences(call)}
+        self._matched = any(number in self._owner for number in parts.backward)
+        """Whether numbers of autograd say which operator backward calls belong to."""
         self._batch = batch or self._guessed_batch()
         sizes = Counter(tensor.element_bytes for call in parts.forward for tensor in call.returns if tensor.floating)
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
@@ -173,7 +175,7 @@ class _Builder:
         """Measured seconds of an operator forward and backward; None where no backward pass is in the trace."""
         on_device = self._recording.on_device
         forward = seconds_of([call], on_device=on_device)
-        if not self._parts.backward:
+        if not self._matched:
             return forward, None
         return forward, seconds_of(self._backward_calls(call), on_device=on_device)
 
@@ -194,8 +196,9 @@ class _Builder:
     def _unrecorded(self) -> Iterator[str]:
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
-        if not parts.backward:
-            yield "no backward pass in the trace: taken as twice the products of the forward pass"
+        if not self._matched:
+            what = "which operators its backward calls belong to" if parts.backward else "a backward pass"
+            yield f"{what}: taken as twice the products of the forward pass, and priced, not measured"
         if parts.other_steps:
             yield f"{parts.other_steps} other steps of the trace are left out"
         if parts.later_passes:
@@ -206,7 +209,7 @@ class _Builder:
             yield f"{parts.later} calls after the first gradient that are none of autograd's are left out (optimiser)"
         accumulated = sum(tensor.elements for tensor in parts.gradients)
         parameters = sum(self._parameters.values())
-        if parts.backward and accumulated != parameters and not self._recording.outside:
+        if self._matched and accumulated != parameters and not self._recording.outside:
             yield f"gradients were kept for {accumulated} elements, parameters found: {parameters}"
         outside = sum(
             len(calls) for number, calls in parts.backward.items() if number >= 0 and number not in self._owner
@@ -271,7 +274,7 @@ class _Builder:
         )
 
     def _backward(self, call: Call, products: bool, forward: int) -> int:
-        if not self._parts.backward:
+        if not self._matched:
             return 2 * forward if products else forward
         mine = self._backward_calls(call)
         return sum(product_flops(inner) for inner in mine) if products else forward * bool(mine)

@@ -1,35 +1,34 @@
 """Profiles of ``torch.profiler`` (Kineto, in Chrome's trace format): operators, their times, the GPU work they launch.
 
     cpu_op, user_annotation       calls on the host, inside each other on one thread as their times are
-    cuda_runtime, cuda_driver     launches; the external id names the operator that launches
-    kernel, gpu_memcpy, ...       work of the GPU; the correlation names its launch
+    cuda_runtime, cuda_driver     launches; the call that is open on their thread launches
+    kernel, gpu_memcpy, ...       work of the accelerator; the correlation names its launch
+    nccl:..., c10d::...           exchanges among ranks, on the accelerator and on the host
 
 Calls are those of execution traces (``calls.py``) with times; ``ProfilerStep#N`` marks steps in both.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
-import math
-import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.interchange.traces.calls import Call
+from lightloom.interchange.traces.exchanges import TracedExchange
 from lightloom.interchange.traces.kineto_arguments import arguments_of
+from lightloom.interchange.traces.kineto_device import DEVICE, LAUNCHES, DeviceWork, OpenCalls, exchange_of
+from lightloom.interchange.traces.kineto_events import Event, devices_of, memory_of, read_document
 from lightloom.interchange.traces.steps import leaves, marked_steps
 
 _HOST = frozenset({"cpu_op", "user_annotation", "Operator"})
-_LAUNCHES = ("_runtime", "_driver", "Runtime")
-_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-_MICROSECOND = 1e-6
+_SILENT = frozenset({"Trace", "gpu_user_annotation", "ac2g", "python_function", "cuda_sync", "overhead", "None"})
+"""Categories that hold no work of their own."""
 
 
 @dataclass(slots=True)
@@ -62,6 +61,8 @@ class Profile:
     calls: tuple[TimedCall, ...]
     """Operators, backward nodes and optimizer steps that no other one made, of all steps, in the order in which they
     began."""
+    roots: tuple[Call, ...]
+    """A call for each thread, which holds what ran there."""
     steps: int
     step_seconds: float | None
     """Mean duration of a step on the host; None where the profiler marked no steps."""
@@ -71,6 +72,16 @@ class Profile:
     """Duration of all work of the GPU in the trace."""
     unattributed_seconds: float
     """The part of it that no operator launched, such as what ``torch.compile`` generates."""
+    work: tuple[DeviceWork, ...] = ()
+    """All work of the accelerator, in the order in which it began."""
+    marks: tuple[tuple[float, float], ...] = ()
+    """Begin and end of each marked step on the host."""
+    memory: float | None = None
+    """Bytes of the first device's main memory; None where the trace does not say."""
+    distributed: Mapping[str, Any] = field(default_factory=dict)
+    """What the trace says of the job: ``backend``, ``rank``, ``world_size``."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Events of categories that are not read, by category."""
 
     @property
     def on_device(self) -> bool:
@@ -86,74 +97,89 @@ def read_profile(path: Path) -> Profile:
         WorkloadError: no profile, one without operators or shapes, or a malformed event; the message names it.
     """
     try:
-        content = path.read_bytes()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise cannot_read(path, error) from error
-    document = _json(_unpacked(content, path), path)
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list):
-        raise WorkloadError(f"{path}: expected a profile of torch.profiler: an object with a list of traceEvents")
-    roots, by_external_id = _host_calls(events, path)
-    total, unattributed = _attribute(events, by_external_id, path)
-    marked = marked_steps(roots)
-    calls = [call for _, step in marked for call in step] if marked else list(leaves(roots))
-    timed = tuple(call for call in calls if isinstance(call, TimedCall))
-    if not any(call.reads for call in by_external_id.values()):
+    document, events = read_document(path)
+    host = _host_calls(events, path)
+    work, unattributed = _attribute(events, host)
+    marked = marked_steps(host.roots)
+    calls = [call for _, step in marked for call in step] if marked else list(leaves(host.roots))
+    if not any(call.reads for call in host.calls):
         raise WorkloadError(
             f"{path}: no operator states the shapes of its inputs: profile again with record_shapes=True"
         )
-    marks = [call.seconds for call in by_external_id.values() if call.name.startswith("ProfilerStep")]
+    marks = sorted((call.begin, call.end) for call in host.calls if call.name.startswith("ProfilerStep"))
+    distributed = document.get("distributedInfo")
     return Profile(
         name=path.name,
-        sha256=hashlib.sha256(content).hexdigest(),
-        calls=timed,
+        sha256=digest,
+        calls=tuple(call for call in calls if isinstance(call, TimedCall)),
+        roots=tuple(host.roots),
         steps=max(len(marked), 1),
-        step_seconds=sum(marks) / len(marks) if marks else None,
-        devices=_devices(document),
-        device_seconds=total,
+        step_seconds=sum(end - begin for begin, end in marks) / len(marks) if marks else None,
+        devices=devices_of(document),
+        device_seconds=sum(piece.seconds for piece in work),
         unattributed_seconds=unattributed,
+        work=tuple(sorted(work, key=lambda piece: piece.begin)),
+        marks=tuple(marks),
+        memory=memory_of(document),
+        distributed=distributed if isinstance(distributed, dict) else {},
+        left_out=_left_out(events),
     )
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
+def _left_out(events: Sequence[Event]) -> dict[str, int]:
+    """Return how many events there are of each category that is not read."""
+    counts = Counter(event.category for event in events)
+    known = _HOST | DEVICE | _SILENT
+    return {name: count for name, count in counts.items() if name not in known and not name.endswith(LAUNCHES)}
 
 
-def _json(content: bytes, path: Path) -> Any:
-    try:
-        return json.loads(content)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+class _Host(NamedTuple):
+    """The calls of the host."""
+
+    roots: list[Call]
+    """A call for each thread, which holds what ran there."""
+    calls: list[TimedCall]
+    threads: dict[tuple[str, str], OpenCalls]
+    """When calls are open, by number, on each process and thread."""
+    by_external_id: dict[int, int]
+    """Numbers of the calls."""
+
+    def numbered(self, number: int | None, event: Event) -> int | None:
+        """Return a call's number, or without one that of the event's external id."""
+        external = event.external_id
+        return self.by_external_id.get(external) if number is None and isinstance(external, int) else number
 
 
-def _host_calls(events: Sequence[Any], path: Path) -> tuple[list[Call], dict[int, TimedCall]]:
-    """Return a call for each thread, which holds what ran there, and all calls by their external id."""
-    threads: dict[tuple[Any, Any], list[tuple[TimedCall, int | None]]] = defaultdict(list)
-    for where, event in _complete(events, path):
-        if event.get("cat") in _HOST:
-            call = _call(event, where)
-            external = _arguments(event).get("External id")
-            threads[str(event.get("pid")), str(event.get("tid"))].append((call, external))
+def _host_calls(events: Sequence[Event], path: Path) -> _Host:
+    threads: dict[tuple[str, str], list[int]] = defaultdict(list)
+    every: list[TimedCall] = []
+    external: dict[int, int] = {}
+    for event in events:
+        if event.category in _HOST:
+            threads[event.thread].append(len(every))
+            number = event.external_id
+            if isinstance(number, int):
+                external[number] = len(every)
+            every.append(_call(event))
     if not threads:
         raise WorkloadError(f"{path}: holds no operator: expected events of category cpu_op, such as aten::mm")
-    every = [entry for calls in threads.values() for entry in calls]
-    for number, (call, _) in enumerate(sorted(every, key=lambda entry: entry[0].begin)):
+    for number, call in enumerate(sorted(every, key=lambda call: call.begin)):
         call.id = number
     roots: list[Call] = []
-    for number, (place, calls) in enumerate(threads.items()):
+    open_calls: dict[tuple[str, str], OpenCalls] = {}
+    for number, (place, members) in enumerate(threads.items()):
         thread = TimedCall(-1 - number, f"thread {place[1]}", "", -1, [], [], [])
-        thread.calls += _nested([call for call, _ in calls])
+        thread.calls += _nested([every[member] for member in members])
         roots.append(thread)
-    return roots, {
-        external if isinstance(external, int) else -1 - number: call for number, (call, external) in enumerate(every)
-    }
+        members.sort(key=lambda member: (every[member].begin, -every[member].seconds))
+        open_calls[place] = OpenCalls([(every[member].begin, every[member].end, member) for member in members])
+    for call in every:
+        inner = sum(entry.seconds for entry in cast("list[TimedCall]", call.calls))
+        call.own_seconds = max(call.seconds - inner, 0.0)
+    return _Host(roots, every, open_calls, external)
 
 
 def _nested(calls: list[TimedCall]) -> Iterator[TimedCall]:
@@ -169,77 +195,54 @@ def _nested(calls: list[TimedCall]) -> Iterator[TimedCall]:
         open_calls.append(call)
 
 
-def _attribute(events: Sequence[Any], calls: Mapping[int, TimedCall], path: Path) -> tuple[float, float]:
-    """Add the GPU's work to the operators that launched it; return all seconds of it, and those of no operator."""
-    launched_by: dict[Any, Any] = {}
-    for _, event in _complete(events, path):
-        if str(event.get("cat")).endswith(_LAUNCHES):
-            arguments = _arguments(event)
-            launched_by[arguments.get("correlation")] = arguments.get("External id")
-    total = unattributed = 0.0
-    for where, event in _complete(events, path):
-        if event.get("cat") not in _DEVICE:
+def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
+    """Add the accelerator's work to the calls that launched it; return it, and the seconds that none launched."""
+    launched_by: dict[Any, int | None] = {}
+    for event in events:
+        if event.category.endswith(LAUNCHES):
+            number = host.threads[event.thread].at(event.begin()) if event.thread in host.threads else None
+            launched_by[event.arguments.get("correlation")] = host.numbered(number, event)
+    work: list[DeviceWork] = []
+    unattributed = 0.0
+    for event in events:
+        if event.category not in DEVICE:
             continue
-        seconds, arguments = _duration(event, where), _arguments(event)
-        external = launched_by.get(arguments.get("correlation"), arguments.get("External id"))
-        call = calls.get(external) if isinstance(external, int) and external >= 0 else None
-        total += seconds
-        if call is None:
+        seconds = event.seconds()
+        number = host.numbered(launched_by.get(event.arguments.get("correlation")), event)
+        exchange = exchange_of(event.name, event.arguments, seconds)
+        if number is None or exchange is not None:
             unattributed += seconds
         else:
-            call.device_seconds += seconds
-            call.kernels.append(str(event.get("name")))
-    return total, unattributed
+            host.calls[number].device_seconds += seconds
+            host.calls[number].kernels.append(event.name)
+        if exchange is not None and number is not None:
+            exchange = _completed(exchange, host.calls[number])
+        work.append(DeviceWork(event.name, event.begin(), seconds, exchange))
+    return work, unattributed
 
 
-def _complete(events: Sequence[Any], path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the complete events (phase X) of a trace, and where they are, for messages."""
-    for number, event in enumerate(events):
-        if not isinstance(event, dict):
-            raise WorkloadError(
-                f"{path}: entry {number} of traceEvents: expected an object, got {type(event).__name__}"
-            )
-        if event.get("ph") == "X":
-            yield f"{path}: entry {number} of traceEvents ({event.get('name')!r})", event
+def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
+    """Return an exchange with the bytes of the call that launched it, where its kernel does not state them."""
+    nbytes = sum(tensor.nbytes for tensor in launch.reads) or None
+    return exchange if exchange.nbytes is not None else replace(exchange, nbytes=nbytes)
 
 
-def _call(event: Mapping[str, Any], where: str) -> TimedCall:
-    name = event.get("name")
+def _call(event: Event) -> TimedCall:
+    name = event.fields.get("name")
     if not isinstance(name, str) or not name:
-        raise WorkloadError(f"{where}: field 'name': expected a text")
-    begin = event.get("ts")
-    if isinstance(begin, bool) or not isinstance(begin, int | float) or not math.isfinite(begin):
-        raise WorkloadError(f"{where}: field 'ts': {begin!r}: expected microseconds")
-    reads, values, precision = arguments_of(_arguments(event), where)
+        raise WorkloadError(f"{event.where}: field 'name': expected a text")
+    reads, values, precision = arguments_of(event.arguments, event.where)
+    sequence = event.arguments.get("Sequence number")
     return TimedCall(
         id=0,
         name=name,
         # Operators of libraries have a schema, which profiles leave out; annotations and backward nodes have none.
         schema=name if "::" in name and not name.startswith("autograd::") else "",
-        sequence=-1,
+        sequence=sequence if type(sequence) is int and sequence >= 0 else -1,
         reads=reads,
         returns=[],
         values=values,
         precision=precision,
-        begin=begin * _MICROSECOND,
-        seconds=_duration(event, where),
+        begin=event.begin(),
+        seconds=event.seconds(),
     )
-
-
-def _duration(event: Mapping[str, Any], where: str) -> float:
-    duration = event.get("dur")
-    if isinstance(duration, bool) or not isinstance(duration, int | float) or not 0 <= duration < math.inf:
-        raise WorkloadError(f"{where}: field 'dur': {duration!r}: expected microseconds, at least 0")
-    return duration * _MICROSECOND
-
-
-def _arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    arguments = event.get("args")
-    return arguments if isinstance(arguments, dict) else {}
-
-
-def _devices(document: Any) -> tuple[str, ...]:
-    properties = document.get("deviceProperties") if isinstance(document, dict) else None
-    entries = properties if isinstance(properties, list) else []
-    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))

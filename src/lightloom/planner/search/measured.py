@@ -80,15 +80,17 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
         f"forward and backward at {measured.batch} samples: {measured.clock}, on {place}"
     ]
     lines += [_rule(measured, name) for name in dict.fromkeys(cluster.accelerator.name for cluster in clusters)]
-    lines.append(
-        "assumption: for other batches, number formats and splits a duration changes as the operator's price does"
-    )
+    lines.append("assumption: for other batches and splits a duration changes as the operator's price does")
     return lines
 
 
 def _rule(measured: MeasuredTimes, name: str) -> str:
     if measured.accelerator is None:
-        return f"assumption: what was measured on computes as {name} does, so that durations are not scaled"
+        return f"assumption: what was measured on computes as {name} does in the plan's format: nothing is scaled"
     if load_accelerator(measured.accelerator).name == name:
-        return f"durations on {name} are taken as they are"
-    return f"assumption: from {measured.accelerator} to {name} a duration changes as the operator's price does"
+        change = "where the number format differs, they change as the operator's price does"
+        return f"durations on {name} are taken as they are; {change}"
+    return (
+        f"assumption: from {measured.accelerator} to {name}, and from {measured.precision or 'the same format'} to the "
+        "plan's number format, a duration changes as the operator's price does"
+    )
