@@ -1,8 +1,16 @@
-"""Optional parts of the build: C kernels of gradient codecs. Without a compiler Numba and NumPy take their place."""
+"""Optional parts of the build: C kernels of gradient codecs, and what plans and collectives call, compiled by Numba.
 
+Without a C compiler Numba and NumPy take the place of the first; the second compiles at its first use where it is not
+built.
+"""
+
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 CODECS = Path("src/lightloom/compression")
 
@@ -18,4 +26,21 @@ def kernel(folder: Path, name: str) -> Extension:
     )
 
 
-setup(ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS / "blocks", "_blocks")])
+class BuildKernels(build_ext):
+    """Build C kernels, then compile those of Numba; ``LIGHTLOOM_COMPILE_AHEAD=0`` leaves these to their first use."""
+
+    def run(self) -> None:
+        super().run()
+        if os.environ.get("LIGHTLOOM_COMPILE_AHEAD") != "0":
+            packages = Path("src" if self.inplace or self.editable_mode else self.build_lib).absolute()
+            command = [sys.executable, "-m", "lightloom.api.compile_ahead"]
+            path = os.pathsep.join([str(packages), *filter(None, sys.path)])
+            done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
+            if done.returncode:
+                self.announce("Kernels of Numba are not compiled ahead: the first plan compiles them.", level=3)
+
+
+setup(
+    ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS / "blocks", "_blocks")],
+    cmdclass={"build_ext": BuildKernels},
+)

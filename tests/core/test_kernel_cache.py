@@ -1,0 +1,71 @@
+"""Kernels compiled ahead are taken where nothing has changed, and compiled anew where something has."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba.core import config
+from numba.core.registry import cpu_target
+
+from lightloom.core import kernel_cache
+from lightloom.core.kernel_cache import KernelCache
+
+_HELPER = "from lightloom.core.kernels import njit_cached\n\n\n@njit_cached\ndef step():\n    return {step}\n"
+_CALLER = """
+from lightloom.core.kernels import njit_cached
+from lightloom._helper_kernels import step
+
+@njit_cached
+def count(number):
+    return number * step()
+"""
+
+
+@pytest.fixture
+def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """A function that imports anew a kernel that calls another one: what is compiled ahead lies in one folder, what
+    numba keeps in a new one each time."""
+    package = importlib.import_module("lightloom")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    monkeypatch.setattr(kernel_cache, "AHEAD", tmp_path / "compiled")
+    monkeypatch.setattr(kernel_cache, "_ANY_PROCESSOR", cpu_target.target_context.codegen().magic_tuple()[1:])
+    monkeypatch.setattr(KernelCache, "used", set())
+    (tmp_path / "_caller_kernels.py").write_text(_CALLER)
+
+    def load(step: int, *, ahead: bool = False) -> Any:
+        (tmp_path / "_helper_kernels.py").write_text(_HELPER.format(step=step))
+        monkeypatch.setattr(KernelCache, "fills_ahead", ahead)
+        monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / f"numba-{len(list(tmp_path.iterdir()))}"))
+        forget()
+        importlib.invalidate_caches()
+        return importlib.import_module("lightloom._caller_kernels").count
+
+    def forget() -> None:
+        kernel_cache.source_stamp.cache_clear()
+        for name in ("lightloom._caller_kernels", "lightloom._helper_kernels"):
+            sys.modules.pop(name, None)
+
+    yield load
+    forget()
+
+
+def test_kernels_are_taken_from_what_was_compiled_ahead(caller: Callable[..., Any]) -> None:
+    assert caller(2, ahead=True)(21) == 42
+    assert {path.suffix for path in KernelCache.used} == {".nbi", ".nbc"}
+    kept = caller(2)
+    assert kept(21) == 42
+    assert sum(kept.stats.cache_hits.values()) == 1 and not kept.stats.cache_misses
+    # Of other types nothing was compiled.
+    assert kept(0.5) == 1.0
+    assert sum(kept.stats.cache_misses.values()) == 1
+
+
+def test_a_change_in_a_kernel_that_another_calls_compiles_both_anew(caller: Callable[..., Any]) -> None:
+    assert caller(2, ahead=True)(21) == 42
+    assert caller(10)(21) == 210
+    assert caller(2)(21) == 42
