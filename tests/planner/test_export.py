@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from lightloom.core.errors import UnsupportedError
 from lightloom.model_files.megatron.options import read_options
 from lightloom.model_files.megatron.strategy import strategy_pins
+from lightloom.model_files.torchtitan.read import global_batch, read_job
+from lightloom.model_files.torchtitan.read import strategy_pins as titan_pins
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import ExportedJob, exported, expressible
@@ -241,3 +243,20 @@ def test_the_reader_of_megatron_scripts_gives_the_strategy_back(found: ExportedJ
     assert pins.sequence_parallel == (strategy.sequence_parallel if strategy.tp > 1 else None)
     if strategy.virtual_stages > 1 and found.per_chunk is None:
         assert pins.virtual_stages == strategy.virtual_stages
+
+
+@given(rows)
+def test_the_reader_of_torchtitan_configurations_gives_the_strategy_back(found: ExportedJob) -> None:
+    strategy = found.strategy
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.toml"
+        path.write_text(torchtitan.to_toml(found))
+        read = read_job(path)
+    pins, _ = titan_pins(read, found.blocks)
+    assert (pins.tp, pins.pp, pins.cp, pins.ep) == (strategy.tp, strategy.pp, strategy.cp, strategy.ep)
+    assert pins.dp == strategy.dp and pins.recomputation == strategy.recomputation
+    assert global_batch(read) == strategy.global_batch and pins.micro_batch == strategy.samples
+    if strategy.dp > 1 and strategy.sharding not in ("zero-1", "hybrid"):
+        assert pins.sharding == strategy.sharding
+    if strategy.virtual_stages <= 2:
+        assert pins.virtual_stages == (strategy.virtual_stages if strategy.pp > 1 else 1)

@@ -218,7 +218,9 @@ def plan(
         request = replace(
             request,
             pins=merged_pins(request.pins, reading.pins, str(model)),
-            global_batches=merged_batches(request.global_batches, reading.global_batch, str(model)),
+            global_batches=merged_batches(
+                request.global_batches, reading, [cluster.ranks for cluster in clusters], str(model)
+            ),
         )
     return _answer(model, reading, clusters, request, choice)
 

@@ -189,7 +189,7 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
     request = replace(
         request,
         pins=merged_pins(request.pins, reading.pins, job.what),
-        global_batches=merged_batches(request.global_batches, reading.global_batch, job.what),
+        global_batches=merged_batches(request.global_batches, reading, [len(job.ranks)], job.what),
     )
     return Request(job=job, graph=reading.graph, search=request)
 

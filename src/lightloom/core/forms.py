@@ -100,6 +100,12 @@ FORMS: tuple[Form, ...] = (
         suffixes=(".sh", ".bash"),
         purpose="model",
     ),
+    Form(
+        name="torchtitan",
+        title="job configuration of torchtitan",
+        suffixes=(".toml",),
+        purpose="model",
+    ),
     Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
     Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
     Form(name="cluster", title="cluster", suffixes=(".yaml", ".yml"), purpose="cluster"),

@@ -38,6 +38,8 @@ class ModelReading:
     """Choices of a strategy that the file states."""
     global_batch: int | None = None
     """Samples of a step that the file states."""
+    replica_batch: int | None = None
+    """Samples that a replica takes at once; all replicas' are a step where no ``global_batch`` is stated."""
 
     def lines(self) -> tuple[str, ...]:
         """What the file does not say, and which of its settings are not used."""
@@ -66,12 +68,21 @@ def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
     return pins
 
 
-def merged_batches(given: Sequence[int] | None, stated: int | None, source: str | Path) -> tuple[int, ...] | None:
-    """Return the global batches of the caller, else the one that a file states.
+def merged_batches(
+    given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
+) -> tuple[int, ...] | None:
+    """Return the global batches of the caller, else the one that a file states or that follows from its replicas.
+
+    Args:
+        ranks: of each cluster.
 
     Raises:
         ConfigError: both state one, and differently.
     """
+    stated = reading.global_batch
+    if given is None and stated is None and reading.replica_batch is not None:
+        split = (reading.pins.tp or 1) * (reading.pins.pp or 1) * (reading.pins.cp or 1)
+        return tuple(dict.fromkeys(max(number // split, 1) * reading.replica_batch for number in ranks))
     if given is None:
         return None if stated is None else (stated,)
     if stated is not None and tuple(given) != (stated,):

@@ -12,6 +12,7 @@ from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.megatron.read import read_megatron
+from lightloom.model_files.torchtitan.read import read_torchtitan
 from lightloom.model_files.transformers import read_transformers
 
 
@@ -59,6 +60,11 @@ def _read_megatron(path: Path, request: FileRequest) -> ModelReading:
     return read_megatron(path, request)
 
 
+def _read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_torchtitan(path, request)
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
@@ -72,5 +78,6 @@ _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "chakra": _read_chakra,
     "transformers": _read_transformers,
     "megatron": _read_megatron,
+    "torchtitan": _read_torchtitan,
 }
 """Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

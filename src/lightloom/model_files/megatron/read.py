@@ -31,14 +31,13 @@ def read_megatron(path: Path, request: FileRequest) -> ModelReading:
     pins = strategy_pins(options)
     notes = [*options.notes, *assumed, *strategy_notes(options, _ranks(options))]
     batch = options.count("global-batch-size")
-    if batch is None and options.program:
-        notes.append("global batch: the file states none; Megatron-LM takes a micro-batch for each replica")
     return ModelReading(
         graph=trace_decoder(sizes, name=path.stem, batch=request.batch),
         unrecorded=tuple(notes),
         unused=options.unused(),
         pins=pins,
         global_batch=batch,
+        replica_batch=pins.micro_batch if options.program else None,
     )
 
 

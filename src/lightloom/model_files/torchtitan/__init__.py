@@ -1,0 +1,1 @@
+"""Job configurations of torchtitan as a model with the strategy that they pin."""

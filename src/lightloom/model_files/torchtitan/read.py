@@ -1,0 +1,209 @@
+"""Read torchtitan's job configuration (TOML): the model by name and flavor, and the strategy that it pins.
+
+Keys moved between releases: degrees stood in ``[training]`` and ``[experimental]`` before ``[parallelism]``, and the
+batch was ``batch_size`` before ``local_batch_size``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.files import cannot_read
+from lightloom.model_files.base import FileRequest, ModelReading
+from lightloom.model_files.decoders import trace_decoder
+from lightloom.model_files.torchtitan.flavors import names, sizes_of
+from lightloom.planner.search.request import Pins
+from lightloom.workloads.decoder import DecoderSizes
+
+_PLACES = ("parallelism", "training", "experimental")
+_ENDS = 2
+"""Layers that torchtitan counts for the embedding and the head when it divides layers between stages."""
+_WITHOUT_EFFECT = {"job", "metrics", "profiling", "checkpoint", "comm", "validation", "compile", "fault_tolerance"}
+"""Sections that say nothing of the model or its split."""
+
+
+class JobConfiguration:
+    """The settings of a file; what is asked for counts as used."""
+
+    def __init__(self, path: Path, sections: Mapping[str, Any]) -> None:
+        self.path, self._sections, self._used = path, sections, set[tuple[str, str]]()
+
+    def get(self, key: str, kind: type, *sections: str) -> Any:
+        """Return the value of a key in the first of the sections that has it; None without.
+
+        Raises:
+            ConfigError: a value of another kind.
+        """
+        for section in sections:
+            held = self._sections.get(section)
+            if isinstance(held, dict) and key in held:
+                self._used.add((section, key))
+                value = held[key]
+                if type(value) is not kind:
+                    raise ConfigError(f"{self.path}: [{section}] {key} = {value!r}: expected {_WORDS[kind]}")
+                return value
+        return None
+
+    def degree(self, key: str, *, automatic: bool = False) -> int | None:
+        """Return a degree of parallelism; -1 where it may stand for what is left of the ranks."""
+        value = self.get(key, int, *_PLACES)
+        if value is not None and value < 1 and not (automatic and value == -1):
+            raise ConfigError(f"{self.path}: {key} = {value}: expected at least 1{' or -1' if automatic else ''}")
+        return value if value is None else int(value)
+
+    def unused(self) -> tuple[str, ...]:
+        """Settings that nobody has asked for; whole sections that say nothing of the model by their name."""
+        found = []
+        for section, held in self._sections.items():
+            if section in _WITHOUT_EFFECT or not isinstance(held, dict):
+                found.append(section)
+            else:
+                found += [f"{section}.{key}" for key in held if (section, key) not in self._used]
+        return tuple(found)
+
+
+_WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
+
+
+def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
+    """Return the model that the file names, for its tokens, and its strategy.
+
+    Raises:
+        ConfigError: unreadable, no TOML, an unknown model or flavor, or settings that contradict each other.
+        WorkloadError: PyTorch is missing.
+    """
+    job = read_job(path)
+    name, flavor = job.get("name", str, "model"), job.get("flavor", str, "model")
+    if name is None or flavor is None:
+        raise ConfigError(f"{path}: [model] name and flavor are missing: expected one of {'; '.join(names())}")
+    sizes = sizes_of(name, flavor)
+    if sizes is None:
+        raise ConfigError(f"{path}: [model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
+    notes = []
+    length = request.sequence_length or job.get("seq_len", int, "training")
+    if length is None:
+        notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
+    sizes = _with_length(sizes, length, path)
+    pins, more = strategy_pins(job, sizes.layers)
+    return ModelReading(
+        graph=trace_decoder(sizes, name=f"{name} {flavor}", batch=request.batch),
+        unrecorded=(*notes, *more),
+        unused=job.unused(),
+        pins=pins,
+        global_batch=global_batch(job),
+        replica_batch=local_batch(job),
+    )
+
+
+def read_job(path: Path) -> JobConfiguration:
+    """Return the settings of a file.
+
+    Raises:
+        ConfigError: unreadable, or no TOML.
+    """
+    try:
+        return JobConfiguration(path, tomllib.loads(path.read_text(encoding="utf-8-sig")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise cannot_read(path, error) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _with_length(sizes: DecoderSizes, length: int | None, path: Path) -> DecoderSizes:
+    if length is not None and length < 1:
+        raise ConfigError(f"{path}: [training] seq_len = {length}: expected at least 1")
+    try:
+        return sizes if length is None else replace(sizes, sequence_length=length)
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def global_batch(job: JobConfiguration) -> int | None:
+    """Return the samples of a step; None where torchtitan takes one local batch of each replica."""
+    value = job.get("global_batch_size", int, "training")
+    return value if value is not None and value > 0 else None
+
+
+def local_batch(job: JobConfiguration) -> int | None:
+    """Return the samples that a replica takes at once."""
+    value = job.get("local_batch_size", int, "training") or job.get("batch_size", int, "training")
+    return None if value is None else int(value)
+
+
+def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[Pins, list[str]]:
+    """Return the choices that a file states (1 for degrees that it leaves out), and what the plan takes otherwise."""
+    notes: list[str] = []
+    tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
+    cp, ep = job.degree("context_parallel_degree") or 1, job.degree("expert_parallel_degree") or 1
+    replicas = job.degree("data_parallel_replicate_degree") or 1
+    shards = job.degree("data_parallel_shard_degree", automatic=True) or job.degree(
+        "data_parallel_degree", automatic=True
+    )
+    experts = job.degree("expert_tensor_parallel_degree")
+    if experts is not None and ep > 1 and experts != tp:
+        notes.append(f"experts over {experts} tensor ranks: the plan splits them over {tp}, as everything else")
+    micro = job.get("pipeline_parallel_microbatch_size", int, *_PLACES) or 1
+    pins = Pins(
+        dp=None if shards in (None, -1) else replicas * int(shards),
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=ep,
+        micro_batch=micro if pp > 1 else local_batch(job),
+        virtual_stages=_virtual_stages(job, pp, layers, notes),
+        recomputation=_recomputation(job, notes),
+        sharding=_sharding(job, pp, replicas, shards),
+        sequence_parallel=True if tp > 1 else None,
+    )
+    return pins, notes
+
+
+def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
+    reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
+    if reshard not in ("default", "always", "never"):
+        raise ConfigError(
+            f"{job.path}: fsdp_reshard_after_forward = {reshard!r}: expected 'default', 'always' or 'never'"
+        )
+    if shards == 1:
+        return "none"
+    if replicas > 1:
+        return "hybrid"
+    return "zero-2" if reshard == "never" or (reshard == "default" and pp > 1) else "zero-3"
+
+
+def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
+    mode = job.get("mode", str, "activation_checkpoint") or "selective"
+    if mode not in ("none", "selective", "full"):
+        raise ConfigError(
+            f"{job.path}: [activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'"
+        )
+    option = job.get("selective_ac_option", str, "activation_checkpoint")
+    if mode == "selective" and option is not None:
+        notes.append(
+            f"recomputation: selective_ac_option {option!r} of the file; the plan recomputes the insides of attention"
+        )
+    return str(mode)
+
+
+def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: list[str]) -> int:
+    schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
+    each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)
+    if pp == 1:
+        return 1
+    interleaved = schedule.lower() not in ("1f1b", "gpipe")
+    if schedule.lower() not in ("1f1b", "interleaved1f1b"):
+        notes.append(f"pipeline schedule: {schedule} of the file; the plan takes {'interleaved ' * interleaved}1F1B")
+    if each is None or layers is None:
+        return 2 if interleaved else 1
+    chunks = -(-(layers + _ENDS) // each)
+    if chunks % pp:
+        raise ConfigError(
+            f"{job.path}: pipeline_parallel_layers_per_stage = {each}: {chunks} stages of {layers} layers, expected a "
+            f"multiple of the {pp} ranks"
+        )
+    return chunks // pp
