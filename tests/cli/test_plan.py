@@ -110,11 +110,16 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
         str(files["job.toml"]),
         "--export-megatron",
         str(files["arguments.sh"]),
+        "--export-chakra",
+        str(tmp_path / "step"),
         "--pictures",
         str(tmp_path / "pictures"),
         "--json",
     )
     found = document(done)
+    traces = json.loads((tmp_path / "step" / "lightloom.json").read_text())
+    assert traces["label"] == found["ranking"][found["exported_step"]["rank"] - 1]["label"]
+    assert len(list((tmp_path / "step").glob("step.*.et"))) == traces["ranks"]
     page = files["report.html"].read_text()
     assert "http://" not in page.replace("http://www.w3.org", "")
     for title in ("Where the time goes", "Time and energy of a sample", "Placement", "Traffic and circuits"):
@@ -129,7 +134,7 @@ def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     pictures = sorted(Path(path).name for path in found["pictures"])
     assert {"breakdown.png", "pareto.png", "placement.png", "timeline.png", "traffic.png"} <= set(pictures)
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == pictures
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*files, "pictures"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*files, "pictures", "step"])
 
 
 def test_a_placed_winner_exports_the_best_that_can_be(plan: Command, tmp_path: Path) -> None:
@@ -188,6 +193,8 @@ BAD: list[tuple[list[str], str]] = [
     # Places that cannot be written.
     ([*_SMALL, "--export-torchtitan", "/proc/x.toml"], "cannot write '/proc/x.toml'"),
     ([*_SMALL, "--export-megatron", "/proc/x.sh"], "cannot write '/proc/x.sh'"),
+    ([*_SMALL, "--export-chakra", "/proc/x"], "cannot write '/proc/x"),
+    ([*_SMALL, "--export-chakra", "/"], "'/': holds other files: expected a new folder, or an earlier export"),
     ([*_SMALL, "--report", "/proc/x.html"], "cannot write '/proc/x.html'"),
     ([*_SMALL, "--pictures", "/proc/pictures"], "cannot write '/proc/pictures"),
     ([*_SMALL, "--figure", "x.bmp"], "x.bmp"),

@@ -21,8 +21,8 @@ from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.workloads.graph import ComputeGraph, Operator
+from tests.planner.export.test_settings import exported_row
 from tests.planner.jobs import BATCH, HEADS, SEQUENCE, cluster, transformer, verified_job, with_model
-from tests.planner.test_export import exported_row
 
 ROW = Strategy(2, 1, 1, 2, 32, "none", "none", "ring-two-way", 0, cp=4)
 ELEMENT = 2

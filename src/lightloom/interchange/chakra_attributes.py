@@ -31,6 +31,7 @@ Scalar = int | float | bool | str | bytes
 Value = Scalar | tuple[Scalar, ...]
 
 _INT32, _INT64, _INT64_LIST, _BOOL, _TEXT = 7, 9, 10, 27, 29
+_INT32_END = 1 << 31
 
 
 def _zigzag(value: int) -> int:
@@ -82,7 +83,8 @@ def encode_attribute(number: int, name: str, value: Value) -> bytes:
         content = varint(_BOOL << 3) + varint(value)
     elif isinstance(value, int):
         # Sizes are 64 bits wide, ranks and tags 32: what simulators read.
-        content = varint((_INT64 if name == "comm_size" else _INT32) << 3) + varint(value)
+        wide = name == "comm_size" or not -_INT32_END <= value < _INT32_END
+        content = varint((_INT64 if wide else _INT32) << 3) + varint(value)
     elif isinstance(value, str):
         content = message_field(_TEXT, value.encode())
     elif isinstance(value, tuple) and (whole := [entry for entry in value if isinstance(entry, int)]) == [*value]:

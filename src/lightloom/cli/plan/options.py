@@ -142,4 +142,8 @@ class PlanOptions:
     export_megatron: Annotated[
         Path | None, option("The first plan that Megatron-LM can run as its arguments (.sh).")
     ] = None
+    export_chakra: Annotated[
+        Path | None,
+        option("The winner's step as Chakra traces, with the files of ASTRA-sim beside them.", "FOLDER"),
+    ] = None
     as_json: Json = False

@@ -14,14 +14,13 @@ from lightloom.api.arguments import load_cluster
 from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
 from lightloom.cli.plan.assumed import assumed_lines, built_lines, carried_lines, plan_assumptions
+from lightloom.cli.plan.exports import check_exports, exported_files, write_exports
 from lightloom.cli.plan.pictures import save_figure, save_pictures
 from lightloom.cli.plan.report import exchange_notes, interval_note, plan_report, ranking_rows, throughput, utilization
 from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.files import check_writable
 from lightloom.core.units import format_size, format_time
-from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.export.job import exported, expressible
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.sensitivity import latency_sensitivity
 from lightloom.reports.console import legend, make_console, ranking_table
@@ -49,7 +48,7 @@ def run(options: PlanOptions) -> None:
     sensitivity = _sensitivity(options, ranking.search)
     if sensitivity is not None:
         document["latency_sensitivity"] = sensitivity
-    messages = _export(options, ranking.search, document)
+    messages = write_exports(options, ranking.search, document)
     written = _write(options, ranking, document)
     print_result(document, options.as_json, _parts(ranking.search, document, messages), written)
     if options.as_json:
@@ -101,40 +100,12 @@ def _sensitivity(options: PlanOptions, search: PlanSearch) -> dict[str, Any] | N
 
 
 def _check_outputs(options: PlanOptions) -> None:
-    exports = [path for path in (options.export_torchtitan, options.export_megatron) if path is not None]
-    if exports and set(options.strategy or ()) == {"placed"}:
-        raise ConfigError(
-            "--strategy placed with an export: no framework has settings for placed plans: expected another --strategy "
-            "too"
-        )
-    check_outputs([options.figure], [options.report, options.trace, *exports])
+    check_exports(options)
+    check_outputs([options.figure], [options.report, options.trace])
     if options.pictures is not None:
         if options.pictures.exists() and not options.pictures.is_dir():
             raise ConfigError(f"--pictures {options.pictures}: expected a folder")
         check_writable(options.pictures / "placement.png")
-
-
-def _export(options: PlanOptions, search: PlanSearch, document: dict[str, Any]) -> list[str]:
-    """Write the settings of frameworks that are asked for; returns messages about them."""
-    targets = [("torchtitan", options.export_torchtitan, torchtitan.to_toml, torchtitan.notes)]
-    targets += [("megatron", options.export_megatron, megatron.to_script, megatron.notes)]
-    if all(path is None for _, path, _, _ in targets):
-        return []
-    winner, chosen = search.winner, expressible(search)
-    job, messages = exported(chosen, search.graph), []
-    entry: dict[str, Any] = {"rank": search.ranking.index(chosen) + 1, "label": chosen.label, "notes": {}}
-    if chosen is not winner:
-        entry["why"] = "the winner is a placed plan, which no framework has settings for"
-        slower = chosen.sample_time / winner.sample_time
-        messages.append(
-            f"exported: {chosen.label}, rank {entry['rank']}: {entry['why']}; a sample takes {slower:.3g} times as long"
-        )
-    for name, path, form, notes in targets:
-        if path is not None:
-            write_atomically(path, form(job))
-            entry[name], entry["notes"][name] = str(path), notes(job)
-    document["exported"] = entry
-    return messages
 
 
 def _write(options: PlanOptions, ranking: PlanRanking, document: dict[str, Any]) -> dict[str, Path | None]:
@@ -149,7 +120,7 @@ def _write(options: PlanOptions, ranking: PlanRanking, document: dict[str, Any])
         save_figure(search, options.figure, origin)
     written = {name: getattr(options, name) for name in ("report", "trace", "figure")}
     document |= {name: str(path) for name, path in written.items() if path is not None}
-    written |= {"torchtitan": options.export_torchtitan, "megatron": options.export_megatron}
+    written |= exported_files(options)
     if options.pictures is not None:
         pictures = save_pictures(search, options.pictures, origin)
         document["pictures"] = [str(path) for path in pictures]

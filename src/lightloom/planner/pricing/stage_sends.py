@@ -54,10 +54,10 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
         # The tensor group's planes serve a pass meanwhile.
         gather = gather._replace(seconds=np.full_like(gather.seconds, np.inf))
     gather = _Gathers(*(column[row] for column in gather))
-    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *_send_rate(job, rows))
+    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *send_rate(job, rows))
 
 
-def _send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
+def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
     if int(rows.pp[0]) == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
