@@ -106,6 +106,7 @@ FORMS: tuple[Form, ...] = (
         suffixes=(".toml",),
         purpose="model",
     ),
+    Form(name="onnx", title="ONNX model", suffixes=(".onnx",), purpose="model"),
     Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
     Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
     Form(name="cluster", title="cluster", suffixes=(".yaml", ".yml"), purpose="cluster"),

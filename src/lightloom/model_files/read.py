@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.forms import recognise
+from lightloom.interchange.onnx.read import read_onnx
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
@@ -65,6 +66,12 @@ def _read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     return read_torchtitan(path, request)
 
 
+def _read_onnx(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    record = read_onnx(path, sequence_length=request.sequence_length, definitions=request.definitions)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
@@ -79,5 +86,6 @@ _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "transformers": _read_transformers,
     "megatron": _read_megatron,
     "torchtitan": _read_torchtitan,
+    "onnx": _read_onnx,
 }
 """Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

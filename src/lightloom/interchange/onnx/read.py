@@ -1,0 +1,211 @@
+"""ONNX models as compute graphs: operators with shapes, FLOPs and bytes.
+
+parameters   floating constants that an operator multiplies, adds or looks up, each counted where it is first used
+statistics   running means and variances of batch norms, which no gradient reaches
+backward     gradients of operands that depend on a parameter, and of parameters
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import WorkloadError
+from lightloom.interchange.onnx.costs import (
+    VIEWS,
+    kind_of,
+    other_flops,
+    product_flops,
+    summed_length,
+    weight_place,
+)
+from lightloom.interchange.onnx.shapes import ShapedModel, Value, shaped_model
+from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
+from lightloom.interchange.traces.execution_trace import TraceReading
+from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
+
+_ELEMENT_BYTES = 4
+_TRACED = 13
+"""Samples where the first axis is dynamic: a prime that no layer size has."""
+_STATISTICS = {"BatchNormalization": (3, 4)}
+_MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
+
+
+def read_onnx(
+    path: Path, *, sequence_length: int | None = None, definitions: Mapping[str, str] | None = None
+) -> TraceReading:
+    """Return the graph of a model, for the samples of its first axis, or 13 where that is dynamic.
+
+    Args:
+        path: the file; data outside of it are not read.
+        sequence_length: size of dynamic axes of tokens.
+        definitions: sizes of other dynamic axes, by name.
+
+    Raises:
+        ConfigError: unreadable, or a dynamic dimension without a size (names it and the option).
+        WorkloadError: ``onnx`` is missing, or the graph has control flow, foreign operators or unknown shapes.
+    """
+    model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
+    try:
+        return _Builder(path, model).reading()
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+class _Builder:
+    def __init__(self, path: Path, model: ShapedModel) -> None:
+        self._path, self._model = path, model
+        self._constants = set(model.initializers)
+        self._producer: dict[str, str] = {name: f"input.{name}" for name in model.inputs}
+        self._sampled = set(model.inputs)
+        self._needs_gradient: set[str] = set()
+        self._counted: set[str] = set()
+        self._statistics: set[str] = set()
+        self._names: Counter[str] = Counter()
+        self._views = self._folded = 0
+
+    def reading(self) -> TraceReading:
+        """Return the graph, and what the file does not say."""
+        operators = (*self._inputs(), *self._operators())
+        graph = ComputeGraph(
+            name=self._path.stem, batch=self._model.batch, operators=operators, element_bytes=_ELEMENT_BYTES
+        )
+        return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
+
+    def _unrecorded(self, operators: int) -> Iterator[str]:
+        yield from self._model.assumptions
+        yield (
+            f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
+            f"{self._folded} constants"
+        )
+        if self._statistics:
+            elements = sum(self._model.values[name].elements for name in self._statistics)
+            yield f"{elements:,} elements of running statistics are no parameters"
+        yield "which constants train: all floating ones that operators multiply, add or look up are taken as parameters"
+        yield "loss, backward pass and optimizer: gradients as the operators need them"
+
+    def _inputs(self) -> Iterator[Operator]:
+        for name in self._model.inputs:
+            shape = self._model.values[name].shape
+            yield Operator(
+                name=f"input.{name}",
+                kind="input",
+                dimensions=_positive(sampled_axes("input", shape, self._model.batch)),
+                activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
+            )
+
+    def _operators(self) -> Iterator[Operator]:
+        for node in self._model.nodes:
+            read = [name for name in node.input if name]
+            if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
+                self._constants.update(node.output)
+                self._folded += 1
+            elif node.op_type in VIEWS:
+                self._alias(node, read[0])
+                self._views += 1
+            else:
+                yield self._operator(node)
+
+    def _alias(self, node: Any, source: str) -> None:
+        for name in node.output:
+            self._producer[name] = self._producer.get(source, "")
+            for group in (self._sampled, self._needs_gradient):
+                if source in group:
+                    group.add(name)
+
+    def _operator(self, node: Any) -> Operator:
+        values = [self._model.values.get(name) if name else None for name in node.input]
+        output = self._model.values[next(name for name in node.output if name)]
+        parameters = self._parameters(node, values)
+        sources = tuple(dict.fromkeys(self._producer[n] for n in node.input if self._producer.get(n)))
+        kind = kind_of(node, len(sources), bool(parameters))
+        sampled = any(name in self._sampled for name in node.input)
+        products = product_flops(node, values, output) if kind in TENSOR_KINDS else 0
+        if kind in TENSOR_KINDS and not products:
+            kind = "elementwise"
+        forward = products or other_flops(kind, values, output)
+        needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
+        fresh = sum(self._model.values[name].elements for name in parameters if name not in self._counted)
+        self._counted.update(parameters)
+        name = self._name(node)
+        for result in node.output:
+            self._producer[result] = name
+            if sampled:
+                self._sampled.add(result)
+            if needing:
+                self._needs_gradient.add(result)
+        read, shared = self._traffic(node, values, kind, output, sampled)
+        return Operator(
+            name=name,
+            kind=kind,
+            inputs=sources,
+            dimensions=self._dimensions(node, kind, values, output, sampled),
+            forward_flops=forward,
+            backward_flops=products * len(_operands(node, needing)) if products else forward * bool(needing),
+            parameters=fresh,
+            parameter_bytes=fresh * _ELEMENT_BYTES,
+            activation_bytes=output.elements * _ELEMENT_BYTES,
+            forward_bytes=(read + output.elements) * _ELEMENT_BYTES,
+            shared_bytes=shared * _ELEMENT_BYTES,
+            block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
+        )
+
+    def _parameters(self, node: Any, values: Sequence[Value | None]) -> list[str]:
+        """Return the floating constants with axes that a node reads, statistics left out."""
+        held = []
+        for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
+            if value is None or name not in self._constants or not value.floating or value.elements <= 1:
+                continue
+            if place in _STATISTICS.get(node.op_type, ()):
+                self._statistics.add(name)
+            elif node.op_type not in ("Clip", "Resize", "Upsample", "Pad", "Where", "Pow", "Div", "Range"):
+                held.append(name)
+        return held
+
+    def _traffic(
+        self, node: Any, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
+    ) -> tuple[int, int]:
+        """Return the elements that are read, and those read and written that do not grow with the batch."""
+        named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
+        if kind == "embedding":
+            return output.elements, 0
+        read = sum(value.elements for value in named.values())
+        shared = sum(value.elements for name, value in named.items() if name not in self._sampled)
+        if not sampled or not has_samples(kind, output.elements, self._model.batch):
+            shared += output.elements
+        return read, min(shared, read + output.elements)
+
+    def _dimensions(
+        self, node: Any, kind: str, values: Sequence[Value | None], output: Value, sampled: bool
+    ) -> dict[str, int]:
+        shape = output.shape
+        found = (
+            sampled_axes(kind, shape, self._model.batch)
+            if sampled
+            else {f"axis_{axis}": size for axis, size in enumerate(shape)}
+        )
+        weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
+        if weight is not None and values[0] is not None:
+            found |= convolution_sizes(values[0].shape, weight.shape, shape)
+        elif kind in ("linear", "matmul") and node.op_type != "Einsum":
+            found["in_channel"] = summed_length(node, values)
+            if kind == "linear":
+                found["channel"] = shape[-1]
+        return _positive(found)
+
+    def _name(self, node: Any) -> str:
+        name = node.name.strip("/").replace("/", ".") or node.op_type.lower()
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
+
+
+def _operands(node: Any, needing: Sequence[str]) -> list[str]:
+    """Return the operands of the product itself that need a gradient: a bias is added, not multiplied."""
+    places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2, "Attention": 3}
+    return [name for name in node.input[: places.get(node.op_type, len(node.input))] if name in needing]
+
+
+def _positive(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size > 0}

@@ -1,0 +1,206 @@
+"""An ONNX model with the shape of every tensor, as ``onnx.shape_inference`` finds them; weights are never loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.errors import ConfigError, WorkloadError
+
+INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
+_DOMAINS = ("", "ai.onnx")
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_FLOATS = (1, 10, 11, 16, 17, 18, 19, 20)
+"""``TensorProto.DataType`` of float, float16, double, bfloat16 and the float8 formats."""
+_SEQUENCE_NAMES = ("seq", "token", "length")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A tensor."""
+
+    shape: tuple[int, ...]
+    floating: bool
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedModel:
+    """Nodes in order, with the shapes of all tensors."""
+
+    nodes: tuple[Any, ...]
+    """``onnx.NodeProto``."""
+    values: Mapping[str, Value]
+    inputs: tuple[str, ...]
+    """Names of inputs that no initializer gives."""
+    initializers: frozenset[str]
+    batch: int
+    """Size of the first axis of the first input."""
+    assumptions: tuple[str, ...]
+
+
+def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definitions: Mapping[str, str]) -> ShapedModel:
+    """Read a model and infer the shape of every tensor.
+
+    Args:
+        path: the file; data outside of it are not read.
+        batch: size of a dynamic first axis.
+        sequence_length: size of a dynamic axis that is named as one of tokens.
+        definitions: sizes of other dynamic axes, by their names, or by ``INPUT.AXIS`` where they have none.
+
+    Raises:
+        ConfigError: unreadable, no model, or a dynamic dimension without a size (names it and the option).
+        WorkloadError: ``onnx`` is missing, control flow, an operator or domain that ONNX does not define, or a shape
+            that cannot be inferred (names the node).
+    """
+    onnx = _library(path)
+    model = _loaded(onnx, path)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    given = {each.name for each in model.graph.initializer} | {
+        each.values.name for each in model.graph.sparse_initializer
+    }
+    inputs = [each for each in model.graph.input if each.name not in given]
+    _check_nodes(onnx, model, path)
+    chosen = _Sizes(path, batch, sequence_length, dict(definitions))
+    for number, entry in enumerate(inputs):
+        chosen.fix(entry, first=number == 0)
+    chosen.check_all_used()
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+    except Exception as error:
+        raise WorkloadError(f"{path}: shapes cannot be inferred: {' '.join(str(error).split())[:200]}") from error
+    values = dict(_values(model))
+    _check_shapes(model, values, path)
+    first = values[inputs[0].name].shape if inputs else ()
+    return ShapedModel(
+        nodes=tuple(model.graph.node),
+        values=values,
+        inputs=tuple(each.name for each in inputs),
+        initializers=frozenset(given),
+        batch=max(first[0] if first else 1, 1),
+        assumptions=tuple(chosen.assumptions),
+    )
+
+
+def _library(path: Path) -> Any:
+    try:
+        import onnx
+        import onnx.inliner
+        import onnx.shape_inference
+    except ImportError as error:
+        raise WorkloadError(f"{path}: {INSTALL}") from error
+    return onnx
+
+
+def _loaded(onnx: Any, path: Path) -> Any:
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except Exception as error:
+        raise ConfigError(f"{path}: no ONNX model: {' '.join(str(error).split())[:200]}") from error
+    if not model.graph.node:
+        raise ConfigError(f"{path}: no ONNX model, or one without operators")
+    return model
+
+
+def _check_nodes(onnx: Any, model: Any, path: Path) -> None:
+    """Refuse what has no fixed cost, and what ONNX does not define."""
+    for node in model.graph.node:
+        where = f"{path}: node {node.name or node.output[0]!r}"
+        if node.domain not in _DOMAINS:
+            raise WorkloadError(
+                f"{where}: operator {node.op_type!r} of domain {node.domain!r}: expected operators of ONNX itself"
+            )
+        if node.op_type in _CONTROL:
+            raise WorkloadError(f"{where}: {node.op_type}: control flow has no fixed cost: expected a graph without it")
+        if not onnx.defs.has(node.op_type):
+            raise WorkloadError(f"{where}: operator {node.op_type!r}: expected one that ONNX defines")
+
+
+class _Sizes:
+    """Sizes of dynamic dimensions of inputs."""
+
+    def __init__(self, path: Path, batch: int, length: int | None, definitions: dict[str, str]) -> None:
+        self._path, self._batch, self._length = path, batch, length
+        self._definitions, self._used = definitions, set[str]()
+        self._first_name: str | None = None
+        self.assumptions: list[str] = []
+
+    def fix(self, entry: Any, *, first: bool) -> None:
+        """Give every dynamic dimension of an input its size."""
+        if not entry.type.HasField("tensor_type"):
+            raise WorkloadError(f"{self._path}: input {entry.name!r} is no tensor: expected one")
+        if not entry.type.tensor_type.HasField("shape"):
+            raise WorkloadError(f"{self._path}: input {entry.name!r} states no shape: expected one")
+        for axis, dimension in enumerate(entry.type.tensor_type.shape.dim):
+            name = dimension.dim_param
+            if not name and dimension.dim_value > 0:
+                continue
+            size = self._size(entry.name, axis, name, first)
+            dimension.Clear()
+            dimension.dim_value = size
+
+    def _size(self, entry: str, axis: int, name: str, first: bool) -> int:
+        place = f"{entry}.{axis}"
+        for key in (name, place):
+            if key and key in self._definitions:
+                self._used.add(key)
+                text = self._definitions[key]
+                if not text.isdecimal() or int(text) < 1:
+                    raise ConfigError(f"--define {key}={text}: expected a whole number of at least 1")
+                return int(text)
+        if axis == 0 and (first or not name or name == self._first_name):
+            if first:
+                self._first_name = name
+            return self._batch
+        if self._length is not None and any(word in name.lower() for word in _SEQUENCE_NAMES):
+            return self._length
+        option = f"--define {name or place}=SIZE"
+        also = " or --sequence-length" if any(word in name.lower() for word in _SEQUENCE_NAMES) else ""
+        raise ConfigError(
+            f"{self._path}: input {entry!r}, axis {axis}: dimension {name or '?'!r} is dynamic: expected its size, by "
+            f"{option}{also}"
+        )
+
+    def check_all_used(self) -> None:
+        """Refuse definitions of what no input has."""
+        for key in self._definitions:
+            if key not in self._used:
+                raise ConfigError(f"--define {key}: {self._path} has no dynamic dimension {key!r}")
+
+
+def _values(model: Any) -> Iterator[tuple[str, Value]]:
+    for each in model.graph.initializer:
+        yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS)
+    for each in model.graph.sparse_initializer:
+        yield each.values.name, Value(shape=tuple(each.dims), floating=each.values.data_type in _FLOATS)
+    for entry in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = entry.type.tensor_type
+        sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
+        if entry.type.HasField("tensor_type") and tensor.HasField("shape") and min(sizes, default=0) >= 0:
+            yield entry.name, Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS)
+
+
+def _check_shapes(model: Any, values: Mapping[str, Value], path: Path) -> None:
+    read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
+    for node in model.graph.node:
+        for name in node.output:
+            if name and name in read and name not in values:
+                raise WorkloadError(
+                    f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
+                    "cannot be inferred: expected a graph with fixed shapes"
+                )
