@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.interchange.chakra_attributes import decode_attribute
+from lightloom.interchange.chakra_attributes import Value, decode_attribute
 from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Texts, encode, read_trace
 from lightloom.interchange.protobuf import bytes_field, framed, message_field, varint
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
@@ -66,7 +66,7 @@ def call(number: int, name: str, made_by: int, microseconds: int, sequence: int 
     tensor = f"[[{number * 10}, {number * 10}, 0, {elements}, 4, 'cuda:0']]"
     out = f"[[{number * 10 + 10}, {number * 10 + 10}, 0, {elements}, 4, 'cuda:0']]"
     schema = f"aten::{name}(Tensor self) -> Tensor" if not name.startswith("autograd") else ""
-    attributes = {"op_schema": schema, "seq_id": sequence, "is_cpu_op": True, "rf_id": number}
+    attributes: dict[str, Value] = {"op_schema": schema, "seq_id": sequence, "is_cpu_op": True, "rf_id": number}
     return Node(
         id=number,
         name=name if name.startswith("autograd") else f"aten::{name}",
@@ -81,7 +81,7 @@ def call(number: int, name: str, made_by: int, microseconds: int, sequence: int 
 
 
 def kernel(number: int, made_by: int, microseconds: int) -> Node:
-    attributes = {"is_cpu_op": False, "stream": 7}
+    attributes: dict[str, Value] = {"is_cpu_op": False, "stream": 7}
     return Node(
         id=number, name="void kernel", type=COMPUTE, control=(made_by,), duration=microseconds, attributes=attributes
     )
@@ -92,7 +92,7 @@ def test_calls_of_pytorch_take_the_time_of_the_work_that_they_launch(tmp_path: P
     nodes = [call(3, "relu", 2, 90, 5), call(4, "clamp_min", 3, 10), call(5, "tanh", 2, 20, 6)]
     nodes += [call(6, engine, 2, 5, 5), call(7, "threshold_backward", 6, 8, 5)]
     nodes += [kernel(20, 4, 300), kernel(21, 5, 40), kernel(22, 7, 500)]
-    gradients = {"comm_type": 0, "comm_size": 1024, "pg_name": "3", "is_cpu_op": False}
+    gradients: dict[str, Value] = {"comm_type": 0, "comm_size": 1024, "pg_name": "3", "is_cpu_op": False}
     nodes += [Node(id=23, name="ncclDevKernel_AllReduce", type=COLLECTIVE, duration=70, attributes=gradients)]
     reading = read_chakra_workload(written(tmp_path, nodes), batch=1)
     assert reading.graph.measured is not None and reading.graph.batch == 8

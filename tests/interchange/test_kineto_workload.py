@@ -19,7 +19,7 @@ from lightloom.interchange.traces.kineto_workload import read_kineto_workload
 ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 
 
-def call(name: str, begin: float, length: float, tid: int = 1, **arguments: object) -> dict[str, Any]:
+def call(name: str, begin: float, length: float, tid: int = 1, **arguments: Any) -> dict[str, Any]:
     category = "user_annotation" if name.startswith(("ProfilerStep", "Optimizer")) else "cpu_op"
     return {
         "ph": "X",
@@ -33,7 +33,7 @@ def call(name: str, begin: float, length: float, tid: int = 1, **arguments: obje
     }
 
 
-def tensors(*shapes: list[int], sequence: int | None = None) -> dict[str, object]:
+def tensors(*shapes: list[int], sequence: int | None = None) -> dict[str, Any]:
     number = {} if sequence is None else {"Sequence number": sequence}
     return {"Input Dims": list(shapes), "Input type": ["float"] * len(shapes), **number}
 
@@ -89,7 +89,7 @@ def test_operators_take_the_time_of_the_kernels_that_they_launched(tmp_path: Pat
     (operator,), measured = reading.graph.operators, reading.graph.measured
     assert (operator.forward_flops, operator.backward_flops, operator.parameters) == (240, 240, 20)
     assert measured is not None and (measured.accelerator, measured.precision) == ("a100", "fp32")
-    assert (measured.forward, measured.backward) == (pytest.approx((25e-6,)), pytest.approx((50e-6,)))
+    assert measured.forward == pytest.approx((25e-6,)) and measured.backward == pytest.approx((50e-6,))
     (exchange,) = reading.exchanges
     assert (exchange.kind, exchange.nbytes, exchange.ranks) == ("all-reduce", 80, 8)
     assert exchange.seconds == pytest.approx(40e-6)
@@ -128,9 +128,9 @@ def test_impossible_events_are_refused_by_name(tmp_path: Path, change: dict[str,
 def test_a_profile_with_anything_in_a_field_is_read_or_refused_in_one_line(tmp_path: Path, data: st.DataObject) -> None:
     entries = events()
     entry = entries[data.draw(st.integers(0, len(entries) - 1))]
-    odd = st.sampled_from([None, "x", -1, 1 << 60, [], {}, 0.5, True, [[-1]], [["a"]], "[[1, 2"])
+    values: list[object] = [None, "x", -1, 1 << 60, [], {}, 0.5, True, [[-1]], [["a"]], "[[1, 2"]
     target = data.draw(st.sampled_from([entry, entry["args"]]))
-    target[data.draw(st.sampled_from([*entry, *entry["args"]]))] = data.draw(odd)
+    target[data.draw(st.sampled_from([*entry, *entry["args"]]))] = data.draw(st.sampled_from(values))
     try:
         read_kineto_workload(written(tmp_path, entries))
     except InputError as error:

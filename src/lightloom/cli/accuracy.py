@@ -17,6 +17,7 @@ from lightloom.reports.console import plain_table
 
 if TYPE_CHECKING:
     from lightloom.api.collective_accuracy import CollectiveAccuracy
+    from lightloom.api.step_comparison import StepComparison
     from lightloom.calibration.accuracy import Accuracy
 
 
@@ -26,7 +27,8 @@ def accuracy(
         list[Path],
         typer.Argument(
             metavar="ROWS.csv",
-            help="Tables of measured steps or of timed collectives; also names in the folder $LIGHTLOOM_MEASURED.",
+            help="Tables of measured steps or of timed collectives, also names in the folder $LIGHTLOOM_MEASURED; or a "
+            "profile of torch.profiler (.json, .json.gz).",
         ),
     ],
     calibration: Annotated[Path | None, option("Parameters that `calibrate` wrote; without it the priors.")] = None,
@@ -34,7 +36,9 @@ def accuracy(
         str | None,
         option("rows or models: predict each tenth of the rows, or each model size, calibrated on the others.", "WHAT"),
     ] = None,
-    cluster: Annotated[str | None, option("What timed collectives were measured on, if their table lacks it.")] = None,
+    cluster: Annotated[
+        str | None, option("What timed collectives, or a profile, were measured on, if the file lacks it.")
+    ] = None,
     transport: Annotated[
         str | None, option("Their transport: a name such as nccl-hopper, or a file that `calibrate` wrote.")
     ] = None,
@@ -42,11 +46,16 @@ def accuracy(
     figure: Annotated[Path | None, figure_option("Draw predicted against measured")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict steps, or collectives, that others measured, and show how near the predictions are."""
+    """Predict steps, collectives or a profiled step that were measured, and show how near the predictions are."""
     from lightloom.api.accuracy import accuracy as predict
     from lightloom.calibration.systems import is_collectives
 
     check_outputs([figure])
+    if any(is_profile_name(path) for path in rows):
+        others = {"--calibration": calibration, "--cross-validate": cross_validate, "--transport": transport}
+        others |= {"--gpus": gpus, "--figure": figure}
+        _profile(rows, cluster, [name for name, value in others.items() if value is not None], as_json)
+        return
     if transport is not None or cluster is not None or gpus is not None or any(is_collectives(name) for name in rows):
         if calibration is not None or cross_validate is not None:
             raise ConfigError("--calibration and --cross-validate are of steps: expected --transport for collectives")
@@ -58,6 +67,30 @@ def accuracy(
 
         save(report.figure(), figure, provenance_line(report.origin))
     print_result(report.to_json(), as_json, _parts(report.tables), {"figure": figure})
+
+
+def is_profile_name(path: Path) -> bool:
+    """Return whether a file is called as profiles are."""
+    return path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]
+
+
+def _profile(paths: Sequence[Path], cluster: str | None, others: Sequence[str], as_json: bool) -> None:
+    """Compare one profiled step with its prediction."""
+    from lightloom.api.step_comparison import compare_step
+
+    if len(paths) > 1:
+        raise ConfigError(f"{paths[0]} and {paths[1]}: expected one profile at a time")
+    if others:
+        raise ConfigError(f"{others[0]}: of tables: expected --cluster alone with a profile")
+    comparison = compare_step(paths[0], cluster)
+    print_result(comparison.to_json(), as_json, _profile_parts(comparison), {})
+
+
+def _profile_parts(comparison: StepComparison) -> Iterator[str | Table]:
+    rows = comparison.display_rows()
+    cells = [[str(cell) for cell in row.values()] for row in rows]
+    yield plain_table(list(rows[0]), cells, title=f"a step of {comparison.profile.name}", left=("part", "how"))
+    yield from comparison.lines()
 
 
 _SHOWN = 30

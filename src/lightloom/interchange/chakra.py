@@ -25,7 +25,8 @@ from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.fabrics.base import Fabric
-from lightloom.interchange.chakra_nodes import RECEIVE, SEND, Node, Value, encode, read_trace
+from lightloom.interchange.chakra_attributes import Value
+from lightloom.interchange.chakra_nodes import RECEIVE, SEND, Node, encode, read_trace
 from lightloom.interchange.document import columns_from, header_of, schedule_from
 from lightloom.interchange.files import verified
 from lightloom.interchange.row_order import row_order
@@ -159,9 +160,10 @@ def _columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
     rows: dict[int, tuple[int, ...]] = {}
     for rank, nodes in enumerate(traces):
         for node in nodes:
-            entry = node.attributes.get(ROW)
+            value = node.attributes.get(ROW)
+            entry = tuple(number for number in value if isinstance(number, int)) if isinstance(value, tuple) else ()
             where = f"{trace_path(prefix, rank)}: node {node.id} ({node.name!r})"
-            if not isinstance(entry, tuple) or len(entry) != 1 + len(COLUMNS) or entry[-1] not in (0, 1):
+            if len(entry) != 1 + len(COLUMNS) or entry[-1] not in (0, 1):
                 raise ConfigError(f"{where}: attribute {ROW!r} is missing or no row")
             if node.type == SEND:
                 if entry[0] in rows:

@@ -216,9 +216,9 @@ class _Builder:
         )
         if outside:
             yield f"{outside} backward calls belong to no operator of the trace"
-        if outside := self._recording.outside:
-            seconds = format_time(seconds_of(outside, on_device=self._recording.on_device))
-            yield f"nesting: calls go to passes by their names; {len(outside)} of neither are left out ({seconds})"
+        if neither := self._recording.outside:
+            seconds = format_time(seconds_of(neither, on_device=self._recording.on_device))
+            yield f"nesting: calls go to passes by their names; {len(neither)} of neither are left out ({seconds})"
         if self._recording.timed:
             yield from self._unmeasured()
 

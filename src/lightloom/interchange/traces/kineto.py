@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 from lightloom.core.errors import WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.interchange.traces.calls import Call
-from lightloom.interchange.traces.exchanges import TracedExchange
+from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
 from lightloom.interchange.traces.kineto_arguments import arguments_of
 from lightloom.interchange.traces.kineto_device import DEVICE, LAUNCHES, DeviceWork, OpenCalls, exchange_of
 from lightloom.interchange.traces.kineto_events import Event, devices_of, memory_of, read_document
@@ -222,9 +222,14 @@ def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], 
 
 
 def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
-    """Return an exchange with the bytes of the call that launched it, where its kernel does not state them."""
+    """Return an exchange with the kind and bytes of the call that launched it, where its kernel does not tell them.
+
+    NCCL sends and receives for an all-to-all with one kernel, which tells neither.
+    """
+    kind = kind_of_words(launch.name) if exchange.kind == "send and receive" else ""
     nbytes = sum(tensor.nbytes for tensor in launch.reads) or None
-    return exchange if exchange.nbytes is not None else replace(exchange, nbytes=nbytes)
+    known = exchange.nbytes if exchange.nbytes is not None else nbytes
+    return replace(exchange, kind=kind or exchange.kind, nbytes=known)
 
 
 def _call(event: Event) -> TimedCall:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import read_unpacked
@@ -74,7 +74,7 @@ class Event:
         return float(duration) * _MICROSECOND
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
 
 

@@ -7,7 +7,7 @@ execution traces.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,13 +69,13 @@ def _forward(roots: Sequence[Call]) -> Iterator[Call]:
 
 def _precision(calls: Iterator[Call]) -> str:
     """The number format of most of the time of the forward pass; TF32 where kernels of float32 say so."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for call in calls:
         if isinstance(call, TimedCall) and call.precision:
             names = [name for inner in walk([call]) if isinstance(inner, TimedCall) for name in inner.kernels]
             tf32 = call.precision == "fp32" and any("tf32" in name or "s1688" in name for name in names)
             seconds["tf32" if tf32 else call.precision] += call.seconds
-    return seconds.most_common(1)[0][0] if seconds else ""
+    return max(seconds, key=lambda name: seconds[name], default="")
 
 
 def _unrecorded(profile: Profile) -> Iterator[str]:
