@@ -6,6 +6,9 @@
 
 enum { STREAM_FROM = 1 << 21 }; /* values: 8 MiB, more than a core's own caches hold */
 
+/* Number of kinds, by which kernels that were built before one was added are told. */
+API int lightloom_blocks_kinds(void) { return FP8 + 1; }
+
 /* 0 portable C, 1 AVX2, 2 AVX-512: the best that this CPU can run. */
 API int lightloom_blocks_best_path(void) {
 #if HAVE_AVX2_PATH

@@ -22,6 +22,7 @@ _NOTHING = ctypes.c_char * 0
 
 _POINTER, _INT64, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "lightloom_blocks_kinds": (_INT, []),
     "lightloom_blocks_best_path": (_INT, []),
     "lightloom_blocks_encode": (None, [_POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT, _INT]),
     "lightloom_blocks_encode_runs": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT]),
@@ -96,7 +97,9 @@ def load(name: str) -> Kernel | None:
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
-    if library is None or library.lightloom_blocks_best_path() < PATHS[name]:
+    if library is None or library.lightloom_blocks_kinds() != len(_KINDS):  # built from older sources
+        return None
+    if library.lightloom_blocks_best_path() < PATHS[name]:
         return None
     return Native(library, name)
 
