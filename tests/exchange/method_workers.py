@@ -14,12 +14,12 @@ from torch import Tensor
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
-from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import Gradient
 from lightloom.photonics.block_quantisation import CodeBuffers, mean_codes
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
 from lightloom.training.transport.worker import Worker
 from tests.exchange import periodic_workers
 

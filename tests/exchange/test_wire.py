@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.compression.blocks import BlockFormat
-from lightloom.exchange.distributed.geometry import Geometry, cut
-from lightloom.exchange.distributed.sparse_exchange import largest_on_device, largest_on_host
 from lightloom.exchange.distributed.wire import BlockKernels, BlockReference, BlockTriton, WireFormat
 from lightloom.training.gpu.codec import refusal
+from lightloom.training.gradients.geometry import Geometry, cut
 from tests.compression.blocks.strategies import DEFAULTS, seeds
 
 FP8 = BlockFormat("fp8", 8, 256)
@@ -45,16 +44,3 @@ def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list
         outcomes.append((torch.cat(parts), left, total))
     for outcome in outcomes[1:]:
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(outcome, outcomes[0], strict=True))
-
-
-@settings(max_examples=30)
-@given(st.sampled_from([1, 40, 3000, 40_000]), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]), seeds)
-def test_host_and_device_choose_the_same_largest_values(size: int, share: float, tied: float, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    values = random.standard_normal(size) * 2.0 ** random.integers(-130, 120, size)
-    values[random.random(size) < tied] = random.choice([0.0, -1.0, np.inf, np.nan])
-    found, count = torch.from_numpy(values.astype(np.float32)), max(1, round(share * (size - 1)))
-    host = largest_on_host(found, count)
-    assert torch.equal(host, largest_on_device(found, count))
-    sizes = found.abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
-    assert torch.equal(sizes[host].sort().values, sizes.sort().values[size - count :])

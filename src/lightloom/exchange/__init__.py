@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
     from lightloom.exchange.distributed.ddp import attach as attach
-    from lightloom.exchange.distributed.fsdp import FsdpState as FsdpState
     from lightloom.exchange.distributed.fsdp import attach_fsdp as attach_fsdp
     from lightloom.exchange.distributed.function import ReduceState as ReduceState
     from lightloom.exchange.distributed.function import all_reduce as all_reduce
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from lightloom.exchange.method import Work as Work
     from lightloom.exchange.registry import find as find
     from lightloom.exchange.registry import names as names
+    from lightloom.training.gradients.fsdp import FsdpState as FsdpState
 
 _HOMES = {
     "ExchangeMethod": "method",

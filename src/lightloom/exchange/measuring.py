@@ -84,8 +84,8 @@ def _values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 def _block_kernels(method: BlockExchange, count: int) -> Kernels:
     import torch
 
-    from lightloom.exchange.distributed.geometry import Geometry, cut
     from lightloom.exchange.distributed.wire import wire_format
+    from lightloom.training.gradients.geometry import Geometry, cut
 
     torch.set_num_threads(1)
     wire = wire_format(method, "cpu")
@@ -114,8 +114,8 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
 def _top_k(method: TopKExchange, count: int) -> Kernels:
     import torch
 
-    from lightloom.exchange.distributed.geometry import Geometry
     from lightloom.exchange.distributed.sparse_exchange import LargestValues
+    from lightloom.training.gradients.geometry import Geometry
 
     torch.set_num_threads(1)
     messages = LargestValues(method, Geometry.whole([("values", 0, (count,))], count))

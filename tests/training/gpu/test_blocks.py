@@ -50,7 +50,7 @@ def test_all_codes_of_fp8_have_the_values_of_torch() -> None:
     blocks.decode(fmt, wire, out)
     expected = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy() / 2
     assert np.array_equal(out, expected, equal_nan=True) and np.isnan(out).sum() == 2
-    assert np.array_equal(np.float32(fp8_values()), 2 * expected, equal_nan=True)
+    assert np.array_equal(np.array(fp8_values(), np.float32), 2 * expected, equal_nan=True)
 
 
 @given(gradients)

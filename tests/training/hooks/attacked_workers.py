@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from torch.distributed import group
+from torch.distributed import PrefixStore, group  # type: ignore[attr-defined]
 
 from lightloom.training.hooks import attach_inceptionn
 from lightloom.training.transport.worker import Worker
@@ -24,8 +25,11 @@ def everything(worker: Worker) -> dict[str, Any]:
     with ThreadPoolExecutor(len(attackers)) as pool:
         heard = []
         if worker.rank == last:
-            number = store.add(f"lightloom/ddp/{last}/meetings", 0) + 1
-            target = target_of(store, f"lightloom/ddp/meeting {number}", caller=last, size=worker.size)
+            # The part of the store that the next connections of all ranks will use.
+            members = list(range(worker.size))
+            key = f"lightloom/exchange/0-{zlib.crc32(repr(members).encode()):08x}"
+            own = PrefixStore(f"{key}/group/{store.add(f'{key}/{last}', 0) + 1}", store)
+            target = target_of(own, "lightloom/ring/meeting 1", caller=last, size=worker.size)
             heard = [pool.submit(run_attack, attack, target, k) for k, attack in enumerate(attackers)]
         state = attach_inceptionn(model, adaptive=False)
         workers.train(model, workers.sgd(model), worker.rank, range(3))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.training.hooks.adaptive import (
+from lightloom.training.gradients.adaptive import (
     BLOCK,
     LEAST_STEPS_BETWEEN,
     PROBE_SHARE,

@@ -59,7 +59,7 @@ def test_training_with_the_hook(processes: Processes) -> None:
 
     # A resumed run is the same run, residuals included.
     for r in run("resumed"):
-        assert r["digests"][0] == r["digests"][1]
+        assert len(set(r["digests"])) == 1
         assert r["residuals_same"]
         assert r["residuals_size"] > 0
     same([r["digests"] for r in run("resumed")])

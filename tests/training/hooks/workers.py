@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 
+from lightloom import exchange
 from lightloom.compression import Inceptionn
 from lightloom.training.hooks import InceptionnState, attach_inceptionn, average_hook
 from lightloom.training.transport.errors import TransportError
@@ -174,29 +175,33 @@ def scaled(worker: Worker) -> dict[str, Any]:
 
 
 def resumed(worker: Worker) -> dict[str, Any]:
-    """Ten steps on end, and five, a checkpoint, new objects, five more."""
+    """Ten steps on end, and five, a checkpoint, new objects, five more: of this hook, and of the exchange by name."""
+
+    def attach(model: DistributedDataParallel) -> InceptionnState:
+        return attach_inceptionn(model, Inceptionn(bound=2**-6), adaptive=False)
+
     first = wrapped()
-    state = attach_inceptionn(first, Inceptionn(bound=2**-6), adaptive=False)
-    optimizer = sgd(first)
+    state, optimizer = attach(first), sgd(first)
     train(first, optimizer, worker.rank, range(5))
     saved = copy.deepcopy((first.module.state_dict(), optimizer.state_dict(), state.state_dict()))
     train(first, optimizer, worker.rank, range(5, 10))
     state.close()
+    digests, ends = [digest(first)], [_residuals(state)]
+    for attach_again in (attach, lambda model: exchange.attach(model, "inceptionn:bound=2^-6", adaptive=False)):
+        second = wrapped()
+        again, optimizer = attach_again(second), sgd(second)
+        second.module.load_state_dict(saved[0])
+        optimizer.load_state_dict(copy.deepcopy(saved[1]))
+        again.load_state_dict(saved[2])
+        train(second, optimizer, worker.rank, range(5, 10))
+        again.close()
+        digests.append(digest(second))
+        ends.append(_residuals(again))
+    same = all(torch.equal(a, b) for end in ends[1:] for a, b in zip(ends[0], end, strict=True))
+    return {"digests": digests, "residuals_same": same, "residuals_size": sum(float(r.abs().sum()) for r in ends[1])}
 
-    second = wrapped()
-    again = attach_inceptionn(second, Inceptionn(bound=2**-6), adaptive=False)
-    optimizer = sgd(second)
-    second.module.load_state_dict(saved[0])
-    optimizer.load_state_dict(saved[1])
-    again.load_state_dict(saved[2])
-    train(second, optimizer, worker.rank, range(5, 10))
-    again.close()
-    same = all(torch.equal(a, b) for a, b in zip(_residuals(state), _residuals(again), strict=True))
-    size = sum(float(r.abs().sum()) for r in _residuals(again))
-    return {"digests": [digest(first), digest(second)], "residuals_same": same, "residuals_size": size}
 
-
-def _residuals(state: InceptionnState) -> list[Tensor]:
+def _residuals(state: InceptionnState | exchange.ExchangeState) -> list[Tensor]:
     return [value for _, value in sorted(state.state_dict().items()) if isinstance(value, Tensor)]
 
 

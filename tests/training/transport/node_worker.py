@@ -101,8 +101,10 @@ def train(folder: Path, rank: int, *, resume: bool) -> dict[str, str]:
 def addresses(rank: int) -> list[str]:
     """This rank's own address and that of the next rank of the ring."""
     state = Run("inceptionn", rank).state
-    assert isinstance(state, InceptionnState) and state._ring is not None
-    data = state._ring.next.data
+    assert isinstance(state, InceptionnState)
+    ring = state._exchanger.group.ring()
+    assert ring is not None
+    data = ring.next.data
     found = [data.getsockname()[0], data.getpeername()[0]]
     state.close()
     return found

@@ -1,6 +1,6 @@
 """What a codec has to do in each step of a schedule, on the rank that has most to do.
 
-Between hops (``in_line=False``, a codec in software), as ``training.ring_exchange`` does it: a rank encodes a chunk
+Between hops (``in_line=False``, a codec in software), as ``training.transport`` does it: a rank encodes a chunk
 whose sum has changed, passes on the bytes of what it only forwards, decodes what arrives, and adopts its own decoded
 chunk before it hands out a finished sum. In line with the link (a codec in the network card) every chunk that leaves is
 encoded and every chunk that arrives is decoded, while the link sends.

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry, Shares, cut
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.wire import wire_format
 from lightloom.exchange.methods.blocks import BlockExchange
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry, Shares, cut
+from lightloom.training.gradients.group import OwnGroup
 
 
 class BlockExchanger(Exchanger):
@@ -24,7 +24,7 @@ class BlockExchanger(Exchanger):
     shards = True
 
     def __init__(self, method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
-        super().__init__(method, group, sizes)
+        super().__init__(method.name, group, sizes, feedback=method.feedback)
         self.format = wire_format(method, group.device)
         self._shares: dict[Geometry, Shares] = {}
 

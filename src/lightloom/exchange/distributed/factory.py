@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import singledispatch
 
+from lightloom.compression import find as find_codec
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.low_rank_exchange import LowRankExchanger
-from lightloom.exchange.distributed.optical_exchange import OpticalExchanger
-from lightloom.exchange.distributed.plain_exchange import PlainExchanger
-from lightloom.exchange.distributed.ring_exchange import RingExchanger
 from lightloom.exchange.distributed.sparse_exchange import SparseExchanger
 from lightloom.exchange.distributed.two_level_exchange import TwoLevelExchanger
 from lightloom.exchange.method import ExchangeMethod
@@ -23,6 +19,12 @@ from lightloom.exchange.methods.plain import PlainExchange
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.exchange.methods.sparse import TopKExchange
 from lightloom.exchange.methods.two_level import TwoLevelExchange
+from lightloom.photonics.registry import find_averager
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.optical_exchange import OpticalExchanger, rank_seed
+from lightloom.training.gradients.plain_exchange import PlainExchanger
+from lightloom.training.gradients.ring_exchange import RingExchanger
 
 
 @singledispatch
@@ -46,7 +48,7 @@ def exchanger(
 
 @exchanger.register
 def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return PlainExchanger(method, group, sizes)
+    return PlainExchanger(method.name, group, sizes)
 
 
 @exchanger.register
@@ -66,12 +68,17 @@ def _(method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None
 
 @exchanger.register
 def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return RingExchanger(method, group, sizes)
+    return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
 
 
 @exchanger.register
-def _(method: OpticalExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return OpticalExchanger(method, group, sizes)
+def _(
+    method: OpticalExchange,
+    group: OwnGroup,
+    sizes: Mapping[str, int] | None = None,  # noqa: ARG001 - nothing is kept by tensor
+) -> Exchanger:
+    averager = find_averager(method.averager, group.ranks, method.bits, seed=rank_seed(0, group.rank))
+    return OpticalExchanger(averager, group, block=method.block, name=method.name)
 
 
 @exchanger.register

@@ -19,134 +19,25 @@ Gathering parameters stays torch's. Nodes must start from equal weights.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from math import prod
 
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.geometry import Geometry, Piece
-from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.stepwise import Stepwise
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import method_of
-from lightloom.training.hooks.fsdp_modules import (
-    ShardedModule,
-    common_group,
-    padded_length,
-    plain_reduce_scatter,
-    replace_reduce_scatter,
-    shard_shape,
-    sharded_modules,
-)
-from lightloom.training.hooks.state_dict import SavedState, StateDict, with_prefix, without_prefix
+from lightloom.training.gradients.fsdp import FsdpState, all_shards, tensor_sizes
+from lightloom.training.gradients.fsdp_modules import ShardedModule, common_group, shard_shape, sharded_modules
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.stepwise import Stepwise
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 
 _HINT = "for hybrid sharding, shard over the mesh of a node and pass between= the group of its other dimension"
-
-
-class FsdpState:
-    """State of the exchanges of a model's gradients on one rank; a ``Stateful`` for checkpoints.
-
-    Residuals belong to complete parameters, padded as FSDP pads them, or to this rank's shards in hybrid sharding.
-    """
-
-    def __init__(self, run: Stepwise, group: dist.ProcessGroup, geometries: list[Geometry], prefix: str) -> None:
-        """``attach_fsdp`` makes it: ``group`` is what the method runs over, ``prefix`` what keys of checkpoints begin
-        with."""
-        self.statistics = run.statistics
-        self.adaptive = run.adaptive
-        self._run, self._group, self._prefix = run, group, prefix
-        self._geometries = geometries
-        self._exchanged: set[Geometry] = set()
-
-    def reduce_scatter(self, output: Tensor, gradients: Tensor, *, geometry: Geometry) -> None:
-        """Put this rank's shard of the sum over ranks of ``gradients`` (all shards, side by side) into ``output``.
-
-        Raises:
-            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
-            TransportError: connections broke.
-        """
-        output, gradients = _real(output), _real(gradients.detach())
-        last = self._begin(gradients, geometry)
-        ranks = self._group.size()
-        if self._run.use_plain:
-            self._run.give_back(gradients, geometry)
-            plain_reduce_scatter(output, gradients, self._group)
-            self.statistics.add_plain(last=last)
-        else:
-            length, scale = geometry.size // ranks, self._run.scale
-            shards = [slice(k * length, (k + 1) * length) for k in range(ranks)]
-            values = gradients if self._run.exchanger.any_type else gradients.to(torch.float32)
-            values = values / scale if scale != 1.0 else values
-            total = values.new_empty(length)
-            with self._run.counted(geometry.size, last=last, halves=1):
-                self._run.exchanger.reduce_scatter(values, geometry, shards, total)
-            output.copy_(total.mul_(scale) if scale != 1.0 else total)
-        self._end(last)
-
-    def all_reduce(self, shard: Tensor, *, geometry: Geometry) -> None:
-        """Replace a shard of gradients by its mean over nodes.
-
-        Raises:
-            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
-            TransportError: connections broke.
-        """
-        values = _real(shard.detach())
-        last = self._begin(values, geometry)
-        if self._run.use_plain:
-            self._run.give_back(values, geometry)
-            dist.all_reduce(values.div_(self._group.size()), group=self._group)
-            self.statistics.add_plain(last=last)
-        else:
-            with self._run.counted(geometry.size, last=last):
-                self._run.exchanger.average_tensor(values, geometry, self._run.scale)
-        self._end(last)
-
-    def close(self) -> None:
-        """Leave the group. May be called any number of times."""
-        self._run.close()
-
-    def state_dict(self) -> StateDict:
-        """Return the state of the method on this rank, and of the adaptive choice."""
-        return with_prefix(self._run.state_dict(), self._prefix)
-
-    def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
-
-        Raises:
-            ConfigError: it is of another rank, number of ranks, model or method.
-        """
-        self._run.load_state_dict(without_prefix(state_dict, self._prefix))
-
-    def _begin(self, values: Tensor, geometry: Geometry) -> bool:
-        """Check the gradients of a module; return whether they are the last ones of a step."""
-        if values.numel() != geometry.size:
-            names = ", ".join(dict.fromkeys(piece.tensor for piece in geometry.pieces))
-            raise UnsupportedError(
-                f"{values.numel()} gradients for {names}, which have {geometry.size} values (padded): every parameter "
-                "must get a gradient in each backward pass (see set_reduce_scatter_unused_params), and fully_shard "
-                "must be called with one module at a time"
-            )
-        if values.dtype == torch.float64 and not self._run.exchanger.any_type:
-            raise UnsupportedError(
-                f"gradients are {values.dtype}, and exchange {self._run.exchanger.method} works in float32: expected "
-                "MixedPrecisionPolicy(reduce_dtype=torch.float32), or the exchange 'float32'"
-            )
-        if geometry in self._exchanged:  # not all modules took part in the last backward pass
-            self._end(last=True)
-        self._exchanged.add(geometry)
-        return len(self._exchanged) == len(self._geometries)
-
-    def _end(self, last: bool) -> None:
-        if last:
-            self._exchanged.clear()
-            self._run.end_step(time.perf_counter())
 
 
 def attach_fsdp(
@@ -180,38 +71,22 @@ def attach_fsdp(
     inside = common_group(modules, _HINT)
     group, shards = (inside, inside.size()) if between is None else (between, inside.size())
     device = modules[0].parameters[0][1].device.type
-    make = _all_shards if between is None else _one_shard
+    make = all_shards if between is None else _one_shard
     geometries = [make(module, shards) for module in modules]
-    sizes = {piece.tensor: 0 for geometry in geometries for piece in geometry.pieces}
-    for piece in (piece for geometry in geometries for piece in geometry.pieces):
-        sizes[piece.tensor] += piece.length
-    runner = exchanger(chosen, OwnGroup(group, timeout, device=device), sizes)
+    runner = exchanger(chosen, OwnGroup(group, timeout, device=device), tensor_sizes(geometries))
     plain_name = "plain reduce-scatter" if between is None else "plain all-reduce"
     run = Stepwise(runner, group, adaptive=adaptive, loss_scale=loss_scale, plain_name=plain_name)
     state = FsdpState(run, group, geometries, "" if between is None else f"shard{inside.rank()}/")
     try:
         if between is None:
-            runner.check_shards()
-        for module, geometry in zip(modules, geometries, strict=True):
-            if between is None:
-                replace_reduce_scatter(module, partial(state.reduce_scatter, geometry=geometry))
-            else:
+            state.replace_reduce_scatters(modules)
+        else:
+            for module, geometry in zip(modules, geometries, strict=True):
                 module.module.set_all_reduce_hook(partial(state.all_reduce, geometry=geometry))
     except (UnsupportedError, ValueError) as error:
         state.close()
         raise UnsupportedError(f"cannot attach exchange {chosen}: {error}") from error
     return state
-
-
-def _all_shards(module: ShardedModule, ranks: int) -> Geometry:
-    """Geometry of the shards of all ranks, side by side."""
-    lengths = [(name, padded_length(parameter, ranks) // ranks) for name, parameter in module.parameters]
-    pieces, offset = [], 0
-    for rank in range(ranks):
-        for name, length in lengths:
-            pieces.append(Piece(name, rank * length, offset, length))
-            offset += length
-    return Geometry(pieces, offset)
 
 
 def _one_shard(module: ShardedModule, ranks: int) -> Geometry:
@@ -222,8 +97,3 @@ def _one_shard(module: ShardedModule, ranks: int) -> Geometry:
         tensors.append((name, offset, shape))
         offset += prod(shape)
     return Geometry.whole(tensors, offset)
-
-
-def _real(tensor: Tensor) -> Tensor:
-    """View complex values as pairs of real ones."""
-    return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from lightloom.core.errors import ConfigError
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.registry import method_of
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.state_dict import SavedState, StateDict
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.process_group import group_or_default
 

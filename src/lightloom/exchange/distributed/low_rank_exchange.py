@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.methods.low_rank import PowerSgdExchange
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.state_dict import SavedState, StateDict
 
 _START = "start/"
 
@@ -46,7 +46,7 @@ class LowRankExchanger(Exchanger):
     """Exchanges the factors of gradient matrices; one-dimensional tensors as float32."""
 
     def __init__(self, method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
-        super().__init__(method, group, sizes)
+        super().__init__(method.name, group, sizes, feedback=method.feedback)
         self._factors_of = method.factors
         self._starts: dict[str, Tensor] = {}
         """By tensor, Q [columns, rank] with which the next step begins; equal on all ranks."""
@@ -116,7 +116,7 @@ class LowRankExchanger(Exchanger):
         if geometry not in self._layouts:
             if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
                 raise UnsupportedError(
-                    f"exchange {self.method} needs whole tensors, here they are cut: expected DDP, or another method"
+                    f"exchange {self.name} needs whole tensors, here they are cut: expected DDP, or another method"
                 )
             offsets = {piece.tensor: piece.offset for piece in geometry.pieces}
             matrices, plain = [], []

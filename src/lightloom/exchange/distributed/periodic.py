@@ -30,14 +30,14 @@ from torch.optim import Optimizer
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
 from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods.periodic import DiLoCoExchange, LocalSgdExchange
 from lightloom.exchange.methods.plain import PlainExchange
 from lightloom.exchange.registry import method_of
-from lightloom.training.hooks.state_dict import SavedState, StateDict
-from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup, raw_nbytes
+from lightloom.training.gradients.state_dict import SavedState, StateDict
+from lightloom.training.gradients.statistics import Statistics
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.payload import Traffic
 from lightloom.training.transport.process_group import group_or_default

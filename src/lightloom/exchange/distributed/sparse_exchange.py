@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.methods.sparse import TopKExchange
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
 
 _SIZE, _INFINITY = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 """Bits of a float32 without its sign; those of infinity, beyond which are those of NaN."""
@@ -63,7 +63,7 @@ class SparseExchanger(Exchanger):
     """Exchanges the largest values of each tensor."""
 
     def __init__(self, method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
-        super().__init__(method, group, sizes)
+        super().__init__(method.name, group, sizes, feedback=method.feedback)
         self._method = method
         self._messages: dict[Geometry, LargestValues] = {}
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry, Piece
-from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.two_level import TwoLevelExchange
-from lightloom.training.hooks.state_dict import SavedState, StateDict, with_prefix, without_prefix
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry, Piece
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.state_dict import SavedState, StateDict, with_prefix, without_prefix
+from lightloom.training.gradients.tensor_blocks import TensorBlocks
 
 Make = Callable[[ExchangeMethod, OwnGroup, Mapping[str, int] | None], Exchanger]
 
@@ -51,7 +51,7 @@ class TwoLevelExchanger(Exchanger):
         node, self._slot = divmod(group.rank, size)
         self._inside = group.subgroup(range(node * size, (node + 1) * size))
         self._between_group = group.subgroup(range(self._slot, group.ranks, size))
-        super().__init__(method, group, sizes)
+        super().__init__(method.name, group, sizes, feedback=method.feedback)
         own = None if sizes is None else {name: self._length(values) for name, values in sizes.items()}
         self._between = make(method.between, self._between_group, own)
         self._cuts: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}

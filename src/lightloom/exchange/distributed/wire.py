@@ -16,11 +16,11 @@ from torch import Tensor
 from lightloom.compression import blocks
 from lightloom.compression.blocks import BlockFormat
 from lightloom.core.arrays import Ints
-from lightloom.exchange.distributed.geometry import Shares
 from lightloom.exchange.methods.blocks import BlockExchange
 from lightloom.training.gpu import blocks as gpu_blocks
 from lightloom.training.gpu import blocks_reference
 from lightloom.training.gpu.codec import refusal
+from lightloom.training.gradients.geometry import Shares
 
 
 class WireFormat(ABC):

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lightloom.training.hooks.ddp_hook import average_hook as average_hook
+    from lightloom.training.gradients.ddp_hook import average_hook as average_hook
     from lightloom.training.hooks.inceptionn_ddp import InceptionnState as InceptionnState
     from lightloom.training.hooks.inceptionn_ddp import attach_inceptionn as attach_inceptionn
     from lightloom.training.hooks.inceptionn_fsdp import InceptionnFsdpState as InceptionnFsdpState
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from lightloom.training.hooks.schedule_ddp import attach_schedule as attach_schedule
 
 _MODULES = {
-    "InceptionnFsdpState": "inceptionn_fsdp",
-    "InceptionnState": "inceptionn_ddp",
-    "OpticalAverageState": "optical_ddp",
-    "ScheduleState": "schedule_ddp",
-    "attach_inceptionn": "inceptionn_ddp",
-    "attach_inceptionn_fsdp": "inceptionn_fsdp",
-    "attach_optical_average": "optical_ddp",
-    "attach_schedule": "schedule_ddp",
-    "average_hook": "ddp_hook",
+    "InceptionnFsdpState": ".inceptionn_fsdp",
+    "InceptionnState": ".inceptionn_ddp",
+    "OpticalAverageState": ".optical_ddp",
+    "ScheduleState": ".schedule_ddp",
+    "attach_inceptionn": ".inceptionn_ddp",
+    "attach_inceptionn_fsdp": ".inceptionn_fsdp",
+    "attach_optical_average": ".optical_ddp",
+    "attach_schedule": ".schedule_ddp",
+    "average_hook": "..gradients.ddp_hook",
 }
 
 __all__ = list(_MODULES)
@@ -41,4 +41,4 @@ __all__ = list(_MODULES)
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(_MODULES[name], __name__), name)

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.hooks.ddp_hook import DdpHookState, attach
+from lightloom.training.gradients.ddp_hook import DdpHookState, attach
 from lightloom.training.schedules.execution import ScheduleExecutor
 from lightloom.training.schedules.program import replicas_agree
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT

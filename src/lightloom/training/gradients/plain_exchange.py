@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
 
 
 class PlainExchanger(Exchanger):

@@ -12,7 +12,7 @@ from lightloom.compression import Inceptionn, InceptionnPrinted, tag_histogram
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError
-from lightloom.training.hooks.adaptive import Decision
+from lightloom.training.gradients.adaptive import Decision
 from lightloom.training.transport.payload import StreamObserver, Traffic
 
 

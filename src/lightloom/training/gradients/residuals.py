@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.state_dict import SavedState, StateDict
 
 _RANKS = "ranks"
 

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
@@ -112,7 +113,7 @@ class OwnGroup:
         Raises:
             TransportError: a rank left or fell silent.
         """
-        parts = list(received.split(list(sizes)))
+        parts = list(torch.split(received, list(sizes)))
         parts[self.rank].copy_(own)
         self.sent += (self.ranks - 1) * own.numel() * own.element_size()
         if self.ranks == 1:

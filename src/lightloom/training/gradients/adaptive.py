@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.gradients.state_dict import SavedState, StateDict
 
 WARM_UP = 5
 """Steps before the first probe, in which DDP rebuilds its buckets and caches fill."""

@@ -20,7 +20,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.hooks.ddp_hook import real_length
+from lightloom.training.gradients.ddp_hook import real_length
 
 Reduce = Callable[[Tensor, Tensor], None]
 """Puts this rank's shard of the sum over ranks into its first argument; the second has all shards, side by side."""

@@ -7,17 +7,15 @@ so that an exchange that fails raises from ``backward()``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec
 
-import torch
 from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.core.errors import LightloomError, UnsupportedError
-from lightloom.training.hooks.bucket_layout import Span
+from lightloom.core.errors import LightloomError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -80,49 +78,6 @@ def attach(model: DistributedDataParallel, state: DdpHookState) -> None:
         raise LightloomError(f"cannot attach the hook: {error}") from error
 
 
-def dense_buffer(bucket: GradBucket) -> Tensor:
-    """Return the gradients of a bucket; DDP has complex ones there as pairs of real values.
-
-    Raises:
-        UnsupportedError: they are sparse or not in CPU memory.
-    """
-    buffer = bucket.buffer()
-    if buffer.layout != torch.strided or buffer.device.type != "cpu":
-        raise UnsupportedError(f"gradients are {buffer.layout} on {buffer.device}: expected dense ones on cpu")
-    return buffer
-
-
-def fits_float32(dtype: torch.dtype) -> bool:
-    """Whether float32 holds every value of a type exactly."""
-    return dtype.is_floating_point and dtype.itemsize <= 4
-
-
-def check_fits_float32(dtype: torch.dtype, encoder: str) -> None:
-    """Refuse gradients that the conversion to float32 would change; ``encoder`` is what takes float32 alone.
-
-    Raises:
-        UnsupportedError: see above.
-    """
-    if not fits_float32(dtype):
-        raise UnsupportedError(
-            f"gradients of {dtype} do not fit the float32 values that {encoder} takes: train in float32, bfloat16 or "
-            "float16, or exchange this model without it"
-        )
-
-
 def real_length(tensor: Tensor) -> int:
     """Number of real values in a tensor; a complex value is two."""
     return tensor.numel() * (2 if tensor.is_complex() else 1)
-
-
-def consecutive_spans(parameters: Iterable[tuple[str, Tensor]]) -> list[Span]:
-    """Return the spans of named parameters in the buffer of their bucket, where they follow each other without gaps.
-
-    The gradients that DDP hands over beside the buffer are not used: of complex parameters they are half as long as
-    what the buffer holds, and lie elsewhere (torch 2.13).
-    """
-    spans, offset = [], 0
-    for name, parameter in parameters:
-        spans.append(Span(name, offset, real_length(parameter)))
-        offset += real_length(parameter)
-    return spans

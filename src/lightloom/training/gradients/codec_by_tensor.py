@@ -14,7 +14,7 @@ import numpy as np
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import CodecError
-from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
+from lightloom.training.gradients.tensor_blocks import TensorBlocks
 
 
 class CodecByTensor(Codec):

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Residuals
-from lightloom.exchange.method import ExchangeMethod
-from lightloom.training.hooks.state_dict import SavedState, StateDict
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.residuals import Residuals
+from lightloom.training.gradients.state_dict import SavedState, StateDict
 
 
 class Exchanger(ABC):
-    """A method with the state of one rank; a ``Stateful``. Used by one thread, in the same order by all ranks."""
+    """An exchange with the state of one rank; a ``Stateful``. Used by one thread, in the same order by all ranks."""
 
     residuals: Residuals | None = None
     """What encodings took away so far; None without error feedback."""
@@ -26,21 +25,24 @@ class Exchanger(ABC):
     shards = False
     """Whether it has a ``reduce_scatter``."""
 
-    def __init__(self, method: ExchangeMethod, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, name: str, group: OwnGroup, sizes: Mapping[str, int] | None = None, *, feedback: bool = False
+    ) -> None:
         """Begin without history.
 
         Args:
-            method: what to run.
+            name: what it is called in messages.
             group: connections, which the exchanger makes and closes.
             sizes: number of values by tensor, where known: a checkpoint must then hold just these.
+            feedback: whether the error of each encoding is added to the next gradient.
 
         Raises:
             TransportError: a rank did not connect in time.
         """
-        self.method = method
+        self.name = name
         self.group = group
         self._connect()
-        if method.feedback:
+        if feedback:
             self.residuals = Residuals(group.rank, group.ranks, sizes)
 
     @abstractmethod
@@ -64,13 +66,8 @@ class Exchanger(ABC):
             TransportError: as ``average``.
         """
         real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        if self.any_type:
-            scale = 1.0
-        elif real.dtype == torch.float64:
-            raise UnsupportedError(
-                f"the tensor is {tensor.dtype}, and exchange {self.method} works in float32: it would lose digits and "
-                "range; expected float32 or narrower, or the exchange 'float32'"
-            )
+        self.check_type(tensor.dtype)
+        scale = 1.0 if self.any_type else scale
         flat = real.detach().reshape(-1)
         values = flat if self.any_type else flat.to(torch.float32)
         values = values / scale if scale != 1.0 else values
@@ -92,6 +89,18 @@ class Exchanger(ABC):
         """
         raise NotImplementedError
 
+    def check_type(self, dtype: torch.dtype) -> None:
+        """Check that the conversion to float32 would not change gradients of a type.
+
+        Raises:
+            UnsupportedError: it would.
+        """
+        if not self.any_type and dtype in (torch.float64, torch.complex128):
+            raise UnsupportedError(
+                f"gradients of {dtype} would lose digits and range, as exchange {self.name} works in float32: expected "
+                "float32 or narrower, or the exchange 'float32'"
+            )
+
     def check_shards(self) -> None:
         """Check that the method can reduce-scatter.
 
@@ -100,7 +109,7 @@ class Exchanger(ABC):
         """
         if not self.shards:
             raise UnsupportedError(
-                f"exchange {self.method} averages whole gradients and cannot shard them: expected float32, bf16, fp16, "
+                f"exchange {self.name} averages whole gradients and cannot shard them: expected float32, bf16, fp16, "
                 "fp8, int8, int4, int3, lloyd2, sign, inceptionn or truncate"
             )
 
@@ -122,7 +131,7 @@ class Exchanger(ABC):
         if self.residuals is not None:
             self.residuals.load_state_dict(state_dict)
         elif state_dict:
-            raise ConfigError(f"the checkpoint holds state of another exchange than {self.method}")
+            raise ConfigError(f"the checkpoint holds state of another exchange than {self.name}")
 
     def close(self) -> None:
         """Leave the group. May be called any number of times."""

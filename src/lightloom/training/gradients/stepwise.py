@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import raw_nbytes
-from lightloom.training.hooks.adaptive import AdaptiveCompression, divided, joined
-from lightloom.training.hooks.state_dict import SavedState, StateDict
-from lightloom.training.hooks.statistics import Statistics
+from lightloom.training.gradients.adaptive import AdaptiveCompression, divided, joined
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import raw_nbytes
+from lightloom.training.gradients.state_dict import SavedState, StateDict
+from lightloom.training.gradients.statistics import Statistics
 from lightloom.training.transport.payload import Traffic
 
 
@@ -30,6 +30,7 @@ class Stepwise:
         adaptive: bool,
         loss_scale: Callable[[], float] | None,
         plain_name: str = "plain all-reduce",
+        statistics: Statistics | None = None,
     ) -> None:
         """Begin to count.
 
@@ -39,13 +40,14 @@ class Stepwise:
             adaptive: use the plain exchange while it is faster.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
             plain_name: what the plain exchange is called in messages.
+            statistics: where to count; new ones unless given.
         """
         self.exchanger = exchanger
-        self.statistics = Statistics()
+        self.statistics = Statistics() if statistics is None else statistics
         self._group = group
         self._loss_scale = loss_scale
         self.adaptive: AdaptiveCompression | None = None
-        if adaptive and group.size() > 1 and exchanger.method.name != "float32":
+        if adaptive and group.size() > 1 and not exchanger.any_type:
             self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
             self.statistics.decisions = self.adaptive.decisions
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lightloom.exchange.distributed.geometry import Geometry, Piece
+from lightloom.training.gradients.geometry import Geometry, Piece
 
 
 class TensorBlocks:

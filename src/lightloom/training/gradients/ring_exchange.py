@@ -12,17 +12,15 @@ import torch
 from torch import Tensor
 
 from lightloom.compression import InceptionnScaled
-from lightloom.compression import find as find_codec
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.distributed.codec_by_tensor import CodecByTensor
-from lightloom.exchange.distributed.exchanger import Exchanger
-from lightloom.exchange.distributed.geometry import Geometry
-from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.tensor_blocks import TensorBlocks
-from lightloom.exchange.methods.ring_codec import RingCodecExchange
-from lightloom.training.transport.payload import encode
+from lightloom.training.gradients.codec_by_tensor import CodecByTensor
+from lightloom.training.gradients.exchanger import Exchanger
+from lightloom.training.gradients.geometry import Geometry
+from lightloom.training.gradients.group import OwnGroup
+from lightloom.training.gradients.tensor_blocks import TensorBlocks
+from lightloom.training.transport.payload import StreamObserver, encode
 from lightloom.training.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
 
 
@@ -31,17 +29,36 @@ class RingExchanger(Exchanger):
 
     shards = True
 
-    def __init__(self, method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        group: OwnGroup,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        name: str = "",
+        feedback: bool = True,
+        observe: StreamObserver | None = None,
+    ) -> None:
         """Connect the ring.
+
+        Args:
+            codec: codec of the values.
+            group: connections.
+            sizes: number of values by tensor, where known.
+            name: what the exchange is called in messages; the codec's name unless given.
+            feedback: whether the error of each encoding is added to the next gradient.
+            observe: called with every stream that this rank encodes.
 
         Raises:
             UnsupportedError: tensors are not in CPU memory.
             TransportError: a rank did not connect in time.
         """
         if group.device != "cpu":
-            raise UnsupportedError(f"exchange {method} runs in CPU memory, the tensors are on {group.device}")
-        super().__init__(method, group, sizes)
-        self.codec = find_codec(method.codec)
+            raise UnsupportedError(
+                f"exchange {name or codec.name} runs in CPU memory, the tensors are on {group.device}"
+            )
+        super().__init__(name or codec.name, group, sizes, feedback=feedback)
+        self.codec, self._observe = codec, observe
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average(self, values: Tensor, geometry: Geometry) -> None:
@@ -60,8 +77,8 @@ class RingExchanger(Exchanger):
             blocks = [part.numpy() for part in parts]
             if isinstance(codec, CodecByTensor):
                 codec.place(blocks)
-            down = reduce_scatter(ring, blocks, codec, leave=leave)
-            message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave)
+            down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
+            message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
             def put(k: int, block: Float32s, _: object) -> None:
                 cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
@@ -77,7 +94,7 @@ class RingExchanger(Exchanger):
         leave = self.residuals is not None
         own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
         blocks = [own[shard].numpy() for shard in shards]
-        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave)
+        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
         output.copy_(own[shards[rank]])
         if leave:
             own[shards[rank]].zero_()  # the owner encodes nothing of its own shard

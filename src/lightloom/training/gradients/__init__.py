@@ -1,0 +1,1 @@
+"""Gradients averaged over processes: buffers, residuals, connections, exchangers, and their use in DDP and FSDP2."""
