@@ -14,6 +14,10 @@ from scripts.website import commands, notebooks, python_api
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md")
+CODE = re.compile(
+    r"<(a|pre|h1|h2|h3)\b.*?</\1>|<code>(?:ll\.(?P<function>\w+)|lightloom (?P<command>[\w-]+))[^<]*</code>", re.DOTALL
+)
+"""Code in running text that names a function or a command; what must stay as it is matches first, without groups."""
 LINK = re.compile(r"(?<=\]\()(?:\.\./)+([^)#\s]+)")
 
 
@@ -33,7 +37,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the files of ``examples`` that pages link to."""
     pages = {f"reference/commands/{name}.md": text for name, text in commands.command_pages().items()}
     pages |= {f"reference/python/{name}.md": python_api.markdown(page) for name, page in python_api.pages().items()}
-    pages |= {f"tutorials/{path.stem}.md": notebooks.markdown(path) for path in _tutorials()}
+    pages |= {
+        f"tutorials/{path.stem}.md": f"{notebooks.markdown(path)}\n[This page as a notebook]({path.name})\n"
+        for path in _tutorials()
+    }
     pages |= {name: (ROOT / name).read_text().replace("](docs/", "](") for name in ROOT_PAGES}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -45,7 +52,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_others: object) -> str:
-    """Let links that leave ``docs`` lead to the copies in the site."""
+    """Let links that leave ``docs`` lead to the copies in the site, and links to tutorials to their pages."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def inside(match: re.Match[str]) -> str:
@@ -54,7 +61,25 @@ def on_page_markdown(markdown: str, *, page: Page, **_others: object) -> str:
             return match[0]
         return posixpath.relpath(target, folder or ".")
 
+    if page.file.src_uri == "tutorials/index.md":
+        markdown = markdown.replace(".ipynb)", ".md)")
     return LINK.sub(inside, markdown)
+
+
+def on_page_content(content: str, *, page: Page, **_others: object) -> str:
+    """Link code that names a public function or a command to its page in the reference."""
+    homes = {name: home for home, held in python_api.pages().items() for name in held.names}
+
+    def linked(match: re.Match[str]) -> str:
+        if match["function"] and (home := homes.get(f"lightloom.{match['function']}")):
+            target = f"reference/python/{home}.html#lightloom.{match['function']}"
+        elif match["command"] in commands.COMMANDS:
+            target = f"reference/commands/{match['command']}.html"
+        else:
+            return match[0]
+        return f'<a href="{posixpath.relpath(target, posixpath.dirname(page.url) or ".")}">{match[0]}</a>'
+
+    return content if page.url.startswith("reference/") else CODE.sub(linked, content)
 
 
 def _tutorials() -> list[Path]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from pathlib import Path
 from typing import Any
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+WIDTH = 90
+"""Letters in a line of output that may wrap; tables are narrower."""
 
 
 def markdown(notebook: Path) -> str:
     """Return the Markdown of a notebook's page."""
     cells = json.loads(notebook.read_text())["cells"]
-    return "\n\n".join(part for cell in cells for part in _parts(cell)) + "\n"
-
-
-def title(notebook: Path) -> str:
-    """Return the first heading of a notebook."""
-    return re.search(r"^# (.+)$", markdown(notebook), flags=re.MULTILINE)[1]  # type: ignore[index]
+    return (
+        "\n\n".join(part for cell in cells for part in _parts(cell))
+        + f"\n\n[This page as a notebook]({notebook.name})\n"
+    )
 
 
 def _parts(cell: dict[str, Any]) -> list[str]:
@@ -44,4 +42,5 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def _text(text: str) -> str:
-    return f'<div class="notebook-output"><pre>{html.escape(_COLOUR.sub("", text))}</pre></div>'
+    kind = ' class="sentences"' if any(len(line) > WIDTH for line in text.splitlines()) else ""
+    return f'<div class="notebook-output"><pre{kind}>{html.escape(text)}</pre></div>'

@@ -12,6 +12,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
+ARGUMENTS = (
+    "lightloom.api.arguments.Quantity",
+    "lightloom.api.arguments.Settings",
+    "lightloom.api.arguments.FabricLike",
+    "lightloom.api.arguments.ClusterLike",
+    "lightloom.api.models.ModelLike",
+)
+
 
 class Page(NamedTuple):
     """A page of the reference."""
@@ -27,8 +35,12 @@ def pages() -> dict[str, Page]:
     functions, types = _root_names()
     return {
         "functions": Page("Functions", "What `import lightloom as ll` offers.", functions),
-        "results": Page("Results", "What the functions of `lightloom` return.", _results(functions)),
+        "results": Page(
+            "Results", "What the functions of `lightloom` return, and the plans in a ranking.", _results(functions)
+        ),
         "types": Page("Types", "The types that `import lightloom as ll` offers.", types),
+        "arguments": Page("Arguments", "What annotations of arguments mean.", ARGUMENTS),
+        "errors": Page("Errors", "What `lightloom` raises on purpose, each with a message of one line.", _errors()),
         "exchange": Page(
             "lightloom.exchange",
             "Exchanges of gradients ([how to use them](../../exchange.md)).",
@@ -42,7 +54,7 @@ def pages() -> dict[str, Page]:
         "extending": Page(
             "For plug-ins",
             "What [extending lightloom](../../extending.md) imports.",
-            tuple(name for name in _imported_by_extensions() if name not in types),
+            tuple(name for name in _imported_by_extensions() if not _is_shown(name)),
         ),
     }
 
@@ -69,8 +81,24 @@ def _results(functions: tuple[str, ...]) -> tuple[str, ...]:
         target = getattr(import_module(module), name)
         returned = vars(import_module(target.__module__)).get(str(target.__annotations__["return"]))
         if inspect.isclass(returned) and returned.__name__ not in import_module("lightloom").__all__:
-            results[f"{returned.__module__}.{returned.__qualname__}"] = None
-    return tuple(results)
+            for each in (returned, *returned.__subclasses__()):
+                results[f"{each.__module__}.{each.__qualname__}"] = None
+    return ("lightloom.core.results.Result", *results, "lightloom.planner.search.plans.Plan")
+
+
+def _errors() -> tuple[str, ...]:
+    """Every exception of the package beneath its base, which is among the types."""
+    module = import_module("lightloom.core.errors")
+    names = [
+        name for name, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__
+    ]
+    return tuple(f"{module.__name__}.{name}" for name in names if name != "LightloomError")
+
+
+def _is_shown(name: str) -> bool:
+    """Whether another page shows what a name stands for."""
+    short = name.rpartition(".")[2]
+    return short in import_module("lightloom").__all__ or name.startswith("lightloom.core.errors.")
 
 
 def _all(module: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ A cell with the tag ``varies`` may print other figures each time (seconds of thi
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from nbclient import NotebookClient
 TIMEOUT = 300
 """Seconds for one cell."""
 VARIES = "varies"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+VERSION = re.compile(r"lightloom \d[\w.]*")
 TAGS = re.compile(r"<svg.*?</svg>|<[^>]*>", re.DOTALL)
 
 
@@ -30,11 +33,18 @@ def executed(path: Path) -> Any:
     """
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     client = NotebookClient(
-        notebook, timeout=TIMEOUT, record_timing=False, resources={"metadata": {"path": path.parent}}
+        notebook,
+        timeout=TIMEOUT,
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": path.parent}},
     )
-    client.execute()
-    notebook.metadata.pop("widgets", None)
+    commands = Path(sys.executable).parent  # where ``lightloom`` is, as in an activated environment
+    client.execute(env={**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"})
     notebook.metadata["language_info"] = {"name": "python"}
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+        if output.output_type == "stream":
+            output.text = COLOUR.sub("", output.text)
     return notebook
 
 
@@ -49,7 +59,7 @@ def printed(notebook: Any) -> list[tuple[str, str]]:
 
 def _text(output: Any) -> str:
     if output.output_type == "stream":
-        return str(output.text).rstrip("\n")
+        return VERSION.sub("lightloom", str(output.text).rstrip("\n"))
     if "text/html" in output.data:
         return " ".join(TAGS.sub(" ", output.data["text/html"]).split())
     return "a picture" if "image/png" in output.data else str(output.data["text/plain"])
