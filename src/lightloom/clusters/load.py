@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lightloom.clusters.astra_sim import cluster_fields, is_network, read_network
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
@@ -43,7 +44,14 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
     """
     path = _find(str(name))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
-    return cluster_from(read_yaml(path), settings, name=path.stem, where=where, folder=path.parent)
+    fields = read_network(path) if path.suffix == ".json" else read_yaml(path)
+    if is_network(fields):
+        fields = cluster_fields(fields, path)
+    if "accelerator" not in fields and "accelerator" not in (settings or {}):
+        raise ConfigError(
+            f"{where}: field 'accelerator' is missing: expected what the ranks compute on, by --accelerator NAME"
+        )
+    return cluster_from(fields, settings, name=path.stem, where=where, folder=path.parent)
 
 
 def cluster_from(
@@ -107,5 +115,6 @@ def _find(name: str) -> Path:
     if path is None:
         if looks_like_file(name):
             recognise(Path(name), "cluster")
+            return Path(name)
         raise UnknownNameError("cluster", name, names(), f"or a file: {expected_forms('cluster')}")
     return path

@@ -106,10 +106,33 @@ FORMS: tuple[Form, ...] = (
         suffixes=(".toml",),
         purpose="model",
     ),
+    Form(
+        name="layers",
+        title="layer file of ASTRA-sim 1.x or SimAI",
+        suffixes=(".txt",),
+        purpose="model",
+        is_head=lambda head: re.match(r"\ufeff?\s*[A-Z][A-Z_]+\b[^\n]*\n\s*\d+\s*\n", head) is not None,
+        marks="DATA, MODEL, HYBRID_... first",
+    ),
+    Form(
+        name="astra-sim",
+        title="network of ASTRA-sim before 2.0",
+        suffixes=(".json",),
+        purpose="cluster",
+        is_head=_keys("topologies-per-dim", "units-count"),
+        marks="topologies-per-dim",
+    ),
+    Form(
+        name="astra-sim-system",
+        title="system file of ASTRA-sim",
+        suffixes=(".json", ".txt"),
+        purpose="simulator",
+        is_head=lambda head: "scheduling-policy" in head and "all-reduce-implementation" in head,
+    ),
     Form(name="onnx", title="ONNX model", suffixes=(".onnx",), purpose="model"),
     Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
     Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
-    Form(name="cluster", title="cluster", suffixes=(".yaml", ".yml"), purpose="cluster"),
+    Form(name="cluster", title="cluster, or network of ASTRA-sim", suffixes=(".yaml", ".yml"), purpose="cluster"),
 )
 """All forms; of those with the same suffix the first one that recognises the file."""
 

@@ -11,6 +11,7 @@ from lightloom.interchange.onnx.read import read_onnx
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
+from lightloom.interchange.traces.layer_file import read_layer_file
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.megatron.read import read_megatron
 from lightloom.model_files.torchtitan.read import read_torchtitan
@@ -72,6 +73,13 @@ def _read_onnx(path: Path, request: FileRequest) -> ModelReading:
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
+def _read_layers(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    _has_no_steps(path, request)
+    record = read_layer_file(path, batch=request.batch)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
@@ -87,5 +95,6 @@ _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "megatron": _read_megatron,
     "torchtitan": _read_torchtitan,
     "onnx": _read_onnx,
+    "layers": _read_layers,
 }
 """Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

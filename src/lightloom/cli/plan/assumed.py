@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from lightloom.clusters.astra_sim import ORIGIN
 from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
@@ -117,6 +118,12 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
         else:
             lines.append(f"transport of {name}: ideal, software adds nothing to collectives")
     return list(dict.fromkeys(lines))
+
+
+def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each cluster that another tool's file describes: how it was read, and what was left out."""
+    found = {cluster.name: cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN)}
+    return [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in found.values()]
 
 
 def built_lines(clusters: Sequence[Cluster]) -> list[str]:

@@ -13,7 +13,13 @@ from rich.text import Text
 from lightloom.api.arguments import load_cluster
 from lightloom.api.planning import ALL, PlanRanking, plan
 from lightloom.cli.output import check_outputs, print_result, read_count, read_settings
-from lightloom.cli.plan.assumed import assumed_lines, built_lines, carried_lines, plan_assumptions
+from lightloom.cli.plan.assumed import (
+    assumed_lines,
+    built_lines,
+    carried_lines,
+    imported_lines,
+    plan_assumptions,
+)
 from lightloom.cli.plan.exports import check_exports, exported_files, write_exports
 from lightloom.cli.plan.pictures import save_figure, save_pictures
 from lightloom.cli.plan.report import exchange_notes, interval_note, plan_report, ranking_rows, throughput, utilization
@@ -168,6 +174,7 @@ def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     lines = [f"warning: {guess}" for guess in search.graph.uncounted]
     lines += assumed_lines(search.clusters)
     lines += built_lines(search.clusters)
+    lines += imported_lines(search.clusters)
     lines += carried_lines(search.clusters)
     lines += [f"assumed of the winner: {line}" for line in plan_assumptions(search.winner)]
     lines += [f"exchange {note}" for note in exchange_notes(search)]

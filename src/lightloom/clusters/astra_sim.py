@@ -1,0 +1,122 @@
+"""Networks of ASTRA-sim as clusters: the analytical backend's YAML, and the JSON of versions before it.
+
+ASTRA-sim writes GB/s and means GiB/s, 2**30 bytes a second; latencies are those of one link, in ns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.configfile import read_yaml
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
+
+ORIGIN = "ASTRA-sim's network"
+"""How the source of such a fabric begins."""
+_GIGABYTE = 2.0**30
+_SHAPES = {"ring": "ring", "switch": "switch", "fullyconnected": "full-mesh"}
+_YAML = {"shapes": "topology", "sizes": "npus_count", "bandwidths": "bandwidth", "latencies": "latency"}
+_JSON = {
+    "shapes": "topologies-per-dim",
+    "sizes": "units-count",
+    "bandwidths": "link-bandwidth",
+    "latencies": "link-latency",
+}
+
+
+def is_network(data: Mapping[str, Any]) -> bool:
+    """Whether the fields of a file are those of an ASTRA-sim network."""
+    return {"npus_count", "topology"} <= data.keys() or {"units-count", "topologies-per-dim"} <= data.keys()
+
+
+def read_network(path: Path) -> dict[str, Any]:
+    """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
+
+    Raises:
+        ConfigError: unreadable, or a dimension that is missing or unknown (names it).
+    """
+    return cluster_fields(_fields(path), path)
+
+
+def cluster_fields(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the ranks and the tiers of a network, dimension by dimension from the ranks outwards.
+
+    Raises:
+        ConfigError: a dimension that is missing or unknown (names it).
+    """
+    names = _YAML if "npus_count" in data else _JSON
+    columns = {what: _column(data, name, path) for what, name in names.items()}
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        listed = ", ".join(f"{names[what]} {len(column)}" for what, column in columns.items())
+        raise ConfigError(f"{path}: {listed} dimensions: expected as many of each")
+    tiers = []
+    links = data.get("links-count") or [None] * lengths.pop()
+    for number, (shape, size, bandwidth, latency) in enumerate(zip(*columns.values(), strict=True)):
+        kind = _SHAPES.get(str(shape).lower().replace("_", ""))
+        if kind is None:
+            raise ConfigError(f"{path}: {names['shapes']} {shape!r}: expected Ring, Switch or FullyConnected")
+        tiers.append(
+            {
+                "name": f"dimension {number + 1}",
+                "shape": kind,
+                "size": _positive(size, names["sizes"], path, whole=True),
+                "bandwidth": _GIGABYTE
+                * _positive(bandwidth, names["bandwidths"], path)
+                * _links(links, number, str(kind), int(_positive(size, names["sizes"], path, whole=True)), path),
+                "latency": 1e-9 * _positive(latency, names["latencies"], path, least=0.0),
+            }
+        )
+    left = sorted(data.keys() - {*names.values(), "links-count", "dimensions-count"})
+    unused = f"; not used of the file: {', '.join(left)}" if left else ""
+    return {
+        "description": f"GB/s of the file are GiB/s, as ASTRA-sim takes them; its system file is not read{unused}",
+        "ranks": prod(int(tier["size"]) for tier in tiers),
+        "fabric": {"kind": "tiers", "tiers": tiers, "sources": {"tiers": f"ASTRA-sim's {path.name}, GB/s as GiB/s"}},
+        "sources": {"ranks": path.name, "fabric": f"{ORIGIN} {path.name}"},
+    }
+
+
+def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
+    """Return the links of a rank over those that the shape has: a ring two, a full mesh one to each other rank."""
+    count = links[number] if isinstance(links, list) and number < len(links) else None
+    if count is None:
+        return 1.0
+    own = {"ring": 2, "full-mesh": max(size - 1, 1)}.get(shape, 1)
+    if shape == "ring" and count == 1:
+        raise ConfigError(f"{path}: links-count 1 of a Ring: links one way only, expected 2, one each way")
+    return _positive(count, "links-count", path, whole=True) / own
+
+
+def _fields(path: Path) -> Mapping[str, Any]:
+    if path.suffix != ".json":
+        return read_yaml(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise cannot_read(path, error) from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    assert isinstance(data, dict)  # recognised by its keys
+    return data
+
+
+def _column(data: Mapping[str, Any], name: str, path: Path) -> list[Any]:
+    value = data.get(name)
+    if isinstance(value, str | int | float):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise ConfigError(f"{path}: {name}: {value!r}: expected a list with an entry for each dimension")
+    return value
+
+
+def _positive(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
+    number = type(value) is int or (type(value) is float and not whole)
+    if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
+        expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"
+        raise ConfigError(f"{path}: {name}: {value!r}: expected {expected}")
+    return int(value) if whole else float(value)

@@ -1,0 +1,71 @@
+"""ASTRA-sim's networks as clusters: GiB/s, ns, tiers from the ranks outwards; the rest is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightloom.clusters.astra_sim import read_network
+from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.tiers.tiers import Tiers
+
+NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25 ]\nlatency: [ 500.0, 936.25 ]\n"
+OLD = {
+    "dimensions-count": 2,
+    "topologies-per-dim": ["FullyConnected", "Switch"],
+    "units-count": [4, 8],
+    "links-count": [3, 2],
+    "link-latency": [1, 2],
+    "link-bandwidth": [32, 16],
+    "hbm-scale": [0, 0],
+}
+
+
+def written(folder: Path, content: str | dict[str, Any]) -> Path:
+    path = folder / ("network.yml" if isinstance(content, str) else "network.json")
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_dimensions_are_tiers_in_gibibytes_and_nanoseconds(tmp_path: Path) -> None:
+    cluster = load_cluster(written(tmp_path, NETWORK), {"accelerator": "h100"})
+    assert cluster.ranks == 8 and isinstance(cluster.fabric, Tiers)
+    first, second = cluster.fabric.tiers
+    assert (first.shape, first.size, first.bandwidth) == ("ring", 4, 50 * 2**30)
+    assert first.latency == pytest.approx(500e-9)
+    assert (second.shape, second.size, second.bandwidth) == ("switch", 2, 25 * 2**30)
+    assert second.latency == pytest.approx(936.25e-9)
+
+
+def test_the_older_form_counts_links_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    fields = read_network(written(tmp_path, OLD))
+    tiers = fields["fabric"]["tiers"]
+    assert [tier["bandwidth"] for tier in tiers] == [32 * 2**30, 2 * 16 * 2**30]
+    assert [tier["shape"] for tier in tiers] == ["full-mesh", "switch"]
+    assert "not used of the file: hbm-scale" in fields["description"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (NETWORK.replace("Ring", "Mesh"), "topology 'Mesh': expected Ring, Switch or FullyConnected"),
+        (NETWORK.replace("[ 4, 2 ]", "[ 4 ]"), "topology 2, npus_count 1, bandwidth 2, latency 2 dimensions"),
+        (NETWORK.replace("50.0", "-1"), "bandwidth: -1: expected a number above 0"),
+        (NETWORK.replace("[ 4, 2 ]", "[ 4, 2.5 ]"), "npus_count: 2.5: expected a whole number"),
+        (OLD | {"link-latency": None}, "link-latency: None: expected a list with an entry for each dimension"),
+        (OLD | {"topologies-per-dim": ["Ring", "Ring"], "links-count": [1, 2]}, "links-count 1 of a Ring"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, content: Any, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_cluster(written(tmp_path, content), {"accelerator": "h100"})
+    assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_network_needs_an_accelerator(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"field 'accelerator' is missing: .*--accelerator NAME"):
+        load_cluster(written(tmp_path, NETWORK))
