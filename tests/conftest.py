@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
 
-EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.3"))
+EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.2"))
 """Share of each law's random examples that is drawn; ``make test-slow`` draws them all."""
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])

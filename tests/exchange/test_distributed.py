@@ -38,6 +38,19 @@ METHODS = {
     "powersgd:rank=4,feedback=no": 0.95,
 }
 """By method, the largest error of the sum of four averages of noise, relative to that sum."""
+VARIANTS = {
+    "bf16",
+    "fp16",
+    "int8",
+    "int3",
+    "inceptionn",
+    "topk:share=1",
+    "optical:averager=(table2:4-8),bits=16",
+    "two-level:between=inceptionn,node=2",
+    "two-level:between=int4,node=4",
+    "powersgd:rank=4,feedback=no",
+}
+"""Methods of which others have the same code with more options."""
 
 EVERY_STEP = ["diloco:every=1,outer_lr=1,outer_momentum=0", "localsgd:every=1"]
 """Methods that are SGD with plain averages."""
@@ -52,7 +65,8 @@ PERIODIC = {
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    arguments = {"methods": list(METHODS), "every step": EVERY_STEP, "periodic": list(PERIODIC)}
+    methods = [text for text in METHODS if text not in VARIANTS]
+    arguments = {"methods": methods, "every step": EVERY_STEP, "periodic": list(PERIODIC)}
     outcomes = launch(method_workers.everything, RANKS, 120, arguments)
     return [outcome.value for outcome in outcomes]
 
@@ -78,9 +92,16 @@ def check_laws(text: str, results: list[dict[str, Any]]) -> None:
     assert all(result["recovered"] for result in results)
 
 
-@pytest.mark.parametrize("text", METHODS)
+@pytest.mark.parametrize("text", [text for text in METHODS if text not in VARIANTS])
 def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
     check_laws(text, [rank["laws"][text] for rank in ranks])
+
+
+@pytest.mark.slow
+def test_variants_of_methods_keep_their_laws() -> None:
+    ranks = [outcome.value for outcome in launch(method_workers.laws_of_all, RANKS, 300, {"methods": sorted(VARIANTS)})]
+    for text in VARIANTS:
+        check_laws(text, [rank[text] for rank in ranks])
 
 
 @pytest.mark.slow
