@@ -42,41 +42,46 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
     """
     cells, order = len(held), rows.order
     # Moments, and the seconds of sending on the way to each.
-    ready, awaited = np.zeros((cells, 2)), np.zeros(cells, np.int64)
+    ready, awaited = np.zeros((cells, 2)), np.zeros(cells, np.int32)
     for row in range(len(order)):
         if rows.reduces[row]:
             awaited[rows.target[row]] += 1
     place = first_places(rows.lightpath)
     paths = len(place) - 1
     head, free, since = place[:-1].copy(), np.zeros((paths, 2)), np.zeros(paths)
-    waiting, behind = np.full(cells, -1, np.int64), np.full(paths, -1, np.int64)
+    waiting, behind = np.full(cells, -1, np.int32), np.full(paths, -1, np.int32)
     stack, top = np.arange(paths), paths
     end = sending = 0.0
     while top > 0:
         top -= 1
         path = stack[top]
-        while head[path] < place[path + 1]:
-            row = order[head[path]]
-            cell, to = rows.origin[row], rows.target[row]
-            if awaited[cell] > 0 or not (rows.reduces[row] or held[cell]):
+        # What a path goes on with is kept at hand while it sends: nothing else changes it meanwhile.
+        at, last = head[path], place[path + 1]
+        free_from, free_sent, since_start = free[path, 0], free[path, 1], since[path]
+        while at < last:
+            row = order[at]
+            cell, to, reduces = rows.origin[row], rows.target[row], rows.reduces[row]
+            if awaited[cell] > 0 or not (reduces or held[cell]):
                 behind[path] = waiting[cell]
                 waiting[cell] = path
                 break
-            if rows.follows[head[path]]:
-                begin[row] = begin[order[head[path] - 1]]
+            busy = rows.busy[row]
+            if rows.follows[at]:
+                start = begin[order[at - 1]]
             else:
-                if free[path, 0] >= ready[cell, 0]:
-                    begin[row], since[path] = free[path, 0], free[path, 1]
+                if free_from >= ready[cell, 0]:
+                    start, since_start = free_from, free_sent
                 else:
-                    begin[row], since[path] = ready[cell, 0], ready[cell, 1]
-                free[path, 0], free[path, 1] = begin[row] + rows.busy[row], since[path] + rows.busy[row]
-            head[path] += 1
-            arrives, sent = begin[row] + rows.delay[row], since[path] + rows.busy[row]
+                    start, since_start = ready[cell, 0], ready[cell, 1]
+                free_from, free_sent = start + busy, since_start + busy
+            begin[row] = start
+            at += 1
+            arrives, sent = start + rows.delay[row], since_start + busy
             if arrives > end:
                 end, sending = arrives, sent
-            if not rows.reduces[row] or arrives > ready[to, 0]:
+            if not reduces or arrives > ready[to, 0]:
                 ready[to, 0], ready[to, 1] = arrives, sent
-            if rows.reduces[row]:
+            if reduces:
                 awaited[to] -= 1
             else:
                 held[to] = True
@@ -85,6 +90,8 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
                 stack[top] = woken
                 top += 1
                 woken = behind[woken]
+        head[path] = at
+        free[path, 0], free[path, 1], since[path] = free_from, free_sent, since_start
     return end, sending
 
 

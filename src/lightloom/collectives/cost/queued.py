@@ -110,20 +110,26 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> Played:
     schedule = schedule.unfolded(1) if groups > 1 else schedule
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     of_group = len(held) * np.arange(groups)
-    origin, target = (cell[:, None] + of_group for cell in (origin, target))
-    between = groups * len(held) + np.arange(len(hops.row))
+    origin, target = ((cell[:, None] + of_group).ravel() for cell in (origin, target))
+    reduces, held = np.repeat(schedule.reduces, groups), np.tile(held, groups)
+    if len(hops.row) > len(origin):
+        # A row that crosses several links lies in a cell of its own between two of them.
+        between = len(held) + np.arange(len(hops.row))
+        origin = np.where(hops.first, origin[hops.row], between - 1)
+        target = np.where(hops.last, target[hops.row], between)
+        reduces = reduces[hops.row]
+        held = np.concatenate([held, np.zeros(len(hops.row), np.bool_)])
     rows = kernels.PlayedRows(
         hops.order,
         read_only(hops.link.astype(np.int32)),
         np.zeros(len(hops.row), np.bool_),
-        np.where(hops.first, origin.ravel()[hops.row], between - 1),
-        np.where(hops.last, target.ravel()[hops.row], between),
-        read_only(np.repeat(schedule.reduces, groups)[hops.row]),
+        origin,
+        target,
+        read_only(reduces),
         hops.busy,
         hops.delay,
     )
     begin = np.zeros(len(hops.row))
-    held = np.concatenate([np.tile(held, groups), np.zeros(len(hops.row), np.bool_)])
     seconds, sending = kernels.play(rows, held, begin)
     return Played(float(seconds), float(sending), begin[hops.first].reshape(-1, groups).max(axis=1))
 
