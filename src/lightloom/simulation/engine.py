@@ -94,8 +94,10 @@ def run(tasks: Sequence[Task]) -> Timeline:
             start=start,
             end=start + task.duration,
             details=task.details,
+            task=number,
+            after=task.after,
         )
-        for task, start in zip(tasks, starts, strict=True)
+        for number, (task, start) in enumerate(zip(tasks, starts, strict=True))
     )
 
 

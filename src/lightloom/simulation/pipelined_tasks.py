@@ -61,6 +61,7 @@ class _Builder:
         last = self._turn(stage, "before the step", turns.start)
         if times.gather[stage]:
             last = self._task(f"gather {stage}", f"replicas {stage}", "transmission", times.gather[stage], last)
+            self._say(part="gather", column=stage)
         stands = self._turn(stage, "for the passes", turns.passes, last)
         self._stands[stage] = () if stands is None else (stands,)
         order = one_forward_one_backward(stage, self._stages, self._micro_batches, self._chunks // self._stages)
@@ -79,6 +80,7 @@ class _Builder:
         if times.exchange[stage]:
             name, seconds = f"exchange {stage}", times.exchange[stage]
             ends = (self._task(name, f"replicas {stage}", "transmission", seconds, None, *ends),)
+            self._say(part="exchange", column=stage)
         self._last.append(ends)
 
     def _turn(self, stage: int, why: str, seconds: Floats, last: int | None = None, *after: int) -> int | None:
@@ -100,6 +102,7 @@ class _Builder:
             seconds = self._times.tied[stage]
             if seconds:
                 ends = (self._task(f"add up tied {stage}", f"replicas {stage}", "transmission", seconds, None, *tied),)
+                self._say(part="tied", column=stage)
             self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], None, *ends)
             self._turn(stage, "for the next step", self._turns.update, None, *ends)
 
@@ -113,6 +116,7 @@ class _Builder:
         if times.early_exchange[chunk]:
             name, seconds = f"exchange all but the first unit of {chunk}", times.early_exchange[chunk]
             exchanged = (self._task(name, resource, "transmission", seconds, edges.unit, *beside),)
+            self._say(part="early_exchange", column=chunk)
         if times.late_exchange[chunk]:
             name, seconds = f"exchange the first unit of {chunk}", times.late_exchange[chunk]
             sent = self._sends.get(("backward", chunk, self._micro_batches - 1))
@@ -121,6 +125,7 @@ class _Builder:
             turn = self._turn(stage, "for gradients", turns.gradients, edges.exchanged, *gone)
             after = (*beside, *gone) if turn is None or not turns.gradients[stage] else (*beside, turn)
             exchanged = (self._task(name, resource, "transmission", seconds, end, *exchanged, *after),)
+            self._say(part="late_exchange", column=chunk)
         return exchanged
 
     def linked(self) -> list[Task]:
@@ -161,10 +166,12 @@ class _Builder:
             unit = last
             seconds = part * compute[chunk] + slowed - head - (tail if number == len(parts) else 0.0)
             last, head = self._task(name, f"stage {stage}", direction, seconds, last, *arrived), 0.0
+            self._say(part=direction, column=chunk, micro_batch=micro)
             for kind, resource, waits in (("ring", "context", ring), ("exchange", "shards", shared)):
                 if waits[chunk]:
                     wait = part * waits[chunk]
                     last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", wait, last)
+                    self._say(part=f"{direction}_{kind}", column=chunk, micro_batch=micro, share=part)
             arrived, exchanged = (), last
         if tail:
             self._task(name, f"stage {stage}", direction, tail, last)
@@ -179,6 +186,7 @@ class _Builder:
         name, link = f"send {direction} {micro} from {source} to {chunk}", f"link {source % self._stages} to {stage}"
         seconds = self._step.of_micro_batch(micro).send[max(chunk, source)]
         send = self._task(name, link, "transmission", seconds, None, *self._stands[stage])
+        self._say(part="send", column=max(chunk, source), micro_batch=micro)
         self._awaits[send] = (direction, source, micro)
         self._sends[direction, source, micro] = send
         return (send,)
@@ -189,3 +197,7 @@ class _Builder:
             Task(name=name, resource=resource, category=category, duration=float(duration), after=(*before, *after))
         )
         return len(self._tasks) - 1
+
+    def _say(self, **details: float | str) -> None:
+        """Add details to the last task."""
+        self._tasks[-1] = replace(self._tasks[-1], details=details)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import accumulate, pairwise
+from typing import Any, Literal, NamedTuple
 
 Share = Literal["compute", "communication", "reconfiguration", "idle"]
 
@@ -22,6 +23,8 @@ SHARES: Mapping[str, Share] = {
     "reconfiguration": "reconfiguration",
 }
 """Category of an interval, and the share of the step that it counts to."""
+_REST = 1e-9
+"""Share of the largest value of a counter below which one is what rounding leaves."""
 _PRECEDENCE: tuple[Share, ...] = ("compute", "communication", "reconfiguration")
 
 
@@ -36,11 +39,42 @@ class Interval:
     start: float
     end: float
     details: Mapping[str, Any] = field(default_factory=dict)
+    task: int | None = None
+    """Number of the task that it shows, where it shows one."""
+    after: tuple[int, ...] = ()
+    """Numbers of the tasks that had to end before."""
 
     @property
     def duration(self) -> float:
         """Duration, in seconds."""
         return self.end - self.start
+
+
+class Counter(NamedTuple):
+    """A quantity over a step, which holds from each moment to the next."""
+
+    name: str
+    """With its unit."""
+    moments: tuple[float, ...]
+    """Seconds, increasing."""
+    values: tuple[float, ...]
+
+    @classmethod
+    def of_changes(cls, name: str, changes: Iterable[tuple[float, float]], base: float = 0.0) -> Counter:
+        """Add up changes (moment, difference) to ``base``; those of one moment together, tiny remainders dropped."""
+        sums: dict[float, float] = {}
+        for moment, difference in changes:
+            sums[moment] = sums.get(moment, 0.0) + difference
+        moments = sorted(sums)
+        values = [base + value for value in accumulate(sums[moment] for moment in moments)]
+        largest = max(map(abs, values), default=0.0)
+        return cls(name, tuple(moments), tuple(0.0 if abs(value) < _REST * largest else value for value in values))
+
+    @property
+    def integral(self) -> float:
+        """The sum of value times seconds from the first moment to the last."""
+        spans = (end - start for start, end in pairwise(self.moments))
+        return sum(value * seconds for value, seconds in zip(self.values, spans, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +118,16 @@ class Timeline:
     def on(self, resource: str) -> list[Interval]:
         """Return the intervals of one resource."""
         return [interval for interval in self.intervals if interval.resource == resource]
+
+    def load(self) -> Counter:
+        """Return the bytes per second of all transmissions that say their bytes; its integral is their sum."""
+        changes = []
+        for interval in self.intervals:
+            nbytes = interval.details.get("bytes")
+            if nbytes and interval.category == "transmission" and interval.duration > 0:
+                rate = nbytes / interval.duration
+                changes += [(interval.start, rate), (interval.end, -rate)]
+        return Counter.of_changes("load (bytes/s)", changes)
 
     def busy_time(self) -> dict[str, float]:
         """Return the seconds spent in each category, whatever runs beside it."""

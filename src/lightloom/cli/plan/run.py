@@ -27,6 +27,7 @@ from lightloom.cli.plan.spent import spent_lines
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.units import format_size, format_time
+from lightloom.planner.export.counters import counted
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.sensitivity import latency_sensitivity
 from lightloom.reports.console import legend, make_console, ranking_table
@@ -121,7 +122,8 @@ def _write(options: PlanOptions, ranking: PlanRanking, document: dict[str, Any])
         write(plan_report(search, document, origin), options.report)
     if options.trace is not None:
         title = f"{search.graph.name} on {search.winner.site}"
-        write_perfetto_trace(options.trace, search.winner.timeline, title=title, provenance=origin)
+        timeline, counters = counted(search.winner)
+        write_perfetto_trace(options.trace, timeline, title=title, provenance=origin, counters=counters)
     if options.figure is not None:
         save_figure(search, options.figure, origin)
     written = {name: getattr(options, name) for name in ("report", "trace", "figure")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
@@ -16,17 +18,35 @@ from lightloom.planner.pricing.replica_exchanges import shares
 from lightloom.planner.pricing.stage_exchanges import combinations
 
 
+class MemoryParts(NamedTuple):
+    """Bytes that ranks of stages hold."""
+
+    state: Floats
+    """Parameters, gradients, the optimizer's state and what exchanges keep, throughout: [rows, stages]."""
+    kept: Floats
+    """For each micro-batch in flight: [rows, chunks]."""
+    passing: Floats
+    """For the micro-batch whose pass runs, at most: [rows, stages]."""
+
+
+def memory_parts(job: Job, rows: Strategies) -> MemoryParts:
+    """Return what :func:`stage_memory` adds up."""
+    edges = job.model.chunks(rows)
+    combination, row = combinations(rows)
+    kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
+    state = _state(job, rows, edges)
+    return MemoryParts(state, kept, passing.reshape(len(rows), -1, state.shape[1]).max(axis=1))
+
+
 def stage_memory(job: Job, rows: Strategies) -> Floats:
     """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
 
     As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
     stages to come (interleaved: of more).
     """
-    edges = job.model.chunks(rows)
-    combination, row = combinations(rows)
-    kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
-    state = _state(job, rows, edges) + _flying(rows, kept)
-    fullest: Floats = (state + passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)).max(axis=1)
+    parts = memory_parts(job, rows)
+    state = parts.state + _flying(rows, parts.kept)
+    fullest: Floats = (state + parts.passing).max(axis=1)
     return fullest
 
 
