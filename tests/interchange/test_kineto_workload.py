@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
+from lightloom.interchange.traces.calls import Call, TraceTensor
+from lightloom.interchange.traces.costs import product_flops
 from lightloom.interchange.traces.kineto import read_profile
 from lightloom.interchange.traces.kineto_device import busy
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
@@ -170,3 +172,11 @@ def test_the_graph_of_a_profile_is_that_of_the_execution_trace(tmp_path: Path) -
     assert graph.backward_flops == trace.backward_flops
     assert [operator.inputs for operator in graph.operators] == [operator.inputs for operator in trace.operators]
     assert read_profile(tmp_path / "profile.json").left_out == {}
+
+
+def test_flags_of_a_library_do_not_make_a_convolution_transposed() -> None:
+    reads = [TraceTensor(1, 0, (2, 3, 8, 8), 4, True, ""), TraceTensor(2, 0, (5, 3, 3, 3), 4, True, "")]
+    returns = [TraceTensor(3, 0, (2, 5, 4, 4), 4, True, "")]
+    flops = 2 * 2 * 5 * 4 * 4 * 3 * 9
+    for name, flags in (("cudnn_convolution", [True, False]), ("convolution", [False]), ("conv2d", [])):
+        assert product_flops(Call(1, f"aten::{name}", "", -1, reads, returns, list(flags))) == flops

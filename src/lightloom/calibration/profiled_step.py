@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -193,7 +193,7 @@ def pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], fl
 
     def price(exchange: TracedExchange) -> float | None:
         ranks = exchange.ranks or world
-        kinds: dict[str, Kind] = {known: known for known in KINDS}
+        kinds = dict(zip(KINDS, get_args(Kind), strict=True))
         kind = kinds.get(exchange.kind)
         if kind is None or exchange.nbytes is None or ranks is None or not 2 <= ranks <= cluster.ranks:
             return None

@@ -86,7 +86,9 @@ def _own_flops(call: Call) -> int:
             outer = shapes[1] if transposed else shapes[0]
             return 2 * math.prod(outer) * math.prod(shapes[2][1:]) * sum(bool(needed) for needed in mask[:2])
         if word.endswith("convolution") or word in ("conv1d", "conv2d", "conv3d"):
-            transposed = next((value for value in call.values if isinstance(value, bool)), False)
+            # Those of libraries (cudnn_convolution) have other flags, and a name of their own when transposed.
+            flags = call.values if word in ("convolution", "_convolution") else ()
+            transposed = next((value for value in flags if isinstance(value, bool)), False)
             outer = shapes[0] if transposed else call.returns[0].shape
             return 2 * math.prod(outer) * math.prod(shapes[1][1:])
         if word.startswith("_scaled_dot_product") and word.endswith("_backward"):

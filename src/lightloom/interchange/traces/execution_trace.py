@@ -165,7 +165,7 @@ class _Builder:
         return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges)
 
     def _measured(self) -> MeasuredTimes | None:
-        if not self._recording.timed:
+        if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):
             return None
         forward, backward = zip(*self._seconds, strict=True)
         clock = KERNELS if self._recording.on_device else HOST
@@ -197,8 +197,10 @@ class _Builder:
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
         if not self._matched:
-            what = "which operators its backward calls belong to" if parts.backward else "a backward pass"
-            yield f"{what}: taken as twice the products of the forward pass, and priced, not measured"
+            what = "numbers of autograd at its backward calls" if parts.backward else "no backward pass in the trace"
+            yield f"{what}: taken as twice the products of the forward pass"
+            if self._recording.timed:
+                yield "times of the backward pass: priced, not measured"
         if parts.other_steps:
             yield f"{parts.other_steps} other steps of the trace are left out"
         if parts.later_passes:
@@ -224,12 +226,21 @@ class _Builder:
 
     def _guessed_batch(self) -> int:
         written = {tensor.storage for call in self._parts.forward for tensor in _made(call)}
+        # What comes before the first product or look-up may move or prepare anything.
+        first = next((place for place, call in enumerate(self._parts.forward) if _begins_model(call)), 0)
+        for call in self._parts.forward[first:]:
+            for tensor in call.reads if _begins_model(call) else ():
+                if tensor.shape and tensor.storage not in self._named and not self._gradients[tensor.shape]:
+                    return max(1, tensor.shape[0])
         for call in self._parts.forward:
             for tensor in call.reads:
                 known = tensor.storage in written or tensor.storage in self._named
                 if tensor.shape and not known and not self._gradients[tensor.shape]:
                     return max(1, tensor.shape[0])
-        raise WorkloadError(f"{self._path}: no operator reads samples: say how many there are (batch)")
+        raise WorkloadError(
+            f"{self._path}: no operator reads samples: expected the trace of a training step, whose first product or "
+            "look-up reads them"
+        )
 
     def _operator(self, call: Call) -> Operator | None:
         computed = _made(call)
@@ -324,6 +335,11 @@ class _Builder:
         word = call.word.strip("_")
         self._names[word] += 1
         return word if self._names[word] == 1 else f"{word}#{self._names[word]}"
+
+
+def _begins_model(call: Call) -> bool:
+    """Whether a call is one of those with which networks begin: a product, or rows of a table."""
+    return bool(product_flops(call)) or call.word == "embedding"
 
 
 def _exchange(call: Call) -> TracedExchange:
