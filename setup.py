@@ -23,6 +23,8 @@ def kernel(folder: Path, name: str) -> Extension:
         depends=[str(CODECS / "_kernel.h"), *map(str, folder.glob(f"{name}*.h"))],
         extra_compile_args=["-O3", "-fvisibility=hidden", "-ffp-contract=off"],
         optional=True,
+        # The kernels are called through ctypes and include no header of Python, so that one wheel serves every version.
+        py_limited_api=True,
     )
 
 
@@ -43,4 +45,5 @@ class BuildKernels(build_ext):
 setup(
     ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS / "blocks", "_blocks")],
     cmdclass={"build_ext": BuildKernels},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -58,7 +58,8 @@ def reading(path: Path) -> Reading:
         what = str(error).removeprefix(str(path)).lstrip(", :")
         return Reading(name, str(chunks), f"checked; no schedule: {what}", agrees)
     agrees = agrees and len(schedule) == chunks
-    return Reading(name, str(chunks), f"{schedule.steps} steps", agrees)
+    steps = "1 step" if schedule.steps == 1 else f"{schedule.steps} steps"
+    return Reading(name, str(chunks), steps, agrees)
 
 
 def main() -> int:

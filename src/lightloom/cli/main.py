@@ -73,7 +73,6 @@ app = typer.Typer(
     cls=lazy_group(COMMANDS),
     help="From a PyTorch model and a cluster to the collective, the wavelengths, the step time and the energy.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

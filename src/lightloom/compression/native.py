@@ -25,7 +25,8 @@ def shared_object(stem: Path, signatures: Mapping[str, tuple[Any, list[Any]]]) -
     """
     if sys.byteorder != "little":
         return None
-    for suffix in EXTENSION_SUFFIXES:
+    # A build of before the stable ABI may still lie beside the one of now.
+    for suffix in sorted(EXTENSION_SUFFIXES, key=lambda suffix: "abi3" not in suffix):
         path = stem.with_name(stem.name + suffix)
         if not path.exists():
             continue
