@@ -54,7 +54,7 @@ def cluster_fields(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if len(lengths) != 1:
         listed = ", ".join(f"{names[what]} {len(column)}" for what, column in columns.items())
         raise ConfigError(f"{path}: {listed} dimensions: expected as many of each")
-    tiers = []
+    tiers: list[dict[str, Any]] = []
     links = data.get("links-count") or [None] * lengths.pop()
     for number, (shape, size, bandwidth, latency) in enumerate(zip(*columns.values(), strict=True)):
         kind = _SHAPES.get(str(shape).lower().replace("_", ""))

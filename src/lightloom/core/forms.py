@@ -20,7 +20,7 @@ from typing import Literal
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
 
-Purpose = Literal["model", "cluster", "schedule"]
+Purpose = Literal["model", "cluster", "schedule", "simulator"]
 _HEAD = 1 << 16
 """Bytes by which a file is recognised."""
 _GZIP = b"\x1f\x8b"
@@ -28,6 +28,7 @@ _TAKEN_BY = {
     "model": "as the model of a plan",
     "cluster": "as --cluster",
     "schedule": "by 'lightloom schedule'",
+    "simulator": "by that simulator alone (--cluster takes its network)",
 }
 
 

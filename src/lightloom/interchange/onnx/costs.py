@@ -107,8 +107,8 @@ def _attention(node: Any, inputs: Sequence[Value | None]) -> int:
     q, k, v = (_operand(node, inputs, place).shape for place in range(3))
     if len(q) == 4:
         return 2 * math.prod(q[:3]) * k[2] * (q[3] + v[3])
-    heads = _attribute(node, "q_num_heads", 1), _attribute(node, "kv_num_heads", 1)
-    return 2 * q[0] * q[1] * k[1] * (q[2] + v[2] // heads[1] * heads[0])
+    queries, keys = int(_attribute(node, "q_num_heads", 1)), int(_attribute(node, "kv_num_heads", 1))
+    return 2 * q[0] * q[1] * k[1] * (q[2] + v[2] // keys * queries)
 
 
 def _einsum(node: Any, inputs: Sequence[Value | None]) -> int:

@@ -206,4 +206,4 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
             f"{job.path}: pipeline_parallel_layers_per_stage = {each}: {chunks} stages of {layers} layers, expected a "
             f"multiple of the {pp} ranks"
         )
-    return chunks // pp
+    return int(chunks) // pp
