@@ -37,10 +37,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the files of ``examples`` that pages link to."""
     pages = {f"reference/commands/{name}.md": text for name, text in commands.command_pages().items()}
     pages |= {f"reference/python/{name}.md": python_api.markdown(page) for name, page in python_api.pages().items()}
-    pages |= {
-        f"tutorials/{path.stem}.md": f"{notebooks.markdown(path)}\n[This page as a notebook]({path.name})\n"
-        for path in _tutorials()
-    }
+    pages |= {f"tutorials/{path.stem}.md": notebooks.markdown(path) for path in _tutorials()}
     pages |= {name: (ROOT / name).read_text().replace("](docs/", "](") for name in ROOT_PAGES}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))

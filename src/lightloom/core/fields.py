@@ -40,11 +40,14 @@ class Quantity:
 
 Size = Annotated[float, Quantity("size", "64MiB")]
 Bandwidth = Annotated[float, Field(gt=0), Quantity("bandwidth", "40Gbps")]
+"""Bytes per second, more than none: a number, or text as ``40Gbps`` and ``5 GB/s``."""
 Seconds = Annotated[float, Quantity("time", "25us")]
+"""Seconds: a number, or text as ``25us``."""
 ComputeRate = Annotated[float, Field(gt=0), Quantity("compute_rate", "60 TFLOPS")]
 Watts = Annotated[float, Quantity("power", "700 W")]
 JoulesPerBit = Annotated[float, Quantity("energy_per_bit", "5 pJ/bit")]
 Count = Annotated[int, Field(ge=1, strict=True)]
+"""A whole number of at least one."""
 
 MAXIMUM_RANKS = 8192
 """Schedules are explicit, N² rows for an all-gather, so a typo such as 10⁹ ranks is refused instead of filling the
