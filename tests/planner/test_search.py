@@ -132,3 +132,11 @@ def test_refusals_say_what_would_help() -> None:
         data_parallel(cluster, algorithms=("optee",))
     with pytest.raises(UnknownNameError, match="unknown strategy"):
         data_parallel(cluster, strategies=("zero",))
+
+
+def test_a_library_that_a_fabric_does_not_have_is_a_refused_row() -> None:
+    found = data_parallel(load_cluster("terarack-64", {"ranks": 16}), algorithms=("library", "ring"))
+    refused = {(row.strategy, row.algorithm): row.why for row in found.refused}
+    assert set(refused) == {("ddp", "library"), ("fsdp", "library")}
+    assert all("transport" in why for why in refused.values())
+    assert {plan.algorithm for plan in found.ranking} == {"ring"}

@@ -52,7 +52,8 @@ class Comparison:
             for kind in _KINDS if not algorithm.by_size else ():
                 if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 0) is None:
                     self.prices.failure(kind, algorithm, self.job.fabric)
-            self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
+            if algorithm is not LIBRARY:
+                self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
         return plans, refused
 
     def _carriers(self) -> list[Algorithm]:
