@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lightloom.api.collectives import lower_bound as lower_bound
     from lightloom.api.collectives import synthesize as synthesize
     from lightloom.api.collectives import verify as verify
+    from lightloom.api.comparison import compare as compare
     from lightloom.api.models import trace as trace
     from lightloom.api.planning import plan as plan
     from lightloom.api.traffic import traffic as traffic
@@ -52,6 +53,7 @@ _HOMES = {
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
+    "compare": "lightloom.api.comparison",
     "compare_reducers": "lightloom.photonics.reducers.compare",
     "Collective": "lightloom.collectives.spec",
     "Schedule": "lightloom.collectives.schedule.columns",
@@ -76,6 +78,7 @@ __all__ = [
     "averager",
     "calibrate",
     "collective",
+    "compare",
     "compare_reducers",
     "cost",
     "load_cluster",

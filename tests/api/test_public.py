@@ -19,6 +19,7 @@ FUNCTIONS = {
     "averager",
     "calibrate",
     "collective",
+    "compare",
     "compare_reducers",
     "cost",
     "load_cluster",

@@ -23,6 +23,10 @@ COMMANDS = {
         "lightloom.cli.traffic",
         "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
     ),
+    "compare": Entry(
+        "lightloom.cli.compare",
+        "Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.",
+    ),
     "damage": Entry("lightloom.cli.damage", "Synthesize around failures; every rank's share stays as large as it was."),
     "execute": Entry(
         "lightloom.cli.execute",

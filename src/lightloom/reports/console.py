@@ -143,7 +143,8 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
 
 
 def _exchange(row: RankingRow) -> Text:
-    effect = " ".join(part for part in (row.exchange, row.exchange_effect) if part)
+    accuracy = f"accuracy: {row.exchange_accuracy}" if row.exchange_accuracy else ""
+    effect = " ".join(filter(None, [row.exchange, "; ".join(filter(None, [row.exchange_effect, accuracy]))]))
     return Text(effect or "none", style="" if row.exchange else "dim")
 
 

@@ -1,11 +1,17 @@
-"""A report as one HTML file that opens anywhere, offline: no script, no font, nothing fetched."""
+"""A report as one HTML file that opens anywhere, offline: nothing is fetched, and every table is whole without scripts.
+
+Where Bokeh is installed (the extra ``report``), its browser library is written into pages whose plans a reader may look
+into; its licence stands at the head of it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +21,11 @@ from markupsafe import Markup
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
 from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.reports.explore import page_data
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import INK, SHARES
-from lightloom.reports.numbers import format_claim, format_ratio
-from lightloom.reports.report import RankingRow, Report, Table
+from lightloom.reports.numbers import format_claim, format_rate, format_ratio
+from lightloom.reports.report import FRONT, RankingRow, Report, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,9 +36,38 @@ _NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6}
 _ACTIVE = re.compile(r"<script|<foreignObject|\son\w+\s*=|javascript:", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class Explorer:
+    """What the scripts of a page need."""
+
+    data: Markup
+    """JSON of :func:`lightloom.reports.explore.page_data`."""
+    scripts: Sequence[Markup]
+    """The browser library that draws."""
+
+
 def render(report: Report) -> str:
     """The page."""
-    return _environment().get_template("report.html").render(report=report, shares=SHARES)
+    explorer = _explorer(report) if report.explored else None
+    return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
+
+
+def draws() -> bool:
+    """Whether the optional library that draws in the browser is installed."""
+    return find_spec("bokeh") is not None
+
+
+def _explorer(report: Report) -> Explorer | None:
+    if not draws():
+        return None
+    from bokeh.resources import Resources
+
+    scripts = Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw
+    # Inside an element a script ends where the text "</script" stands; in a string "<\/script" is the same.
+    return Explorer(
+        data=Markup(page_data(report.explored, report.light)),
+        scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
+    )
 
 
 def write(report: Report, path: Path) -> Path:
@@ -77,11 +113,13 @@ def _environment() -> Environment:
         "energy": format_energy,
         "percent": _percent,
         "ratio": format_ratio,
+        "rate": format_rate,
         "bar_scale": bar_scale,
         "value": format_claim,
         "inline_svg": inline_svg,
     }
     environment.globals |= {
+        "front": FRONT,
         "memory_colours": _MEMORY_COLOURS,
         "numeric_columns": numeric_columns,
         "status_counts": status_counts,
@@ -98,11 +136,11 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def bar_scale(rows: Sequence[RankingRow]) -> float:
-    """Seconds of a full bar: the slowest row, or three times the fastest when the slowest would dwarf the rest.
+    """Seconds a sample of a full bar: the slowest row's, or three times the fastest's where that dwarfs the rest.
 
     Longer bars run off their right edge.
     """
-    times = [row.step_time for row in rows]
+    times = [row.sample_time for row in rows]
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.claims import Claim
-from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.core.units import format_energy
 from lightloom.parallelism.plan import MemoryUse
+from lightloom.reports.explore import ExploredPlan, LightMap
 from lightloom.reports.figures.palette import SHARES
-from lightloom.reports.numbers import format_rate
 
 FRONT = "◆"
 """Marks what no other plan beats in time and energy both."""
@@ -41,6 +41,8 @@ class RankingRow:
     """Method by which replicas exchange gradients, in a few words; None for as they are."""
     exchange_effect: str = ""
     """What the method saves or loses against the same plan with gradients as they are, in a few words."""
+    exchange_accuracy: str = ""
+    """What is known of its effect on the loss: ``not measured``, or ``measured: `` and by which runs."""
     energy: float | None = None
     """Joules of a step over all ranks; None when some part has no source."""
     verified: bool = False
@@ -106,10 +108,20 @@ class RankingRow:
         return self.global_batch / self.step_time if self.step_time else float("inf")
 
     @property
+    def sample_time(self) -> float:
+        """Seconds of a step for each of its samples."""
+        return self.step_time / self.global_batch
+
+    @property
+    def joules_per_sample(self) -> float | None:
+        """Joules of a sample, of the parts that have a source; None where none has."""
+        joules = self.energy if self.energy is not None else self.known_energy
+        return None if joules is None else joules / self.global_batch
+
+    @property
     def energy_per_sample(self) -> str:
         """Joules of a sample with their unit, with ``≥`` where a part has no source."""
-        joules = self.energy if self.energy is not None else self.known_energy
-        known = None if joules is None else joules / self.global_batch
+        known = self.joules_per_sample
         return f"{'' if known is None or self.energy is not None else '≥ '}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
@@ -160,6 +172,8 @@ class Picture:
     title: str
     svg: str
     caption: str = ""
+    explored: bool = False
+    """Whether the part of the page that scripts draw shows the same, so that it hides this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +222,10 @@ class Report:
     claims: tuple[Claim, ...] = ()
     """Published figures beside ours."""
     tables: tuple[Table, ...] = ()
+    explored: tuple[ExploredPlan, ...] = ()
+    """Plans of the ranking that a reader may look into, by their places."""
+    light: LightMap | None = None
+    """The schedule whose wavelengths a reader may look at step by step."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """As ``core.provenance.provenance`` gives it."""
 
@@ -224,31 +242,6 @@ def collective_row(algorithm: str, cost: Cost, bound: Bound) -> CollectiveRow:
     )
 
 
-def plans_table(rows: Iterable[RankingRow], title: str, caption: str) -> Table:
-    """Plans with what each costs a sample."""
-    return Table(
-        title=title,
-        columns=("#", "strategy", "plan", "where", "samples", "step", "samples/s", "energy/sample", "memory", "front"),
-        rows=tuple(
-            (
-                str(row.place),
-                row.strategy,
-                " · ".join(part for part in (row.detail, row.exchange) if part),
-                row.site,
-                f"{row.global_batch:,}",
-                format_time(row.step_time),
-                format_rate(row.samples_per_second),
-                row.energy_per_sample,
-                ("" if row.memory is None else format_size(row.memory)) + ("" if row.fits is not False else " ✗"),
-                FRONT if row.on_front else "",
-            )
-            for row in rows
-        ),
-        caption=caption,
-    )
-
-
-def memory_bar(use: MemoryUse, capacity: float | None) -> MemoryBar:
-    """A rank's memory in a simulated step."""
-    parts = asdict(use)
-    return MemoryBar(parts={name: nbytes for name, nbytes in parts.items() if nbytes}, capacity=capacity)
+def memory_parts(use: MemoryUse) -> dict[str, float]:
+    """Bytes of a rank's memory in a simulated step by what they are for, without parts of none."""
+    return {name: nbytes for name, nbytes in asdict(use).items() if nbytes}

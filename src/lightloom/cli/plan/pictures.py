@@ -22,6 +22,7 @@ from lightloom.reports.figures.wavelength_map import wavelength_caption, wavelen
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from lightloom.collectives.schedule.columns import Schedule
     from lightloom.simulation.placed_step import PlacedStep
 
 _BARS, _LANES = 12, 16
@@ -52,14 +53,23 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
         yield "traffic", "Traffic and circuits", group_figure(step.plan, step.circuits), _traffic_caption(name, step)
 
 
-def _schedules(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
-    """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone."""
+def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
+    """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone, with its
+    plan."""
     plans = [plan for plan in [search.winner, *compared(search)] if plan.exchanges and plan.verified]
     plan = next((plan for plan in plans if plan.prices), None)
     if plan is None or plan.prices is None:
-        return
+        return None
     exchange = plan.exchanges[0]
-    schedule, fabric = plan.prices.schedule(exchange.kind, exchange.nbytes), plan.cluster.fabric
+    return plan, plan.prices.schedule(exchange.kind, exchange.nbytes)
+
+
+def _schedules(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
+    drawn = drawn_schedule(search)
+    if drawn is None:
+        return
+    plan, schedule = drawn
+    fabric = plan.cluster.fabric
     title = "The winning schedule" if plan is search.winner else f"The schedule of {plan.strategy}, {plan.algorithm}"
     yield "schedule", title, wavelength_map(schedule, fabric), wavelength_caption(schedule, fabric)
 

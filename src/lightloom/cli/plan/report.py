@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
 from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumptions
-from lightloom.cli.plan.pictures import figures
+from lightloom.cli.plan.pictures import drawn_schedule, figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.exchange.evidence import accuracy_note
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import Cut
 from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.library import carrier
 from lightloom.planner.search.document import intervals_basis
 from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.planner.search.verdict import verdict
+from lightloom.reports.explore import ExploredPlan, LightMap, explored_plan, light_map
 from lightloom.reports.figures.base import to_svg
+from lightloom.reports.html import draws
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.report import (
     ALIKE,
-    FRONT,
     CollectiveRow,
+    MemoryBar,
     Picture,
     RankingRow,
     Report,
+    Table,
     collective_row,
-    memory_bar,
-    plans_table,
+    memory_parts,
 )
 
-_RANKED = 20
-"""Plans in the ranking of a page."""
+_EXPLORED = 20
+"""Plans of a page that a reader may look into, beside the best of each kind."""
 
 _LIBRARY_NOTE = (
     "Exchanges by the library are those of the fabric's collective library: a closed form of what it reaches "
@@ -54,7 +58,8 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             label=plan.short_label,
             site=plan.site,
             exchange=plan.gradient_exchange.label if plan.gradient_exchange else None,
-            exchange_effect=_exchange_effect(plan),
+            exchange_effect=str(verdict(plan) or "") if plan.gradient_exchange else "",
+            exchange_accuracy=accuracy_note(plan.gradient_exchange.name) if plan.gradient_exchange else "",
             global_batch=plan.global_batch,
             step_time=plan.step_time,
             breakdown=plan.breakdown,
@@ -111,7 +116,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         f"{format_rate(winner.samples_per_second)} samples/s",
         explanation=str(document["explanation"]),
         facts=_facts(search),
-        ranking=rows[:_RANKED],
+        ranking=rows,
         reference=ranking_rows(search, search.reference[:5]),
         reference_name=f"Electrical reference: {_kind(search.clusters[0].reference)}",
         not_sourced=_not_sourced(search),
@@ -122,31 +127,69 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
             *(f"Of the model's file: {gap}." for gap in document["not_in_trace"]),
         ),
         pictures=tuple(
-            Picture(title=title, svg=to_svg(drawn), caption=caption) for _, title, drawn, caption in figures(search)
+            Picture(title=title, svg=to_svg(drawn), caption=caption, explored=name == "timeline")
+            for name, title, drawn, caption in figures(search)
         ),
         collectives=_collectives(search, winner),
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
-        memory=None if winner.memory_use is None else memory_bar(winner.memory_use, winner.cluster.accelerator.memory),
+        memory=MemoryBar(parts=_memory(winner), capacity=winner.cluster.accelerator.memory),
+        explored=tuple(_explored(search)) if draws() else (),
+        light=_light(search) if draws() else None,
         tables=(
-            plans_table(rows, "Plans that were simulated", f"{FRONT} nothing that fits is better in time and energy"),
             *algorithm_tables(search),
             *circuit_tables(search),
             *spent_tables(search, document),
+            *_not_tried(search),
         ),
         provenance=origin,
     )
 
 
+def _memory(plan: Plan) -> dict[str, float]:
+    """Bytes of the fullest rank by what they are for, as far as that is known."""
+    return {"all together": plan.memory} if plan.memory_use is None else memory_parts(plan.memory_use)
+
+
+def _explored(search: PlanSearch) -> Iterator[ExploredPlan]:
+    """The first plans of the ranking and the best of each kind, as a reader may look into them."""
+    best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
+    for number, (place, plan) in enumerate(search.distinct.items()):
+        if number < _EXPLORED or id(plan) in best:
+            label = f"{plan.label} on {plan.site}"
+            explored = explored_plan(plan.timeline, place, label, _memory(plan), plan.cluster.accelerator.memory)
+            exchanges = [
+                (use.kind, f"{use.ranks:,}", f"{use.stride:,}", format_size(use.nbytes), use.algorithm)
+                for use in plan.exchanges
+            ]
+            yield replace(explored, exchanges=exchanges)
+
+
+def _light(search: PlanSearch) -> LightMap | None:
+    """The light of the schedule that the page draws."""
+    drawn = drawn_schedule(search)
+    return None if drawn is None else light_map(drawn[1], drawn[0].cluster.fabric)
+
+
+def _not_tried(search: PlanSearch) -> Iterator[Table]:
+    """Plans that were left out or refused, and why."""
+    rows = [("", "", "", reason) for reason in search.refusals]
+    rows += [(row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused]
+    if rows:
+        yield Table(
+            title="Not tried", columns=("kind", "algorithm", "exchange", "why"), rows=tuple(dict.fromkeys(rows))
+        )
+
+
 def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
     winner, counts = search.winner, search.counts
     cluster, fabric = winner.cluster, winner.cluster.fabric
-    receive = min(cut.capacity for cut in fabric.cuts() if cut.ranks == 1)
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
     return (
         ("model", f"{search.graph.name}, {search.graph.parameters:,} parameters"),
         ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
         *_calibration_facts(cluster),
-        ("fabric", f"{_kind(fabric)}, {format_bandwidth(receive)} into each rank"),
+        ("fabric", _kind(fabric)),
+        ("bandwidth", bandwidths(fabric)),
         ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
         ("global batch", "the largest of each plan" if search.request.largest_batches else batches),
         ("a step", f"{format_time(winner.step_time)} for {winner.global_batch:,} samples"),
@@ -159,14 +202,6 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("energy a step", _energy(winner)),
         ("plans", f"{counts.rows:,}, {counts.bounded:,} bounded, {counts.simulated:,} simulated"),
     )
-
-
-def _exchange_effect(plan: Plan) -> str:
-    """What a method gains or loses in seconds, and what is known of it in loss."""
-    if plan.gradient_exchange is None:
-        return ""
-    accuracy = f"accuracy: {accuracy_note(plan.gradient_exchange.name)}"
-    return "; ".join(filter(None, [str(verdict(plan) or ""), accuracy]))
 
 
 def _exchanges(search: PlanSearch) -> list[PricedExchange]:
@@ -196,6 +231,17 @@ def exchange_notes(search: PlanSearch) -> list[str]:
 def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
     calibration = cluster.accelerator.calibration
     return () if calibration is None else (("calibration", str(calibration)),)
+
+
+def bandwidths(fabric: Fabric) -> str:
+    """What a rank can receive, and its share of what every larger part of the fabric can, the narrowest of its size."""
+    narrowest: dict[int, Cut] = {}
+    for cut in fabric.cuts():
+        if cut.ranks not in narrowest or cut.capacity < narrowest[cut.ranks].capacity:
+            narrowest[cut.ranks] = cut
+    return "; ".join(
+        f"{format_bandwidth(cut.capacity / ranks)} a rank: {cut.name}" for ranks, cut in sorted(narrowest.items())
+    )
 
 
 def _kind(fabric: Fabric | None) -> str:
@@ -228,7 +274,6 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
     phased = winner.gradient_exchange is not None and not winner.gradient_exchange.in_schedule
     if winner.exchanges and winner.prices and winner.verified and not tabled and not phased:
         own = winner.prices.schedule(winner.exchanges[0].kind, winner.exchanges[0].nbytes).notes
-    refused = list(dict.fromkeys(row.why for row in search.refused))
     return (
         f"Times follow the {search.request.cost_model} cost model; every schedule was replayed by the verifier.",
         interval_note(search),
@@ -239,8 +284,6 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
         *(f"Assumption: {line}." for line in plan_assumptions(winner)),
         *(f"{winner.algorithm}: {note}" for note in own),
         *(f"Exchange of gradients by {note}." for note in exchange_notes(search)),
-        *(f"Left out: {reason}." for reason in search.refusals),
-        *((f"Refused: {'; '.join(refused)}.",) if refused else ()),
     )
 
 

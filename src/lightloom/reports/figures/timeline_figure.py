@@ -43,6 +43,10 @@ class Stretch:
     key: str
     start: float
     end: float
+    name: str = ""
+    """Of the interval, or of the first of those that are joined."""
+    count: int = 1
+    """Intervals that are joined in it."""
 
 
 def kind_of(interval: Interval) -> str:
@@ -51,10 +55,10 @@ def kind_of(interval: Interval) -> str:
     return collective if interval.category == "transmission" and collective in TASKS else interval.category
 
 
-def stretches(intervals: Sequence[Interval], least: float) -> list[Stretch]:
+def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool = True) -> list[Stretch]:
     """Return the stretches of one resource.
 
-    Neighbours of one kind are joined when they compute, or are shorter than ``least``.
+    Neighbours of one kind are joined when one is shorter than ``least``; with ``join_compute`` also when they compute.
     """
     joined: list[Stretch] = []
     for interval in intervals:
@@ -62,11 +66,11 @@ def stretches(intervals: Sequence[Interval], least: float) -> list[Stretch]:
         before = joined[-1] if joined else None
         if before is not None and before.key == key and interval.start - before.end < least / 4:
             narrow = min(interval.duration, before.end - before.start) < least
-            if narrow or SHARE_OF[interval.category] == "compute":
-                joined[-1] = Stretch(key, before.start, interval.end)
+            if narrow or (join_compute and SHARE_OF[interval.category] == "compute"):
+                joined[-1] = Stretch(key, before.start, interval.end, before.name, before.count + 1)
                 continue
         if interval.duration > 0:
-            joined.append(Stretch(key, interval.start, interval.end))
+            joined.append(Stretch(key, interval.start, interval.end, interval.name))
     return joined
 
 
