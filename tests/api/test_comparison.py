@@ -50,7 +50,14 @@ def test_parts_of_a_change_add_up_whatever_the_batch(
 
 
 def test_what_was_asked_and_what_is_absent_is_said(document: dict[str, Any]) -> None:
-    after = ll.plan("hdc", cluster="terarack-64", ranks=4, strategy="ddp", algorithm=["ring", "optree"], wavelengths=3)
+    after = ll.plan(
+        "hdc",
+        cluster="terarack-64",
+        ranks=4,
+        strategy="ddp",
+        algorithm=["ring", "optree"],
+        set={"fabric.wavelengths": 3},
+    )
     result = ll.compare(document, after)
     changes = {each.field: (each.before, each.after) for each in result.inputs}
     assert changes["cluster.fabric.wavelengths"] == (64, 3)
