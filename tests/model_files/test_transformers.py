@@ -47,6 +47,13 @@ def test_a_model_is_built_on_meta_and_counted_as_the_library_counts(tmp_path: Pa
     assert longer.operator("lm_head").dimensions["sequence"] == 48
 
 
+def test_no_weight_is_ever_allocated(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    giant = LLAMA | {"hidden_size": 2**17, "intermediate_size": 2**19, "num_attention_heads": 128, "vocab_size": 2**20}
+    reading = read_model_file(written(tmp_path, giant), FileRequest(batch=1))
+    assert 4 * reading.graph.parameters > 2**41
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

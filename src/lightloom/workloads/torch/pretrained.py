@@ -82,8 +82,10 @@ def _traced(
 
     def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
         inputs = _Inputs(config, sequence_length, name)
-        module = _built(kind, config, name).train(training)
-        return trace_factory(lambda: inputs.with_module(module), name=name, batch=batch), inputs.assumptions
+        graph = trace_factory(
+            lambda: inputs.with_module(_built(kind, config, name).train(training)), name=name, batch=batch
+        )
+        return graph, inputs.assumptions
 
     try:
         return traced(True)
