@@ -34,7 +34,7 @@ _ANY_PROCESSOR = ("generic", "")
 _IMPORT = re.compile(r"^from (lightloom[\w.]*) import", re.MULTILINE)
 
 
-class KernelCache(FunctionCache):
+class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one kernel, and behind it what was compiled when the package was built."""
 
     fills_ahead: ClassVar[bool] = False
