@@ -121,7 +121,7 @@ def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, ob
     native = {f"{kind}-implementation": _RING * len(traces.network.dimensions) for kind in kinds}
     return {
         "scheduling-policy": "FIFO",
-        "endpoint-delay": 0,
+        "endpoint-delay": 1,  # at 0, collectives of ASTRA-sim's own lose their first event and never end
         "local-reduction-delay": 0,
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
