@@ -15,7 +15,8 @@ from scripts.website import commands, notebooks, python_api
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md")
 CODE = re.compile(
-    r"<(a|pre|h1|h2|h3)\b.*?</\1>|<code>(?:ll\.(?P<function>\w+)|lightloom (?P<command>[\w-]+))[^<]*</code>", re.DOTALL
+    r"<(a|pre|h1|h2|h3)\b.*?</\1>|<code>(?:ll\.(?P<function>\w+)|lightloom\s+(?P<command>[\w-]+))[^<]*</code>",
+    re.DOTALL,
 )
 """Code in running text that names a function or a command; what must stay as it is matches first, without groups."""
 LINK = re.compile(r"(?<=\]\()(?:\.\./)+([^)#\s]+)")
