@@ -78,7 +78,7 @@ def read_execution_trace(path: Path) -> Figures:
 def _product(node: dict[str, Any]) -> float:
     shapes = [shape for shape in node["inputs"]["shapes"] if isinstance(shape, list) and len(shape) >= 2]
     left, right = shapes[-2:]
-    return 2.0 * float(np.prod(left)) * right[-1]
+    return 2.0 * float(np.prod(left)) * float(right[-1])
 
 
 def _load(path: Path) -> Any:

@@ -4,6 +4,7 @@ of attribute; what is damaged is refused in one line."""
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import struct
 from collections.abc import Sequence
@@ -183,3 +184,57 @@ def test_a_damaged_trace_is_read_or_refused_in_one_line(tmp_path: Path, data: st
         read_chakra_workload(path, batch=2)
     except InputError as error:
         assert "\n" not in str(error)
+
+
+def test_files_of_several_ranks_are_one_run(tmp_path: Path) -> None:
+    written(tmp_path, layers())
+    slower = [replace(node, duration=2 * node.duration) for node in layers()]
+    (tmp_path / "step.1.et").write_bytes(encode(slower, {}))
+    told = read_chakra_workload(tmp_path / "step.et", batch=1).unrecorded[0]
+    assert "of the files of 2 ranks that of rank 0 is planned" in told and "collectives are the same" in told
+    assert "207 µs to 414 µs" in told
+
+
+@pytest.mark.slow
+def test_what_the_text_converter_of_mlcommons_writes_is_read(tmp_path: Path) -> None:
+    converter = pytest.importorskip("chakra.src.converter.text_converter")
+    rows = ["a -1 100 NONE 0 7 NONE 0 50 ALLREDUCE 80 3", "b -1 30 NONE 0 20 NONE 0 60 ALLREDUCE 400 3"]
+    (tmp_path / "layers.txt").write_text("\n".join(["DATA", "2", *rows]))
+    converter.TextConverter(str(tmp_path / "layers.txt"), str(tmp_path / "out"), 2, 2).convert()
+    reading = read_chakra_workload(tmp_path / "out.et", batch=4)
+    assert reading.graph.measured is not None
+    assert reading.graph.measured.forward == pytest.approx((100e-6, 30e-6))
+    assert reading.graph.measured.backward == pytest.approx((50e-6, 80e-6))
+    assert [operator.parameters for operator in reading.graph.operators] == [20, 100]
+    assert any("files of 2 ranks" in line for line in reading.unrecorded)
+
+
+@pytest.mark.slow
+def test_what_the_pytorch_converter_of_mlcommons_writes_is_read(tmp_path: Path) -> None:
+    converter = pytest.importorskip("chakra.src.converter.pytorch_converter")
+    torch = pytest.importorskip("torch")
+    from lightloom.interchange.traces.execution_trace import read_execution_trace
+
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(tmp_path / "trace.json"))
+    net, samples = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)), torch.randn(6, 4)
+    classes = torch.zeros(6, dtype=torch.long)
+    observer.start()
+    torch.nn.functional.cross_entropy(net(samples), classes).backward()
+    observer.stop()
+    observer.unregister_callback()
+    document = json.loads((tmp_path / "trace.json").read_text())
+    for node in document["nodes"]:
+        node["exclusive_dur"] = node["id"] % 50
+    (tmp_path / "linked.json").write_text(json.dumps(document))
+    converter.PyTorchConverter().convert(str(tmp_path / "linked.json"), str(tmp_path / "step.0.et"), False)
+    linked = read_execution_trace(tmp_path / "linked.json").graph
+    found = read_chakra_workload(tmp_path / "step.0.et", batch=32).graph
+    assert found.measured is not None and linked.measured is not None and found.batch == 6
+    assert [(op.name, op.forward_flops, op.backward_flops, op.parameters) for op in found.operators] == [
+        (op.name, op.forward_flops, op.backward_flops, op.parameters) for op in linked.operators
+    ]
+    assert found.measured.forward == pytest.approx(linked.measured.forward)
+    # Without callers, the sums that autograd appends to a backward node go to its operator.
+    pairs = zip(found.measured.backward, linked.measured.backward, strict=True)
+    assert all(mine is not None and theirs is not None and mine >= theirs - 1e-12 for mine, theirs in pairs)

@@ -21,6 +21,7 @@ from lightloom.interchange.chakra_nodes import COLLECTIVE, METADATA, RECEIVE, SE
 from lightloom.interchange.traces.calls import Recording, recording_of
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
 from lightloom.interchange.traces.flat_calls import passes_of
+from lightloom.interchange.traces.lost_callers import callers_of
 
 COLLECTIVES: Mapping[int, str] = {
     0: "all-reduce",
@@ -53,6 +54,9 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
     present = {node.id: node for node in calls}
     nested = not any(_PIECE.fullmatch(node.name) for node in calls)
     entries = [_entry(first, pieces, path, nested=nested, first_of=whole) for first, pieces in _pieces(calls, whole)]
+    if nested and any(node.control for node in calls):
+        callers = callers_of(entries, {node.id for node in calls if not node.control})
+        entries = [{**entry, "ctrl_deps": callers.get(entry["id"], entry["ctrl_deps"])} for entry in entries]
     for node in nodes:
         if node.type not in (COLLECTIVE, SEND, RECEIVE, METADATA) and not _is_call(node):
             launch = _launch(node, present, whole, nested=nested)

@@ -15,12 +15,14 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
+from lightloom.core.units import format_time
 from lightloom.interchange.chakra_nodes import (
     COLLECTIVE,
     COMPUTE,
@@ -42,6 +44,8 @@ from lightloom.workloads.measured import MeasuredTimes
 _BACKWARD = ("backward", "_bwd", "grad")
 _PASS = re.compile(r"_(FWD|BWD_IG|BWD_WG|fwd|bwd)$")
 STATED = "durations that the trace states"
+MOST_RANKS = 64
+"""Files of one run that are read."""
 MOST = 1 << 52
 """Counts stay below, so that their products with samples fit 64 bits."""
 _SUMS = (0, 7)
@@ -63,10 +67,12 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
         WorkloadError: no compute node says its FLOPs or its duration, a node's attribute is no whole number (names the
             node), or there is no such step.
     """
-    file = path if path.exists() else path.with_name(f"{path.stem}.0{path.suffix}")
+    file = path if path.exists() else rank_file(path, 0)
     nodes, _ = read_trace(file)
+    others = _other_ranks(path, nodes) if file != path else []
     if is_nested(nodes):
-        return reading_of(recording_of_chakra(nodes, file), path, step=step)
+        reading = reading_of(recording_of_chakra(nodes, file), path, step=step)
+        return replace(reading, unrecorded=(*others, *reading.unrecorded))
     if step is not None:
         raise WorkloadError(f"{path}: --step {step}: steps are marked in traces of PyTorch alone: expected no --step")
     order = _runnable(nodes)
@@ -86,8 +92,40 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
     for node in order:
         if node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS:
             builder.add_gradients(node, by_id, further)
-    lines = (*builder.unrecorded(order), *more, *exchange_notes(exchanges))
+    lines = (*others, *builder.unrecorded(order), *more, *exchange_notes(exchanges))
     return TraceReading(builder.graph(), lines, exchanges)
+
+
+def rank_file(path: Path, rank: int) -> Path:
+    """Return the file of a rank: ``NAME.et`` stands for ``NAME.<rank>.et``, also where it is called ``.et.gz``."""
+    name, _, packed = path.name.partition(".gz")
+    return path.with_name(f"{Path(name).stem}.{rank}.et" + (".gz" if path.name.endswith(".gz") else packed))
+
+
+def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
+    """Return what the files of the other ranks say: how many there are, and how they differ from that of rank 0.
+
+    Raises:
+        ConfigError: one of them is damaged.
+    """
+    ranks = [nodes]
+    while len(ranks) < MOST_RANKS and (file := rank_file(path, len(ranks))).exists():
+        ranks.append(read_trace(file)[0])
+    if len(ranks) == 1:
+        return ["other ranks: there is no file of rank 1 beside that of rank 0"]
+    computing = [sum(node.duration for node in entries if node.type == COMPUTE) for entries in ranks]
+    exchanged = [Counter(_exchanged(node) for node in entries if node.type == COLLECTIVE) for entries in ranks]
+    differing = sum(entries != exchanged[0] for entries in exchanged)
+    more = " (no more are read)" if len(ranks) == MOST_RANKS else ""
+    return [
+        f"what other ranks compute: of the files of {len(ranks)} ranks{more} that of rank 0 is planned; their compute "
+        f"nodes last {format_time(min(computing) * 1e-6)} to {format_time(max(computing) * 1e-6)}, "
+        + (f"the collectives of {differing} ranks are others" if differing else "their collectives are the same")
+    ]
+
+
+def _exchanged(node: Node) -> tuple[object, ...]:
+    return tuple(node.attributes.get(name) for name in ("comm_type", "comm_size", "pg_name"))
 
 
 def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
