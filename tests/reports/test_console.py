@@ -7,6 +7,8 @@ import sys
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
@@ -113,3 +115,14 @@ def test_progress_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     with pytest.raises(KeyError), progress("searching", None):
         raise KeyError
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,9}([._][a-z0-9]{1,9}){1,5}", fullmatch=True), min_size=1, max_size=4))
+def test_names_are_broken_after_dots_and_underscores_only(names: list[str]) -> None:
+    claims = [Claim(id=name, paper=1, ours=1, unit="s") for name in names]
+    lines = to_text(claims_table(claims, 50), 50).splitlines()[1:]
+    parts = [line.split("  ")[0].strip() for line in lines]
+    assert "".join(parts) == "".join(names)
+    assert all(part.endswith((".", "_")) or any(name.endswith(part) for name in names) for part in parts)
+    piped = to_text(claims_table(claims, None), 200)
+    assert all(name in piped for name in names)

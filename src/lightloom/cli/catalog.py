@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -36,11 +39,14 @@ def catalog(
         rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
         print_json({"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)})
         return
+    # A pipe has no edge, so that no line is broken there.
+    columns = get_terminal_size().columns if sys.stdout.isatty() else 1 << 14
     for title, names in sections.items():
         typer.echo(f"{title}:")
-        width = max(map(len, names)) + 2
+        width = max(map(len, names)) + 4
         for entry, description in names.items():
-            typer.echo(f"  {entry:<{width}}{description}")
+            line = f"{f'  {entry}':<{width}}{description}"
+            typer.echo(fill(line, max(columns, width + 20), subsequent_indent=" " * width, break_on_hyphens=False))
 
 
 def _sections() -> dict[str, dict[str, str]]:

@@ -8,12 +8,14 @@ Bars tell parts by shade as well as by colour, since colour is only used where o
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import IO, Any, Generic, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -39,6 +41,8 @@ _PIPED_WORDS = 60
 """Columns for the wrapped text of a table beside its whole words, where output is no terminal."""
 _GAP = 2
 """Blanks between two columns of a table."""
+_PARTS = re.compile(r"[^._]*[._]+|[^._]+")
+"""Parts of a name, each with the dots and underscores that follow it."""
 _Row = TypeVar("_Row")
 
 
@@ -63,18 +67,22 @@ class _Column(Generic[_Row]):
     """Whether cells may be broken between words."""
     right: bool = False
     """Whether cells are set flush right."""
+    dotted: bool = False
+    """Whether cells are names, which may be broken after a dot or an underscore."""
 
 
 def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int | None, title: str) -> Table:
     """Rows in as many of the columns as ``width`` has room for without breaking a word; in all of them without one."""
     cells = {column.name: [column.cell(row) for row in rows] for column in columns}
+    dotted = {column.name for column in columns if column.dotted and width is not None}
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     for column in columns:
         texts = [Text(column.name), *cells[column.name]]
         most[column.name] = max(text.cell_len for text in texts)
-        words = [word.cell_len for text in texts for word in text.split(" ")] if column.wraps else []
-        least[column.name] = max(words, default=most[column.name])
+        words = [word for text in texts for word in text.plain.split(" ")] if column.wraps else []
+        words = [part for word in words for part in (_PARTS.findall(word) if column.name in dotted else [word])]
+        least[column.name] = max(map(cell_len, words), default=most[column.name])
     shown = list(columns)
     if width is None:
         width = max(_PIPE_WIDTH, sum(least[column.name] + _GAP for column in shown) + _PIPED_WORDS)
@@ -95,9 +103,21 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
             no_wrap=not column.wraps,
             width=least[column.name] + wider if spare >= 0 else None,
         )
+        if column.name in dotted:
+            cells[column.name] = [_broken(text, least[column.name] + wider) for text in cells[column.name]]
     for row_cells in zip(*(cells[column.name] for column in shown), strict=True):
         table.add_row(*row_cells)
     return table
+
+
+def _broken(name: Text, width: int) -> Text:
+    """A name in lines of at most ``width``, or of its longest part, broken after dots and underscores only."""
+    lines = [""]
+    for part in _PARTS.findall(name.plain):
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return Text("\n".join(lines), name.style)
 
 
 def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") -> Table:
@@ -187,7 +207,7 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
     """Published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
     columns: list[_Column[Claim]] = [
-        _Column("figure", lambda claim: Text(claim.id), wraps=True),
+        _Column("figure", lambda claim: Text(claim.id), wraps=True, dotted=True),
         _Column("paper", lambda claim: Text(format_claim(claim.paper)), wraps=True, right=True),
         _Column("ours", lambda claim: Text(format_claim(claim.ours)), wraps=True, right=True),
         _Column("unit", lambda claim: Text(claim.unit), wraps=True),

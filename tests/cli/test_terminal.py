@@ -1,0 +1,62 @@
+"""Output in a real terminal of 80 columns, with colour and without, and in a pipe."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from unicodedata import east_asian_width
+
+import pytest
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COMMANDS = {
+    "ranking": ["collective", "all-gather", "--fabric", "wdm-ring", "--ranks", "4", "--nbytes", "1MB"],
+    "catalog": ["catalog"],
+    "exchanges": ["exchange", "list"],
+}
+
+
+def in_terminal(arguments: list[str], columns: int = 80, **environment: str) -> str:
+    """What a command writes into a terminal of so many columns."""
+    child, terminal = pty.fork()
+    if child == 0:
+        variables = {"TERM": "xterm-256color", **environment}
+        kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        os.execve(sys.executable, [sys.executable, "-m", "lightloom", *arguments], kept | variables)
+    written = b""
+    while True:
+        try:
+            read = os.read(terminal, 1 << 16)
+        except OSError:  # the terminal is closed when the child ends
+            break
+        if not read:
+            break
+        written += read
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, written.decode()
+    return written.decode()
+
+
+def width(line: str) -> int:
+    """Columns of a terminal that a line takes."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in line)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "ranking" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+)
+def test_no_line_is_wider_than_the_terminal_and_colour_can_be_left_out(name: str) -> None:
+    coloured = in_terminal(COMMANDS[name])
+    plain = in_terminal(COMMANDS[name], NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38;)[0-9;]*m", plain), "colours"
+    for text in (coloured, plain):
+        # Progress writes over its own line.
+        lines = re.split(r"[\r\n]+", _ESCAPE.sub("", text))
+        assert any(lines) and max(map(width, lines)) <= 80
