@@ -102,7 +102,7 @@ def _play(traces: list[list[Node]], data: Data, chance: random.Random) -> None:
             rank, node = receivers.pop(tag)
             row = node.attributes[ROW]
             assert isinstance(row, tuple)
-            data.arrives(rank, row[CHUNK], flying.pop(tag), bool(row[-1]))
+            data.arrives(rank, int(row[CHUNK]), flying.pop(tag), bool(row[-1]))
         else:
             rank, node = ready.pop(chance.randrange(len(ready)))
             said = node.attributes
@@ -114,7 +114,7 @@ def _play(traces: list[list[Node]], data: Data, chance: random.Random) -> None:
             assert rank == said["comm_src"]
             row = said[ROW]
             assert isinstance(row, tuple)
-            flying[tag] = data.sent(rank, row[CHUNK])
+            flying[tag] = data.sent(rank, int(row[CHUNK]))
         left -= 1
         for after in followers[rank][node.id]:
             waits[rank][after.id] -= 1

@@ -21,7 +21,10 @@ from lightloom.reports.html import notebook_svg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PlanLike: TypeAlias = PlanRanking | Mapping[str, Any] | str | Path
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a ranking's document, or the document."""
+
+PlanLike: TypeAlias = PlanRanking | Row | str | Path
 """A ranking, its document, or the file that holds it."""
 _QUESTIONS = ("model", "parameters", "global_batches", "cost_model", "strategies", "algorithms", "pins", "clusters")
 """Keys of a document that say what was asked."""
@@ -46,8 +49,8 @@ class InputChange:
 class PlanChange:
     """One plan in both rankings; rows of the documents."""
 
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
+    before: Row
+    after: Row
 
     @property
     def label(self) -> str:
@@ -90,13 +93,13 @@ class PlanComparison(Result):
     """What was asked differently."""
     changes: tuple[PlanChange, ...]
     """Plans in both, by their place in the second."""
-    gone: tuple[Mapping[str, Any], ...]
+    gone: tuple[Row, ...]
     """Rows of the first without a plan in the second."""
-    new: tuple[Mapping[str, Any], ...]
+    new: tuple[Row, ...]
     """Rows of the second without a plan in the first."""
 
     @property
-    def winners(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def winners(self) -> tuple[Row, Row]:
         """First rows of both."""
         return self.before["ranking"][0], self.after["ranking"][0]
 
@@ -123,7 +126,7 @@ class PlanComparison(Result):
         place = change.after["rank"]
         return f"The first winner, {first['label']}, is number {place} of the second ranking: {change.why}."
 
-    def absence(self, row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    def absence(self, row: Row, other: Row) -> str:
         """Why a ranking lacks a plan, as far as its document says."""
         wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
         for refused in other["refused"]:
@@ -247,16 +250,16 @@ def _document(plans: PlanLike) -> Document:
     return document
 
 
-def _key(row: Mapping[str, Any]) -> str:
+def _key(row: Row) -> str:
     """What makes a plan the same one in another ranking: its choices, whatever its batch and its cluster."""
     choice = {name: value for name, value in row["choice"].items() if name not in ("global_batch", "exchange")}
     codec = (row.get("compression") or {}).get("codec")
     return json.dumps([row["strategy"], choice, codec, row["ranks"]], sort_keys=True)
 
 
-def _rows_by_key(document: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[str, Any]]:
+def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
     """Rows by what makes them the same plan, and by their number among equal ones (the same on several clusters)."""
-    rows: dict[tuple[str, int], Mapping[str, Any]] = {}
+    rows: dict[tuple[str, int], Row] = {}
     seen: dict[str, int] = {}
     for row in document["ranking"]:
         key = _key(row)
@@ -265,11 +268,11 @@ def _rows_by_key(document: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[s
     return rows
 
 
-def _share(row: Mapping[str, Any], key: str) -> float:
+def _share(row: Row, key: str) -> float:
     return float(row["breakdown"].get(key, 0.0)) / int(row["global_batch"])
 
 
-def _algorithms(row: Mapping[str, Any]) -> str:
+def _algorithms(row: Row) -> str:
     return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
 
 
@@ -277,7 +280,7 @@ def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
-def _inputs(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[InputChange]:
+def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
     before, after = (dict(_leaves({key: document[key] for key in _QUESTIONS})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):
         if before.get(field) != after.get(field):

@@ -52,7 +52,11 @@ def accuracy(
 
     check_outputs([figure])
     if any(is_profile_name(path) for path in rows):
-        others = {"--calibration": calibration, "--cross-validate": cross_validate, "--transport": transport}
+        others: dict[str, object] = {
+            "--calibration": calibration,
+            "--cross-validate": cross_validate,
+            "--transport": transport,
+        }
         others |= {"--gpus": gpus, "--figure": figure}
         _profile(rows, cluster, [name for name, value in others.items() if value is not None], as_json)
         return

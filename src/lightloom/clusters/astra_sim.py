@@ -6,14 +6,16 @@ ASTRA-sim writes GB/s and means GiB/s, 2**30 bytes a second; latencies are those
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
+
+Fields: TypeAlias = dict[str, Any]
+"""Fields of a file, as it states them."""
 
 ORIGIN = "ASTRA-sim's network"
 """How the source of such a fabric begins."""
@@ -28,12 +30,12 @@ _JSON = {
 }
 
 
-def is_network(data: Mapping[str, Any]) -> bool:
+def is_network(data: Fields) -> bool:
     """Whether the fields of a file are those of an ASTRA-sim network."""
     return {"npus_count", "topology"} <= data.keys() or {"units-count", "topologies-per-dim"} <= data.keys()
 
 
-def read_network(path: Path) -> dict[str, Any]:
+def read_network(path: Path) -> Fields:
     """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
 
     Raises:
@@ -42,7 +44,7 @@ def read_network(path: Path) -> dict[str, Any]:
     return cluster_fields(_fields(path), path)
 
 
-def cluster_fields(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def cluster_fields(data: Fields, path: Path) -> Fields:
     """Return the ranks and the tiers of a network, dimension by dimension from the ranks outwards.
 
     Raises:
@@ -54,7 +56,7 @@ def cluster_fields(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if len(lengths) != 1:
         listed = ", ".join(f"{names[what]} {len(column)}" for what, column in columns.items())
         raise ConfigError(f"{path}: {listed} dimensions: expected as many of each")
-    tiers: list[dict[str, Any]] = []
+    tiers: list[Fields] = []
     links = data.get("links-count") or [None] * lengths.pop()
     for number, (shape, size, bandwidth, latency) in enumerate(zip(*columns.values(), strict=True)):
         kind = _SHAPES.get(str(shape).lower().replace("_", ""))
@@ -92,7 +94,7 @@ def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
     return _positive(count, "links-count", path, whole=True) / own
 
 
-def _fields(path: Path) -> Mapping[str, Any]:
+def _fields(path: Path) -> Fields:
     if path.suffix != ".json":
         return read_yaml(path)
     try:
@@ -105,7 +107,7 @@ def _fields(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _column(data: Mapping[str, Any], name: str, path: Path) -> list[Any]:
+def _column(data: Fields, name: str, path: Path) -> list[Any]:
     value = data.get(name)
     if isinstance(value, str | int | float):
         value = [value]

@@ -194,13 +194,14 @@ def _spend(state: State, seconds: float, dark: bool) -> None:
 
 @njit_without_arrays
 def advance(
-    nodes: Nodes, ports: Ports, state: State, devices: int, now: float, until: float, rate: Floats, dark: bool
+    nodes: Nodes, ports: Ports, state: State, devices: int, span: tuple[float, float], rate: Floats, dark: bool
 ) -> bool:
-    """Run from ``now`` to ``until`` while every pipe sends at its ``rate``; True when all is done.
+    """Run from the start of ``span`` to its end while every pipe sends at its ``rate``; True when all is done.
 
-    What happens at ``until`` itself is left to the next call. Of events at one moment, ends of computing and arrivals
+    What happens at the end itself is left to the next call. Of events at one moment, ends of computing and arrivals
     come first, in the order of nodes, then ends of hops, in the order of pipes; only then does anything begin.
     """
+    now, until = span
     resources = len(state.current)
     events, hops = resources, resources + 1
     _resume(nodes, state, devices, now, until, rate)

@@ -49,7 +49,7 @@ class PlacedRun:
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
         until, rate = max(until, self._now), np.ascontiguousarray(rate)
         nodes, ports = self.work.nodes, self.work.ports
-        done: bool = kernels.advance(nodes, ports, self.state, self._devices, self._now, until, rate, dark)
+        done: bool = kernels.advance(nodes, ports, self.state, self._devices, (self._now, until), rate, dark)
         self._now = until
         if until < np.inf:
             node = self.state.current[self._devices :]

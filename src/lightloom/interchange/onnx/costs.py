@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.onnx.shapes import Value
+
+Node: TypeAlias = Any
+"""A ``NodeProto``; ONNX is optional, so that its types are not imported."""
+Attribute: TypeAlias = Any
+"""The value of an attribute of a node: a number, a text, or a list of these."""
 
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Split", "Slice")
 """What makes no new data: reshaped, sliced or repeated by strides."""
@@ -39,7 +44,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _MOVES = ("copy", "concat", "dropout", "embedding")
 
 
-def kind_of(node: Any, summands: int, weighted: bool) -> str:
+def kind_of(node: Node, summands: int, weighted: bool) -> str:
     """Return the kind of a node that reads ``summands`` results of others, and parameters where it is ``weighted``."""
     kind = _KINDS.get(node.op_type)
     if node.op_type in ("MatMul", "MatMulInteger", "QLinearMatMul") and weighted:
@@ -51,7 +56,7 @@ def kind_of(node: Any, summands: int, weighted: bool) -> str:
     return kind or ("add" if node.op_type in ("Add", "Sum") and summands >= 2 else "elementwise")
 
 
-def product_flops(node: Any, inputs: Sequence[Value | None], output: Value) -> int:
+def product_flops(node: Node, inputs: Sequence[Value | None], output: Value) -> int:
     """Return the FLOPs of a product or convolution; 0 of other nodes.
 
     Raises:
@@ -84,25 +89,25 @@ def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int
     return max(output.elements, *(each.elements for each in inputs if each is not None), 0)
 
 
-def summed_length(node: Any, inputs: Sequence[Value | None]) -> int:
+def summed_length(node: Node, inputs: Sequence[Value | None]) -> int:
     """Return the length of the sums of a matrix product."""
     shape = _operand(node, inputs, 0).shape
     return shape[0] if node.op_type == "Gemm" and _attribute(node, "transA", 0) else shape[-1]
 
 
-def weight_place(node: Any) -> int:
+def weight_place(node: Node) -> int:
     """Return which input holds the weight of a convolution."""
     return 3 if node.op_type == "QLinearConv" else 1
 
 
-def _recurrent(node: Any, inputs: Sequence[Value | None]) -> int:
+def _recurrent(node: Node, inputs: Sequence[Value | None]) -> int:
     """All steps and directions: inputs (T, B, I), weights (directions, gates · H, I) and (directions, gates · H, H)."""
     sequence = _operand(node, inputs, 0)
     weights = _operand(node, inputs, 1).elements + _operand(node, inputs, 2).elements
     return 2 * math.prod(sequence.shape[:2]) * weights
 
 
-def _attention(node: Any, inputs: Sequence[Value | None]) -> int:
+def _attention(node: Node, inputs: Sequence[Value | None]) -> int:
     """Queries and keys (B, H, T, D), or (B, T, H · D) with the number of heads as an attribute."""
     q, k, v = (_operand(node, inputs, place).shape for place in range(3))
     if len(q) == 4:
@@ -111,7 +116,7 @@ def _attention(node: Any, inputs: Sequence[Value | None]) -> int:
     return 2 * q[0] * q[1] * k[1] * (q[2] + v[2] // keys * queries)
 
 
-def _einsum(node: Any, inputs: Sequence[Value | None]) -> int:
+def _einsum(node: Node, inputs: Sequence[Value | None]) -> int:
     equation = _attribute(node, "equation", b"").decode().replace(" ", "")
     terms = equation.partition("->")[0].split(",")
     shapes = [each.shape for each in inputs if each is not None]
@@ -127,14 +132,14 @@ def _differ(term: str, shape: tuple[int, ...]) -> bool:
     return len(term) != len(shape)
 
 
-def _operand(node: Any, inputs: Sequence[Value | None], place: int) -> Value:
+def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
     value = inputs[place] if place < len(inputs) else None
     if value is None or not value.shape:
         raise WorkloadError(f"node {node.name or node.output[0]!r} ({node.op_type}): operand {place} has no axes")
     return value
 
 
-def _attribute(node: Any, name: str, default: Any) -> Any:
+def _attribute(node: Node, name: str, default: Attribute) -> Attribute:
     import onnx
 
     return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)

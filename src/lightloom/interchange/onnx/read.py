@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.onnx.costs import (
     VIEWS,
+    Node,
     kind_of,
     other_flops,
     product_flops,
@@ -108,14 +108,14 @@ class _Builder:
             else:
                 yield self._operator(node)
 
-    def _alias(self, node: Any, source: str) -> None:
+    def _alias(self, node: Node, source: str) -> None:
         for name in node.output:
             self._producer[name] = self._producer.get(source, "")
             for group in (self._sampled, self._needs_gradient):
                 if source in group:
                     group.add(name)
 
-    def _operator(self, node: Any) -> Operator:
+    def _operator(self, node: Node) -> Operator:
         values = [self._model.values.get(name) if name else None for name in node.input]
         output = self._model.values[next(name for name in node.output if name)]
         parameters = self._parameters(node, values)
@@ -152,7 +152,7 @@ class _Builder:
             block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
         )
 
-    def _parameters(self, node: Any, values: Sequence[Value | None]) -> list[str]:
+    def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
         """Return the floating constants with axes that a node reads, statistics left out."""
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
@@ -165,7 +165,7 @@ class _Builder:
         return held
 
     def _traffic(
-        self, node: Any, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
+        self, node: Node, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
     ) -> tuple[int, int]:
         """Return the elements that are read, and those read and written that do not grow with the batch."""
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
@@ -178,7 +178,7 @@ class _Builder:
         return read, min(shared, read + output.elements)
 
     def _dimensions(
-        self, node: Any, kind: str, values: Sequence[Value | None], output: Value, sampled: bool
+        self, node: Node, kind: str, values: Sequence[Value | None], output: Value, sampled: bool
     ) -> dict[str, int]:
         shape = output.shape
         found = (
@@ -195,13 +195,13 @@ class _Builder:
                 found["channel"] = shape[-1]
         return _positive(found)
 
-    def _name(self, node: Any) -> str:
+    def _name(self, node: Node) -> str:
         name = node.name.strip("/").replace("/", ".") or node.op_type.lower()
         self._names[name] += 1
         return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
 
 
-def _operands(node: Any, needing: Sequence[str]) -> list[str]:
+def _operands(node: Node, needing: Sequence[str]) -> list[str]:
     """Return the operands of the product itself that need a gradient: a bias is added, not multiplied."""
     places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2, "Attention": 3}
     return [name for name in node.input[: places.get(node.op_type, len(node.input))] if name in needing]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.errors import ConfigError, WorkloadError
+
+Message: TypeAlias = Any
+"""A message of ONNX's protocol buffers, or its module; ONNX is optional, so that its types are not imported."""
 
 INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
 _DOMAINS = ("", "ai.onnx")
@@ -37,7 +40,7 @@ class Value:
 class ShapedModel:
     """Nodes in order, with the shapes of all tensors."""
 
-    nodes: tuple[Any, ...]
+    nodes: tuple[Message, ...]
     """``onnx.NodeProto``."""
     values: Mapping[str, Value]
     inputs: tuple[str, ...]
@@ -95,7 +98,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     )
 
 
-def _library(path: Path) -> Any:
+def _library(path: Path) -> Message:
     try:
         import onnx
         import onnx.inliner
@@ -105,7 +108,7 @@ def _library(path: Path) -> Any:
     return onnx
 
 
-def _loaded(onnx: Any, path: Path) -> Any:
+def _loaded(onnx: Message, path: Path) -> Message:
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError as error:
@@ -117,7 +120,7 @@ def _loaded(onnx: Any, path: Path) -> Any:
     return model
 
 
-def _check_nodes(onnx: Any, model: Any, path: Path) -> None:
+def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
     """Refuse what has no fixed cost, and what ONNX does not define."""
     for node in model.graph.node:
         where = f"{path}: node {node.name or node.output[0]!r}"
@@ -140,7 +143,7 @@ class _Sizes:
         self._first_name: str | None = None
         self.assumptions: list[str] = []
 
-    def fix(self, entry: Any, *, first: bool) -> None:
+    def fix(self, entry: Message, *, first: bool) -> None:
         """Give every dynamic dimension of an input its size."""
         if not entry.type.HasField("tensor_type"):
             raise WorkloadError(f"{self._path}: input {entry.name!r} is no tensor: expected one")
@@ -183,7 +186,7 @@ class _Sizes:
                 raise ConfigError(f"--define {key}: {self._path} has no dynamic dimension {key!r}")
 
 
-def _values(model: Any) -> Iterator[tuple[str, Value]]:
+def _values(model: Message) -> Iterator[tuple[str, Value]]:
     for each in model.graph.initializer:
         yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS)
     for each in model.graph.sparse_initializer:
@@ -195,7 +198,7 @@ def _values(model: Any) -> Iterator[tuple[str, Value]]:
             yield entry.name, Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS)
 
 
-def _check_shapes(model: Any, values: Mapping[str, Value], path: Path) -> None:
+def _check_shapes(model: Message, values: Mapping[str, Value], path: Path) -> None:
     read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
     for node in model.graph.node:
         for name in node.output:

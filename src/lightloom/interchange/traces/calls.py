@@ -14,11 +14,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.json_file import read_json
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_kernel
+
+Entry: TypeAlias = dict[str, Any]
+"""An entry of a trace's JSON."""
+Value: TypeAlias = Any
+"""A value of an entry, not looked at yet."""
 
 _VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
 LONGEST_MICROSECONDS = 10**12
@@ -130,7 +135,7 @@ def read_calls(path: Path) -> Recording:
     return recording_of(document["nodes"], path)
 
 
-def recording_of(entries: Sequence[dict[str, Any]], path: Path, *, complete: bool = True) -> Recording:
+def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True) -> Recording:
     """Return the calls that the nodes of a trace describe.
 
     Args:
@@ -143,7 +148,7 @@ def recording_of(entries: Sequence[dict[str, Any]], path: Path, *, complete: boo
     """
     calls: dict[int, Call] = {}
     parents: dict[int, int] = {}
-    device: list[dict[str, Any]] = []
+    device: list[Entry] = []
     for entry in entries:
         where = f"{path}: node {entry['id']} ({entry['name']!r})"
         if entry["id"] in calls:
@@ -164,7 +169,7 @@ def recording_of(entries: Sequence[dict[str, Any]], path: Path, *, complete: boo
     return Recording(roots, exchanges, timed=timed, on_device=any(call.device_seconds for call in calls.values()))
 
 
-def duration_of(entry: Mapping[str, Any], where: str) -> float:
+def duration_of(entry: Entry, where: str) -> float:
     """Return the seconds of a node, those of inner calls left out; 0 where the trace does not say.
 
     Raises:
@@ -179,9 +184,7 @@ def duration_of(entry: Mapping[str, Any], where: str) -> float:
     return float(duration) * 1e-6
 
 
-def _launched(
-    entries: Sequence[Mapping[str, Any]], calls: Mapping[int, Call], path: Path
-) -> tuple[TracedExchange, ...]:
+def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -> tuple[TracedExchange, ...]:
     """Add the accelerator's work to the calls that launched it, and return what of it exchanges data among ranks."""
     exchanges: list[TracedExchange] = []
     for entry in entries:
@@ -214,7 +217,7 @@ def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, comple
     return roots
 
 
-def _call(entry: dict[str, Any], where: str) -> Call:
+def _call(entry: Entry, where: str) -> Call:
     attributes = entry.get("attrs", [])
     if not isinstance(attributes, list) or not all(isinstance(item, dict) and "name" in item for item in attributes):
         raise WorkloadError(f"{where}: attrs: expected a list of names and values")
@@ -239,15 +242,15 @@ def _call(entry: dict[str, Any], where: str) -> Call:
     return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain, written)
 
 
-def _side(entry: dict[str, Any], side: str, where: str) -> tuple[list[Any], list[Any], list[Any]]:
+def _side(entry: Entry, side: str, where: str) -> tuple[list[Value], list[Value], list[Value]]:
     lists = entry.get(side)
-    parts: list[Any] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
+    parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
     if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
         raise WorkloadError(f"{where}: {side}: expected values, shapes and types, lists of one length")
     return parts[0], parts[1], parts[2]
 
 
-def _tensors(value: Any, shape: Any, kind: Any, argument: str, where: str) -> list[TraceTensor]:
+def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str) -> list[TraceTensor]:
     if not isinstance(kind, str):
         raise WorkloadError(f"{where}: type {kind!r}: expected text")
     if kind.startswith("GenericList[Tensor"):

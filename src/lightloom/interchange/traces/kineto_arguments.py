@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.traces.calls import TraceTensor
+
+Value: TypeAlias = Any
+"""A value of a profile's JSON, not looked at yet."""
 
 _TYPES: Mapping[str, tuple[str, int]] = {
     "double": ("fp64", 8),
@@ -54,7 +57,7 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
     return reads, values, formats[0] if formats else ""
 
 
-def _tensors(shape: Any, kind: str, strides: Any, where: str) -> list[TraceTensor]:
+def _tensors(shape: Value, kind: str, strides: Value, where: str) -> list[TraceTensor]:
     if kind in _TYPES:
         tensor = _tensor(shape, kind, where)
         known = _is_shape(strides) and len(strides) == len(tensor.shape)
@@ -65,14 +68,14 @@ def _tensors(shape: Any, kind: str, strides: Any, where: str) -> list[TraceTenso
     return []
 
 
-def _tensor(shape: Any, kind: str, where: str) -> TraceTensor:
+def _tensor(shape: Value, kind: str, where: str) -> TraceTensor:
     if not _is_shape(shape):
         raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
     number_format, size = _TYPES[kind]
     return TraceTensor(-1, 0, tuple(shape), size, bool(number_format), "")
 
 
-def _is_shape(shape: Any) -> bool:
+def _is_shape(shape: Value) -> bool:
     return isinstance(shape, Sequence) and all(type(size) is int and size >= 0 for size in shape)
 
 

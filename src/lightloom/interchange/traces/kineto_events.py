@@ -7,11 +7,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import read_unpacked
 from lightloom.interchange.traces.calls import LONGEST_MICROSECONDS
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object of a profile's JSON, which anyone may have written."""
 
 _MICROSECOND = 1e-6
 
@@ -22,7 +25,7 @@ class Event:
 
     where: str
     """File and number, for messages."""
-    fields: Mapping[str, Any]
+    fields: JsonObject
     origin: float
     """Microseconds at which the clock of the profile begins, so that differences are exact."""
 
@@ -40,7 +43,7 @@ class Event:
         return str(self.fields.get("pid")), str(self.fields.get("tid"))
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def arguments(self) -> JsonObject:
         arguments = self.fields.get("args")
         return arguments if isinstance(arguments, dict) else {}
 
@@ -78,7 +81,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
 
 
-def read_document(path: Path) -> tuple[dict[str, Any], list[Event]]:
+def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
     """Return what a profile says besides its events, and its complete events.
 
     Raises:
@@ -97,7 +100,7 @@ def read_document(path: Path) -> tuple[dict[str, Any], list[Event]]:
     return document if isinstance(document, dict) else {}, events
 
 
-def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObject]]:
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise WorkloadError(
@@ -116,18 +119,18 @@ def _json(content: bytes, path: Path) -> Any:
         raise ConfigError(f"{path}: not JSON: {error}") from error
 
 
-def devices_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+def devices_of(document: JsonObject) -> tuple[str, ...]:
     """Return the names of the devices, each once."""
     names = (entry.get("name") for entry in _properties(document))
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
-def memory_of(document: Mapping[str, Any]) -> float | None:
+def memory_of(document: JsonObject) -> float | None:
     """Return the bytes of the first device's main memory; None where the profile does not say."""
     memory = next((entry.get("totalGlobalMem") for entry in _properties(document)), None)
     return float(memory) if isinstance(memory, int | float) and memory > 0 else None
 
 
-def _properties(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _properties(document: JsonObject) -> list[JsonObject]:
     properties = document.get("deviceProperties")
     return [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []

@@ -48,12 +48,10 @@ def _guide_phase(wl: Any, length: float, wl0: float, effective_index: float, gro
 
 
 def models() -> dict[str, Any]:
-    """Return reciprocal, reflection-free models of all devices; they need JAX, which SAX installs.
-
-    Without settings the dispersion is that of `Dispersion`, whose values are assumptions.
+    """Return reciprocal, reflection-free models of all devices, by default with the assumptions of `Dispersion`.
 
     Raises:
-        ImportError: JAX is not installed.
+        ImportError: JAX is not installed, which SAX brings along.
     """
     jnp: Any = import_module("jax.numpy")
 

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,11 @@ from torch import Tensor, nn
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.torch.build import trace_factory
+
+Configuration: TypeAlias = Any
+"""A configuration of transformers, or a class or module of it; its types are not imported."""
+Fields: TypeAlias = Mapping[str, Any]
+"""Fields of a ``config.json``."""
 
 INSTALL = "needs transformers, which is not installed: pip install 'lightloom[transformers]'"
 LONGEST = 4096
@@ -45,7 +50,7 @@ class Pretrained:
     """Fields of the configuration that the class of configurations does not know."""
 
 
-def trace_configuration(fields: Mapping[str, Any], *, name: str, batch: int, sequence_length: int | None) -> Pretrained:
+def trace_configuration(fields: Fields, *, name: str, batch: int, sequence_length: int | None) -> Pretrained:
     """Build the model that a ``config.json`` describes, and trace it with inputs of its kind.
 
     Args:
@@ -66,7 +71,7 @@ def trace_configuration(fields: Mapping[str, Any], *, name: str, batch: int, seq
     return Pretrained(graph=graph, architecture=kind.__name__, assumptions=tuple(assumptions), unknown=unknown)
 
 
-def _unknown_fields(config: Any, fields: Mapping[str, Any]) -> tuple[str, ...]:
+def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
     """Return fields that no configuration of this kind has, none where its defaults cannot tell."""
     try:
         known = set(type(config)().to_dict()) | set(config.attribute_map)
@@ -76,7 +81,7 @@ def _unknown_fields(config: Any, fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _traced(
-    kind: Any, config: Any, name: str, batch: int, sequence_length: int | None
+    kind: Configuration, config: Configuration, name: str, batch: int, sequence_length: int | None
 ) -> tuple[ComputeGraph, list[str]]:
     """Trace the model in training mode, or where dice or values steer that, in evaluation mode."""
 
@@ -96,7 +101,7 @@ def _traced(
         return graph, [*assumptions, "dropped layers and dropout: none, its training mode cannot be traced"]
 
 
-def _library(name: str) -> Any:
+def _library(name: str) -> Configuration:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         import transformers
@@ -118,7 +123,7 @@ def _offline() -> Iterator[None]:
         logging.set_verbosity(level)
 
 
-def _configuration(library: Any, fields: Mapping[str, Any], name: str) -> Any:
+def _configuration(library: Configuration, fields: Fields, name: str) -> Configuration:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind = fields.get("model_type") or _type_of(fields.get("architectures"))
@@ -153,7 +158,7 @@ def _type_of(architectures: Any) -> str | None:
     return None
 
 
-def _architecture(library: Any, config: Any, fields: Mapping[str, Any], name: str) -> Any:
+def _architecture(library: Configuration, config: Configuration, fields: Fields, name: str) -> Configuration:
     """Return the class that the file names, else the one for causal language models or the plain one."""
     named = fields.get("architectures")
     wanted = named[0] if isinstance(named, list) and named else None
@@ -177,7 +182,7 @@ def _architecture(library: Any, config: Any, fields: Mapping[str, Any], name: st
     raise WorkloadError(f"{name}: transformers {library.__version__} has no model for {config.model_type!r}")
 
 
-def _built(kind: Any, config: Any, name: str) -> nn.Module:
+def _built(kind: Configuration, config: Configuration, name: str) -> nn.Module:
     """Return the module, its experts in one product where it offers that."""
     options: dict[str, Any] = {"dtype": torch.float32}
     if getattr(kind, "_can_set_experts_implementation", lambda: False)():
@@ -193,7 +198,7 @@ def _built(kind: Any, config: Any, name: str) -> nn.Module:
 class _Inputs:
     """Example inputs of a model by its kind: tokens, images, sound or features of sound."""
 
-    def __init__(self, config: Any, sequence_length: int | None, name: str) -> None:
+    def __init__(self, config: Configuration, sequence_length: int | None, name: str) -> None:
         self._config, self._length, self._name = config, sequence_length, name
         self._text = _sub_configuration(config, "text_config", "text")
         self._vision = _sub_configuration(config, "vision_config")
@@ -284,7 +289,7 @@ class _Inputs:
         return torch.zeros(2, bins, frames, device="meta")
 
 
-def _sub_configuration(config: Any, *names: str) -> Any:
+def _sub_configuration(config: Configuration, *names: str) -> Configuration:
     """Return a configuration inside another one; for text, the whole one where it has no parts."""
     for name in names:
         if (inner := getattr(config, name, None)) is not None:
@@ -292,7 +297,7 @@ def _sub_configuration(config: Any, *names: str) -> Any:
     return config if "text_config" in names else None
 
 
-def _has_image_tokens(config: Any) -> bool:
+def _has_image_tokens(config: Configuration) -> bool:
     """Whether images stand among the tokens, whose places only values tell."""
     return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
 
