@@ -40,6 +40,7 @@ from lightloom.compression import find as find_codec
 from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.collectives.synthesis.engine import effort
+from lightloom.core.errors import UnsupportedError
 from lightloom.planner.pricing.placed_space import peers
 
 effort.SCALE = 1 / 300  # any design will do
@@ -50,6 +51,13 @@ exchange = Collective("all-reduce", 8, 256e6)
 seconds = [evaluate(find("ring"), exchange, fabric.group(8, 8)).cost.time for fabric in (rail, switch)]
 codec = find_codec("float16:2")
 values = np.array([0.5, -3.25, 1e9], np.float32)
+
+
+def refusal(fabric):
+    try:
+        peers(fabric)
+    except UnsupportedError as error:
+        return str(error)
 
 
 def command(line):
@@ -66,7 +74,7 @@ print(json.dumps({
     "seconds": seconds,
     "star": evaluate(find("star"), Collective("all-gather", 8, 8e6), load_fabric("switch", 8)).cost.steps,
     "synthesized": find("synthesized").refusal("all-gather", rail),
-    "peers": peers(rail),
+    "placed": refusal(rail),
     "decoded": codec.decode(codec.encode(values), out=np.empty(3, np.float32)).tolist(),
     "rate": load_accelerator("throttled-chip").peak_rate("bf16"),
 }))
@@ -124,7 +132,7 @@ def test_each_plug_in_works_from_python(values: dict[str, Any]) -> None:
     rail, switch = values["seconds"]
     assert rail == pytest.approx(switch, rel=0.01) and rail > 8e-3
     assert values["star"] == 2
-    assert values["synthesized"] is None and values["peers"] == 64
+    assert values["synthesized"] is None and values["placed"].endswith("(ports)")
     assert values["decoded"][:2] == [0.5, -3.25] and values["rate"] == 50e12
 
 

@@ -5,21 +5,18 @@ An optional test extra (``pip install 'lightloom[models]'``); without it the tes
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from lightloom.workloads.torch.torchvision import declare_operators
+
 BATCH, TOKENS = 3, 16
-_OPERATORS = ("nms", "qnms")
-_KEPT: list[Any] = []
-"""Libraries of operators, which vanish with their objects."""
 
 
 class Example(NamedTuple):
@@ -33,21 +30,11 @@ class Example(NamedTuple):
 def library(name: str) -> Any:
     """A library by name, offline and silent; skips the test where it is missing.
 
-    All three import ``torchvision`` where it is installed. Its wheel for CUDA loads no compiled operators beside a
-    PyTorch for processors. No model here needs them, but their shapes are registered on import, so that they are
-    declared first.
+    All three import ``torchvision`` where it is installed.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    spec = importlib.util.find_spec("torchvision")
-    if spec is not None and spec.origin is not None and not _KEPT:
-        try:
-            torch.ops.load_library(str(Path(spec.origin).parent / "_C.so"))  # type: ignore[no-untyped-call]
-        except (OSError, ImportError):
-            declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-            for operator in _OPERATORS:
-                declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
-            _KEPT.append(declared)
+    declare_operators()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)

@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "accuracy": Entry(
         "lightloom.cli.accuracy",
-        "Predict steps, or collectives, that others measured, and show how near the predictions are.",
+        "Predict steps, collectives or a profiled step that were measured, and show how near the predictions are.",
     ),
     "calibrate": Entry(
         "lightloom.cli.calibrate",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.torch.build import trace_factory
+from lightloom.workloads.torch.torchvision import declare_operators
 
 Configuration: TypeAlias = Any
 """A configuration of transformers, or a class or module of it; its types are not imported."""
@@ -103,6 +104,7 @@ def _traced(
 
 def _library(name: str) -> Configuration:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    declare_operators()
     try:
         import transformers
     except ImportError as error:
