@@ -49,18 +49,23 @@ tutorials: $(VENV)/installed-for-development  ## run the tutorials and store wha
 pictures: $(VENV)/installed  ## the pictures of docs/gallery.md that take minutes, by the commands that stand there
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m scripts.website.pictures
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/lightloom/compression/*.[ch] src/lightloom/compression/*/*.[ch])
+SOURCES := pyproject.toml constraints.txt setup.py \
+	$(wildcard src/lightloom/compression/*.[ch] src/lightloom/compression/*/*.[ch])
+
+$(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "error: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(SOURCES) | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]'
 	@touch $@
 
-$(VENV)/installed-for-development: $(VENV)/installed
+$(VENV)/installed-for-development: $(SOURCES) | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,docs,models]'
 	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
-	@touch $@
+	@touch $(VENV)/installed $@
 
 $(VENV)-gds/installed: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)-gds
