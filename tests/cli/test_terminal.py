@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
 from unicodedata import east_asian_width
@@ -23,24 +25,22 @@ COMMANDS = {
 
 def in_terminal(arguments: list[str], columns: int = 80, **environment: str) -> str:
     """What a command writes into a terminal of so many columns."""
-    child, terminal = pty.fork()
-    if child == 0:
-        variables = {"TERM": "xterm-256color", **environment}
-        kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        os.execve(sys.executable, [sys.executable, "-m", "lightloom", *arguments], kept | variables)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "lightloom", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=kept | {"TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
     written = b""
-    while True:
-        try:
-            read = os.read(terminal, 1 << 16)
-        except OSError:  # the terminal is closed when the child ends
-            break
-        if not read:
-            break
-        written += read
-    os.close(terminal)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, written.decode()
+    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):  # closed when the child ends
+        while read := terminal.read(1 << 16):
+            written += read
+    assert child.wait() == 0, written.decode()
     return written.decode()
 
 
