@@ -62,7 +62,7 @@ $(VENV)/installed: $(SOURCES) | $(VENV)/bin/pip
 	@touch $@
 
 $(VENV)/installed-for-development: $(SOURCES) | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,docs,models]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[torch,dev,docs,models]'
 	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	@touch $(VENV)/installed $@
