@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Predicted less measured."""
+        """Predicted less measured seconds; negative where the prediction is too fast."""
         return self.predicted - self.measured
 
 

@@ -84,9 +84,14 @@ class LightMap:
 
 
 def explored_plan(
-    timeline: Timeline, place: int, label: str, memory: Mapping[str, float], capacity: float | None
+    timeline: Timeline,
+    place: int,
+    label: str,
+    memory: Mapping[str, float],
+    capacity: float | None,
+    exchanges: Sequence[tuple[str, ...]] = (),
 ) -> ExploredPlan:
-    """What the page shows of one plan, without its exchanges."""
+    """What the page shows of one plan."""
     shown = busiest(timeline, LANES)
     below = 0.0
     lanes = {name: stretches(intervals, below, join_compute=False) for name, intervals in shown.items()}
@@ -101,7 +106,7 @@ def explored_plan(
         joined_below=below,
         resources=len(timeline.resources),
         tasks=_tasks(timeline),
-        exchanges=(),
+        exchanges=exchanges,
         memory=memory,
         capacity=capacity,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
@@ -156,12 +155,12 @@ def _explored(search: PlanSearch) -> Iterator[ExploredPlan]:
     for number, (place, plan) in enumerate(search.distinct.items()):
         if number < _EXPLORED or id(plan) in best:
             label = f"{plan.label} on {plan.site}"
-            explored = explored_plan(plan.timeline, place, label, _memory(plan), plan.cluster.accelerator.memory)
             exchanges = [
                 (use.kind, f"{use.ranks:,}", f"{use.stride:,}", format_size(use.nbytes), use.algorithm)
                 for use in plan.exchanges
             ]
-            yield replace(explored, exchanges=exchanges)
+            capacity = plan.cluster.accelerator.memory
+            yield explored_plan(plan.timeline, place, label, _memory(plan), capacity, exchanges)
 
 
 def _light(search: PlanSearch) -> LightMap | None:

@@ -22,7 +22,7 @@ _SEQUENCE_NAMES = ("seq", "token", "length")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A tensor."""
+    """Shape of a tensor of the graph, and whether it holds floating-point numbers."""
 
     shape: tuple[int, ...]
     floating: bool

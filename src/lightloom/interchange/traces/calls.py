@@ -48,7 +48,7 @@ class TraceTensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """Elements of the tensor: the product of its shape."""
         return math.prod(self.shape)
 
     @property

@@ -21,7 +21,7 @@ _MICROSECOND = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A complete event."""
+    """A complete event of a profile: it has a begin and a duration."""
 
     where: str
     """File and number, for messages."""
@@ -39,7 +39,7 @@ class Event:
 
     @property
     def thread(self) -> tuple[str, str]:
-        """Process and thread."""
+        """Process and thread that the event ran on, which tell streams and host threads apart."""
         return str(self.fields.get("pid")), str(self.fields.get("tid"))
 
     @property

@@ -32,7 +32,7 @@ class Dimension(NamedTuple):
 
 
 class Network(NamedTuple):
-    """What ``network.yml`` says."""
+    """The dimensions of ASTRA-sim's analytical network, as ``network.yml`` states them."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -42,7 +42,7 @@ class Network(NamedTuple):
         return "Congestion_Aware" if len(self.dimensions) == 1 else "Congestion_Unaware"
 
     def to_yaml(self) -> str:
-        """Return the file."""
+        """Return the text of ``network.yml``."""
         columns = {
             "topology": [dimension.topology for dimension in self.dimensions],
             "npus_count": [str(dimension.ranks) for dimension in self.dimensions],
