@@ -28,6 +28,8 @@ from lightloom.fabrics import derived
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
+from lightloom.parts.bill import Bill, unknown_bill
+from lightloom.parts.choices import BillChoices
 from lightloom.transports.library import Library
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
@@ -181,6 +183,13 @@ class Fabric(Shares):
     def ring_order(self) -> Ints:
         """An order of the ranks in which neighbours are near each other, for ring algorithms."""
         return np.arange(self.ranks, dtype=np.int64)
+
+    def bill(self, choices: BillChoices | None = None) -> Bill:
+        """The parts that the fabric is built of, per rank, from its fields; ``choices`` settle what these leave open.
+
+        A kind that says nothing of its parts gives a bill that names them as missing.
+        """
+        return unknown_bill(self.ranks, self.kind_name)
 
     def as_carried(self) -> Self:
         """This fabric with links as fast as its collective library finds them, and without the library."""

@@ -8,8 +8,11 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.fields import Bandwidth
+from lightloom.fabrics.bills.switches import switch_bill
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.star import StarGeometry
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
 
 
 class PacketSwitch(StarGeometry, PacketFabric):
@@ -24,3 +27,6 @@ class PacketSwitch(StarGeometry, PacketFabric):
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.data_rate(self.bandwidth))
+
+    def bill(self, choices: BillChoices | None = None) -> Bill:
+        return switch_bill(self.ranks, self.bandwidth, choices or BillChoices())

@@ -1,0 +1,236 @@
+"""A bill: the parts of a fabric or a cluster, per rank, and what follows from them.
+
+    part               per rank   dollars   watts   failures a year
+    nic-400g                  1     1,499      ?             0.0029
+    transceiver-400g          4     2,636      36             0.014
+
+Every total names the parts whose figures are unknown; nothing unknown counts as zero. Static power flows for as long as
+the job runs, dynamic energy for every bit, and no part has the same joule in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lightloom.parts.figure import range_text
+from lightloom.parts.part import FigureName, Part
+from lightloom.parts.units import Unit, format_amount
+
+_UNITS: dict[FigureName, Unit] = {
+    "dollars": "dollars",
+    "static_power": "power",
+    "dynamic_energy": "energy_per_bit",
+    "mtbf": "rate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over parts, with its range and with what it leaves out."""
+
+    unit: Unit
+    value: float | None
+    """The sum of what is known; None where nothing is."""
+    low: float | None
+    high: float | None
+    missing: tuple[str, ...] = ()
+    """What has no figure, by name: the sum is a lower bound where there is any."""
+    assumptions: tuple[str, ...] = ()
+    """Parts whose figure no publication states."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+    def times(self, factor: float) -> Total:
+        """Return the total multiplied by a positive number."""
+        value, low, high = (None if number is None else number * factor for number in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
+
+    def plus(self, other: Total) -> Total:
+        """Return the sum of two totals of one unit."""
+        return summed(self.unit, (self, other))
+
+    def text(self) -> str:
+        """Return the sum with its range and what it leaves out: ``at least $ 1,234; without: price of nic-800g``."""
+        without = f"without: {', '.join(self.missing)}" if self.missing else ""
+        if self.value is None or self.low is None or self.high is None:
+            return f"unknown; {without}" if without else "unknown"
+        least = "at least " if self.missing else ""
+        shown = f"{least}{range_text(self.value, self.low, self.high, self.unit)}"
+        return f"{shown}; {without}" if without else shown
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the total as a document, in SI units."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "missing": list(self.missing),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def summed(unit: Unit, totals: Iterable[Total]) -> Total:
+    """Return the sum of totals; of none it is 0."""
+    totals = list(totals)
+    known = [total for total in totals if total.value is not None]
+    missing = tuple(dict.fromkeys(name for total in totals for name in total.missing))
+    assumptions = tuple(dict.fromkeys(name for total in totals for name in total.assumptions))
+    if missing and not known:
+        return Total(unit, None, None, None, missing, assumptions)
+    value, low, high = (
+        sum(number for total in known if (number := getattr(total, name)) is not None)
+        for name in ("value", "low", "high")
+    )
+    return Total(unit, value, low, high, missing, assumptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """So many of one part for every rank."""
+
+    part: Part
+    per_rank: float
+    why: str
+    """The formula of the count, with its numbers."""
+    rate: float | None = None
+    """Bytes per second through each at full load; None: the part's own rate."""
+    counted_elsewhere: tuple[FigureName, ...] = ()
+    """Figures of the part that do not count here, since another line holds them."""
+
+    def total(self, name: FigureName) -> Total:
+        """Return dollars, watts, watts of dynamic energy at full load, or failures a second, per rank."""
+        unit: Unit = "power" if name == "dynamic_energy" else _UNITS[name]
+        if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
+            return Total(unit, 0.0, 0.0, 0.0)
+        figure = self.part.figure(name)
+        if figure is None:
+            return Total(unit, None, None, None, (str(self.part.missing(name)),))
+        assumed = (self.part.name,) if figure.assumed else ()
+        ends = figure.value, figure.least, figure.most
+        if name == "mtbf":
+            value, low, high = 1 / ends[0], 1 / ends[2], 1 / ends[1]
+        else:
+            value, low, high = ends
+        factor = self.per_rank
+        if name == "dynamic_energy" and ends[2] > 0:
+            rate = self.part.rate if self.rate is None else self.rate
+            if rate is None:
+                return Total(unit, None, None, None, (f"rate of {self.part.name}",))
+            factor *= 8 * rate
+        return Total(unit, value * factor, low * factor, high * factor, (), assumed)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Parts per rank of a fabric or of a cluster; every total is per rank."""
+
+    ranks: int
+    lines: tuple[Line, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What is built of parts that nobody states; every total names it."""
+    notes: tuple[str, ...] = ()
+    """Assumptions of the counts, and what cannot be built as the fabric describes it."""
+    bandwidth: float | None = None
+    """Bytes per second that a rank sends over all its links at full load; None where the fabric does not say."""
+    kind: str = field(default="")
+    """The fabric's kind, for people."""
+
+    def _total(self, name: FigureName) -> Total:
+        unit: Unit = "power" if name == "dynamic_energy" else _UNITS[name]
+        unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing else []
+        return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
+
+    @property
+    def dollars(self) -> Total:
+        """Dollars per rank."""
+        return self._total("dollars")
+
+    @property
+    def static_power(self) -> Total:
+        """Watts per rank, busy or idle."""
+        return self._total("static_power")
+
+    @property
+    def dynamic_power(self) -> Total:
+        """Watts per rank beside the static ones, while every part carries all that it can."""
+        return self._total("dynamic_energy")
+
+    @property
+    def dynamic_energy(self) -> Total:
+        """Joules of every bit that a rank sends over a link, beside the static power."""
+        power = replace(self.dynamic_power, unit="energy_per_bit")
+        if power.value == 0 or self.bandwidth is None:
+            lacking = () if power.value == 0 or power.value is None else ("bandwidth of a rank",)
+            known = None if lacking else power.value
+            return replace(power, value=known, low=known, high=known, missing=(*power.missing, *lacking))
+        return power.times(1 / (8 * self.bandwidth))
+
+    @property
+    def failure_rate(self) -> Total:
+        """Failures a second, per rank."""
+        return self._total("mtbf")
+
+    def energy(self, seconds: float, bits: float) -> Total:
+        """Return the joules of one rank that runs for ``seconds`` and sends ``bits`` over its links."""
+        static, dynamic = self.static_power.times(seconds), self.dynamic_energy.times(bits)
+        return summed("energy", (replace(static, unit="energy"), replace(dynamic, unit="energy")))
+
+    def times(self, count: float) -> Bill:
+        """Return the bill with ``count`` times as many of every part for a rank."""
+        rate = None if self.bandwidth is None else self.bandwidth * count
+        lines = tuple(replace(line, per_rank=line.per_rank * count) for line in self.lines)
+        return replace(self, lines=lines, bandwidth=rate)
+
+    def __add__(self, other: Bill) -> Bill:
+        """Return the bill of both, per rank; lines of the same part and figure stay apart."""
+        rates = [bill.bandwidth for bill in (self, other)]
+        return Bill(
+            ranks=max(self.ranks, other.ranks),
+            lines=self.lines + other.lines,
+            missing=tuple(dict.fromkeys(self.missing + other.missing)),
+            notes=tuple(dict.fromkeys(self.notes + other.notes)),
+            bandwidth=sum(rate for rate in rates if rate is not None) if any(rates) else None,
+            kind=" and ".join(dict.fromkeys(kind for kind in (self.kind, other.kind) if kind)),
+        )
+
+    def explain(self) -> list[str]:
+        """Return a line for every part: its count, the formula of it, and its figures."""
+        rows = []
+        for line in self.lines:
+            totals = (line.total(name) for name in ("dollars", "static_power", "mtbf"))
+            rows.append(f"{line.per_rank:.6g} {line.part.name}: {line.why}; {'; '.join(t.text() for t in totals)}")
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bill as a document, in SI units; failures are per second."""
+        return {
+            "ranks": self.ranks,
+            "parts": [
+                {"part": line.part.name, "kind": line.part.kind, "per_rank": line.per_rank, "formula": line.why}
+                for line in self.lines
+            ],
+            "dollars_per_rank": self.dollars.to_json(),
+            "static_watts_per_rank": self.static_power.to_json(),
+            "dynamic_watts_per_rank": self.dynamic_power.to_json(),
+            "joules_per_bit": self.dynamic_energy.to_json(),
+            "failures_per_second_per_rank": self.failure_rate.to_json(),
+            "missing": list(self.missing),
+            "notes": list(self.notes),
+        }
+
+
+def unknown_bill(ranks: int, kind: str) -> Bill:
+    """Return the bill of a fabric that does not say what it is built of."""
+    return Bill(ranks, missing=(f"what a {kind} is built of",), kind=kind)
+
+
+def share_text(total: Total, ranks: int) -> str:
+    """Return a total of a rank and of all ranks."""
+    if total.value is None:
+        return total.text()
+    return f"{total.text()} a rank, {format_amount(total.value * ranks, total.unit)} in all"
