@@ -10,8 +10,9 @@ import pytest
 from lightloom.clusters.load import cluster_from, description, load_cluster, names
 from lightloom.clusters.schema import schema
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.fabrics.load import kinds
+from lightloom.fabrics.load import changed, kinds, load_fabric
 from lightloom.fabrics.mesh import Mesh
+from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import WdmRing
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.yaml"
@@ -167,3 +168,27 @@ def test_the_schema_knows_every_field_and_every_kind() -> None:
             if isinstance(entry.get(part), dict):
                 matching = [rule for rule in properties[part]["anyOf"] if fits(entry[part], rule, definitions)]
                 assert len(matching) == 1
+
+
+@pytest.mark.parametrize("entry", ["rail", "1"])
+def test_a_dot_reaches_into_a_tier_by_name_or_number(entry: str) -> None:
+    plain = load_fabric("dgx-h100", 64)
+    assert isinstance(plain, Tiers)
+    settings = {f"tiers.{entry}.ports": 4, "tiers.NVLink.latency": "30ns"}
+    for fabric in (
+        load_fabric("dgx-h100", 64, settings),
+        load_cluster("dgx-h100-64", {f"fabric.{key}": value for key, value in settings.items()}).fabric,
+        changed(plain, settings),
+    ):
+        assert isinstance(fabric, Tiers)
+        assert [tier.ports for tier in fabric.tiers] == [18, 4]
+        assert [tier.latency for tier in fabric.tiers] == pytest.approx([30e-9, 500e-9])
+    assert [tier.ports for tier in plain.tiers] == [18, 8]
+
+
+def test_an_entry_that_a_list_lacks_is_named() -> None:
+    complaint = "cannot set field 'tiers.rale.ports': no entry 'rale': expected one of NVLink, rail"
+    with pytest.raises(ConfigError, match=complaint):
+        load_fabric("dgx-h100", 64, {"tiers.rale.ports": 4})
+    with pytest.raises(ConfigError, match="no entry 'rale': expected one of NVLink, rail"):
+        load_cluster("dgx-h100-64", {"fabric.tiers.rale.ports": 4})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.load import changed, load_fabric
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.photonics.averaging.hardware import Parts, averager_for
 from lightloom.photonics.capacity import capacity
@@ -155,3 +157,40 @@ def test_too_few_ranks_are_named_before_an_averager_is_looked_for(ranks: int, av
 def test_a_single_rank_has_nothing_to_average(averaging: dict[str, Any]) -> None:
     found = load_fabric("optical-averager", 1, {"averaging": averaging})
     assert isinstance(found, OpticalAverager) and found.built is None and found.averaging_latency == 0
+
+
+LOSSY = DEVICES | {f"averaging.{name}": value for name, value in PARTS.items()} | {"averaging.loss_db": 0.99}
+
+
+def test_an_absurd_launch_power_is_a_warning_with_its_cause() -> None:
+    found = fabric("optinc-4", **LOSSY)
+    assert found.power_per_rank is not None and found.power_per_rank > 1e6
+    (warning,) = found.warnings
+    assert "of light a lane at the servers' modulators, which bear 50 mW (assumption)" in warning
+    assert "columns of interferometers of 0.99 dB lose" in warning
+    assert fabric("optinc-4", **LOSSY | {"averaging.loss_db": 0.05}).warnings == ()
+
+
+@given(
+    loss=st.floats(0, 40, allow_subnormal=False),
+    sensitivity=st.floats(1e-7, 1e-3),
+    servers=st.sampled_from([2, 4, 8]),
+)
+def test_lasers_supply_what_all_lanes_send(loss: float, sensitivity: float, servers: int) -> None:
+    made = averager_for(servers, 8)
+    parts = Parts(loss_db=loss / made.depth, receiver_sensitivity=sensitivity, laser_efficiency=0.1)
+    launched, lasers = made.launched(parts), made.power(parts).known["lasers"]
+    assert launched is not None and lasers * 0.1 == pytest.approx(launched * servers * made.levels[0].signals)
+    assert bool(made.limits(parts)) == (launched > 50e-3)
+
+
+def test_a_dot_reaches_into_a_part_of_a_fabric() -> None:
+    found = load_fabric("optical-averager", 4, {"averaging.loss_db": 0.1, "averaging.bits": 4})
+    assert isinstance(found, OpticalAverager) and found.averaging is not None
+    assert (found.averaging.loss_db, found.averaging.bits) == (0.1, 4)
+    again = changed(found, {"averaging.bits": 8, "ranks": 16})
+    assert again == load_fabric("optical-averager", 16, {"averaging.loss_db": 0.1})
+    with pytest.raises(ConfigError, match=r"optical-averager: unknown field 'averaging.colour'"):
+        load_fabric("optical-averager", 4, {"averaging.colour": 1})
+    with pytest.raises(ConfigError, match=r"cannot set field 'bandwidth.x': 'bandwidth' is '6400Gbps', which has no"):
+        load_fabric("optical-averager", 4, {"bandwidth.x": 1})

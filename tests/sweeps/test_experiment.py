@@ -44,6 +44,12 @@ def test_points_of_several_blocks_stand_once(tmp_path: Path) -> None:
     assert list(once) == list(twice)
 
 
+def test_settings_reach_into_parts(tmp_path: Path) -> None:
+    block = "kind: all-reduce, fabric: optical-averager, ranks: 4, nbytes: 1MB, set: {averaging.bits: [4, 8]}"
+    found = points(tmp_path, f"name: bits\ncollectives: [{{{block}, algorithm: in-network}}]").values()
+    assert [each.site.fabric.stated_fields()["averaging"]["bits"] for each in found] == [4, 8]  # type: ignore[index]
+
+
 def test_all_is_every_algorithm_and_strategy(tmp_path: Path) -> None:
     from lightloom.collectives.registry import algorithms
     from lightloom.parallelism.load import STRATEGIES

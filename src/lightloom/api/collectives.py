@@ -94,6 +94,7 @@ class CollectiveRanking(Result):
             "library_time_s": self.library_time,
             "rows": self.rows(),
             "refused": [refusal.to_json() for refusal in self.refused],
+            "warnings": list(self.fabric.warnings),
             "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model]),
         }
         return {name: plain(value) for name, value in document.items()}

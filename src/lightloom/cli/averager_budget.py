@@ -37,6 +37,7 @@ def averager_budget(name: str, settings: Mapping[str, Any], as_json: bool) -> No
         "averager": built.model_dump(mode="json"),
         "power_per_rank": fabric.power_per_rank,
         "latency": fabric.diameter_latency(),
+        "warnings": list(fabric.warnings),
         "sources": fabric.sources,
         "provenance": provenance(["averager-budget", fabric.model_dump(mode="json")]),
     }
@@ -70,9 +71,9 @@ def _parts(cluster: Cluster, built: BuiltAverager) -> Iterator[str | Text | Tabl
         yield f"90 % of draws of all constants: {format_quantity(built.low, 'power')} to {most}"
     if built.unknown:
         yield f"without a figure, hence left out: {', '.join(built.unknown)}"
-    for title, lines in (("breaks a limit", built.limits), ("needs", built.needs)):
-        if lines:
-            yield f"{title}: {'; '.join(lines)}"
+    yield from (f"warning: {line}" for line in fabric.warnings)
+    if built.needs:
+        yield f"needs: {'; '.join(built.needs)}"
     for field in ("averaging_latency", "power_per_rank"):
         if field in fabric.sources:
             yield Text(f"{field.replace('_', ' ')}: {fabric.sources[field]}", style="dim")

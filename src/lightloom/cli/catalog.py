@@ -93,4 +93,7 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
     derived = ("levels", "averaging_latency", "power_per_rank", "energy_per_bit")
     values = {field: value for field in derived if (value := getattr(fabric, field)) is not None}
     sources = {field: text for field, text in fabric.sources.items() if field in derived}
-    return {f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, "sources": sources}}
+    warnings = {"warnings": list(fabric.warnings)} if fabric.warnings else {}
+    return {
+        f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, **warnings, "sources": sources}
+    }

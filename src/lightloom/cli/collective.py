@@ -73,6 +73,7 @@ def _parts(ranking: CollectiveRanking) -> Iterator[str | Table]:
         yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
     elif not ranking.fabric.exclusive:
         yield "software adds nothing: the fabric states no transport"
+    yield from (f"warning: {line}" for line in ranking.fabric.warnings)
     for refusal in ranking.refused:
         if refusal.failed:
             yield f"refused {refusal.algorithm}: {refusal.why}"

@@ -9,7 +9,7 @@ from typing import Any
 from lightloom.clusters.astra_sim import cluster_fields, is_network, read_network
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
 
@@ -33,9 +33,10 @@ def description(name: str) -> dict[str, Any]:
 def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
     """A cluster from the catalog or a YAML file, with single fields replaced.
 
-    ``settings`` maps fields to values; a dot reaches into a part: ``{"ranks": 16, "fabric.wavelengths": 128,
-    "training.batch_per_rank": 8}``. Parts as a whole (``{"accelerator": "my-a100.yaml"}``) are set before what reaches
-    into them; their files lie relative to the working directory.
+    ``settings`` maps fields to values; a dot reaches into a part, or into an entry of a list: ``{"ranks": 16,
+    "fabric.wavelengths": 128, "training.batch_per_rank": 8, "fabric.tiers.rail.ports": 4}``. Parts as a whole
+    (``{"accelerator": "my-a100.yaml"}``) are set before what reaches into them; their files lie relative to the working
+    directory.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -65,9 +66,10 @@ def cluster_from(
     """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to ``folder``."""
     where = where or name
     folder = folder or Path()
-    fields = dict(data)
-    for key, value in sorted((settings or {}).items(), key=lambda item: item[0].count(".")):
-        _set(fields, key, str(Path(value).resolve()) if _names_file(key, value) else value, where)
+    given = {
+        key: str(Path(value).resolve()) if _names_file(key, value) else value for key, value in (settings or {}).items()
+    }
+    fields = with_settings(data, given, where, _NAMED)
     file: ClusterFile = validate(ClusterFile, fields, where)
     reference = None
     if file.reference is not None:
@@ -86,6 +88,8 @@ def cluster_from(
     )
 
 
+_NAMED = ("accelerator", "fabric", "reference", "transport")
+"""Fields whose value may be a name."""
 _FILES = ("accelerator", "fabric", "reference", "fabric.links")
 """Fields that may name a file."""
 
@@ -93,21 +97,6 @@ _FILES = ("accelerator", "fabric", "reference", "fabric.links")
 def _names_file(key: str, value: Any) -> bool:
     """Whether a setting names a file."""
     return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml")
-
-
-def _set(fields: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Replace one field; the mappings that lead to it are copied, and a bare name becomes ``base: NAME``."""
-    part, _, rest = key.partition(".")
-    if not rest:
-        fields[part] = value
-        return
-    inner = fields.get(part, {})
-    if isinstance(inner, str):
-        inner = {"base": inner}
-    if not isinstance(inner, Mapping):
-        raise ConfigError(f"{where}: cannot set field {key!r}: {part!r} is {inner!r}, which has no fields")
-    fields[part] = dict(inner)
-    _set(fields[part], rest, value, where)
 
 
 def _find(name: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lightloom.accelerators import load as accelerators
 from lightloom.accelerators.base import Accelerator
-from lightloom.core.configfile import validate
+from lightloom.core.configfile import validate, with_entries
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
@@ -140,6 +140,8 @@ def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str
 
 def _laid_over(below: Any, value: Any, where: str) -> Any:
     """A field's value over that of the base, part by part where both have parts, changed parts with a new source."""
+    if isinstance(below, list) and isinstance(value, Mapping):
+        return with_entries(below, value, where)
     if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
         return value
     merged = dict(below) | dict(value)

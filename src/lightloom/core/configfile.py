@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +52,69 @@ def catalog_file(name: str, folder: Path) -> Path | None:
 def catalog_files(folder: Path) -> dict[str, Path]:
     """Return the YAML files of a catalog by name, whichever of its subfolders they lie in."""
     return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
+
+
+def with_settings(
+    fields: Mapping[str, object], settings: Mapping[str, object], where: str, named: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return fields with some of them replaced; a dot reaches into a part: ``averaging.loss_db``, ``tiers.rail.ports``.
+
+    A part is a mapping, nothing yet, or a list of mappings, whose entries go by their names or numbers; those in
+    ``named`` may be names, which become ``base: NAME``. Parts as a whole are set before what reaches into them.
+    ``fields`` and its parts are left as they are.
+
+    Raises:
+        ConfigError: a dot that reaches into something without fields, or an entry that a list lacks.
+    """
+    result = dict(fields)
+    for key, value in sorted(settings.items(), key=lambda setting: setting[0].count(".")):
+        _set(result, key.split("."), value, named, f"{where}: cannot set field {key!r}")
+    return result
+
+
+def with_entries(entries: Sequence[object], changes: Mapping[str, object], complaint: str) -> list[object]:
+    """Return a list of mappings with fields of some of them replaced: by the entry's name or number, then by field.
+
+    Raises:
+        ConfigError: there is no entry of a name or number.
+    """
+    result = list(entries)
+    for key, change in changes.items():
+        place = _entry(result, key, complaint)
+        below = result[place]
+        result[place] = {**below, **change} if isinstance(below, Mapping) and isinstance(change, Mapping) else change
+    return result
+
+
+def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Collection[str], complaint: str) -> None:
+    """Replace the field at a path in a mapping that is not shared; the parts that lead to it are copied."""
+    part, *rest = path
+    if not rest:
+        fields[part] = value
+        return
+    inner = fields.get(part)
+    if isinstance(inner, list | tuple):
+        place = _entry(inner, rest[0], complaint)
+        numbered = {rest[0]: inner[place]}
+        _set(numbered, rest, value, named, complaint)
+        fields[part] = [*inner[:place], numbered[rest[0]], *inner[place + 1 :]]
+        return
+    if isinstance(inner, str) and part in named:
+        inner = {"base": inner}
+    if not isinstance(inner, Mapping | None):
+        raise ConfigError(f"{complaint}: {part!r} is {inner!r}, which has no fields")
+    fields[part] = dict(inner or {})
+    _set(fields[part], rest, value, named, complaint)
+
+
+def _entry(entries: Sequence[object], key: str, complaint: str) -> int:
+    """Return the place of an entry that goes by its name or its number, from 0 on."""
+    names = [str(entry.get("name", place)) if isinstance(entry, Mapping) else "" for place, entry in enumerate(entries)]
+    if key in names:
+        return names.index(key)
+    if key.isdecimal() and int(key) < len(entries):
+        return int(key)
+    raise ConfigError(f"{complaint}: no entry {key!r}: expected one of {', '.join(filter(None, names)) or 'none'}")
 
 
 def validate(kind: Any, data: Mapping[str, Any], where: str) -> Any:

@@ -150,6 +150,7 @@ class Averaging(Config):
             lanes=count * made.levels[0].signals,
             watts={name: watts * count for name, watts in power.known.items()},
             unknown=power.lacking,
+            limits=made.limits(parts),
         )
         fields: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels, "built": built}
         sources = {
@@ -229,7 +230,7 @@ class BuiltAverager(Config):
             line += f"; not known: {', '.join(self.unknown)}"
         if self.needs:
             line += f"; needs {', '.join(self.needs)}"
-        return line + (f"; breaks a limit: {', '.join(self.limits)}" if self.limits else "")
+        return line
 
 
 def _of_levels(levels: int) -> str:

@@ -130,6 +130,15 @@ class Capabilities(Described):
         return ""
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the fabric cannot be built as it is described, with the cause, in lines for people."""
+        return ()
+
+    def stated_fields(self) -> dict[str, object]:
+        """The fields that a copy starts from, without those that follow from others."""
+        return self.model_dump()
+
+    @property
     def failures_text(self) -> str:
         """What has failed, for messages; empty where nothing has."""
         return ""

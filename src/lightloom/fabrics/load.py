@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.fabrics.base import Fabric
@@ -23,6 +23,8 @@ from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
+_NAMED = ("transport",)
+"""Fields whose value may be a name."""
 _BUILT_IN: tuple[type[Fabric], ...] = (
     WdmRing,
     DamagedWdmRing,
@@ -71,20 +73,22 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
-    """A fabric with single fields replaced.
+    """A fabric with single fields replaced, a dot reaching into a part; what follows from fields is derived anew.
 
     Raises:
         ConfigError: a field is unknown or out of range.
     """
-    result: Fabric = validate(type(fabric), fabric.model_dump() | dict(settings), "fabric")
+    fields = with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)
+    result: Fabric = validate(type(fabric), fields, "fabric")
     return result
 
 
 def fabric_from(
     data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
 ) -> Fabric:
-    """Build a fabric from the mapping that a YAML file holds."""
-    fields = {key: value for key, value in data.items() if key != "description"} | dict(settings or {})
+    """Build a fabric from the mapping that a YAML file holds; a dot in a setting reaches into a part."""
+    stated = {key: value for key, value in data.items() if key != "description"}
+    fields = with_settings(stated, settings or {}, where, _NAMED)
     fields = with_edge_file(fields, Path())
     if ranks is not None:
         fields["ranks"] = ranks

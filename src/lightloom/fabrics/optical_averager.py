@@ -25,6 +25,9 @@ from lightloom.fabrics.averaging import Averaging, BuiltAverager
 from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.star import StarGeometry
 
+_DERIVED = ("derived", "assumption: derived")
+"""How the sources of derived fields begin."""
+
 
 class OpticalAverager(StarGeometry):
     """A star around an averaging optical neural network (OptINC, Fig. 2); it cannot carry rank-to-rank transfers."""
@@ -68,6 +71,18 @@ class OpticalAverager(StarGeometry):
     @property
     def built_of(self) -> str:
         return "" if self.built is None else self.built.text()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return () if self.built is None else self.built.limits
+
+    def stated_fields(self) -> dict[str, object]:
+        """The fields without those that follow from ``averaging``."""
+        derived = set()
+        if self.averaging is not None:
+            derived = {name for name, source in self.sources.items() if source.startswith(_DERIVED)}
+        fields = {name: value for name, value in super().stated_fields().items() if name not in derived}
+        return fields | {"sources": {name: text for name, text in self.sources.items() if name not in derived}}
 
     @property
     def taps(self) -> int:

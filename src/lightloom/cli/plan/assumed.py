@@ -132,6 +132,12 @@ def built_lines(clusters: Sequence[Cluster]) -> list[str]:
     return [f"averager of {name}: {fabric.built_of}" for name, fabric in fabrics.items() if fabric.built_of]
 
 
+def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each thing of a fabric that cannot be built as it is described."""
+    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
+    return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in fabrics.items() for line in fabric.warnings]
+
+
 def plan_assumptions(plan: Plan) -> Iterator[str]:
     """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
     choice = plan.choice

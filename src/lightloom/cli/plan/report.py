@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
-from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumptions
+from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumptions, warning_lines
 from lightloom.cli.plan.pictures import drawn_schedule, figures
 from lightloom.cli.plan.spent import spent_tables
 from lightloom.clusters.base import Cluster
@@ -122,6 +122,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         notes=(
             *_notes(search),
             *(f"Warning: {guess}." for guess in search.graph.uncounted),
+            *(f"Warning: {line}." for line in warning_lines(search.clusters)),
             *(f"Measured: {line}." for line in document["measured"]),
             *(f"Of the model's file: {gap}." for gap in document["not_in_trace"]),
         ),

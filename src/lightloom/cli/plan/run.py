@@ -19,6 +19,7 @@ from lightloom.cli.plan.assumed import (
     carried_lines,
     imported_lines,
     plan_assumptions,
+    warning_lines,
 )
 from lightloom.cli.plan.exports import check_exports, exported_files, write_exports
 from lightloom.cli.plan.pictures import save_figure, save_pictures
@@ -174,6 +175,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
 
 def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
     lines = [f"warning: {guess}" for guess in search.graph.uncounted]
+    lines += [f"warning: {line}" for line in warning_lines(search.clusters)]
     lines += assumed_lines(search.clusters)
     lines += built_lines(search.clusters)
     lines += imported_lines(search.clusters)

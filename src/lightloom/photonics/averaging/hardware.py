@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.units import format_quantity
 from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
@@ -22,6 +23,7 @@ from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.averager_units import splitting_loss_db
 from lightloom.photonics.meshes.layout import layout
 from lightloom.photonics.pam4 import symbols_for
+from lightloom.photonics.reducers.constants import published
 
 LIGHT = 299792458.0
 """Speed of light in vacuum, in metres per second."""
@@ -137,7 +139,7 @@ class AveragerHardware:
 
     def latency(self, parts: Parts) -> Total:
         """Return the latency from a sender's light to a receiver's code, in seconds."""
-        flight = sum(level.columns for level in self.levels) * parts.mzi_length * parts.group_index / LIGHT
+        flight = self.depth * parts.mzi_length * parts.group_index / LIGHT
         layers = sum(len(level.layers) - 2 for level in self.levels)
         units = None if parts.unit_latency is None else layers * parts.unit_latency
         return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
@@ -161,9 +163,35 @@ class AveragerHardware:
         """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
-        depth = sum(level.columns for level in self.levels)
-        loss = splitting_loss_db(self.servers, columns=depth, loss_db=parts.loss_db)
+        loss = splitting_loss_db(self.servers, columns=self.depth, loss_db=parts.loss_db)
         return self.levels[0].signals * parts.receiver_sensitivity * 10 ** (loss / 10) / parts.laser_efficiency
+
+    @property
+    def depth(self) -> int:
+        """Columns of MZIs from a sender to a receiver, of all levels."""
+        return sum(level.columns for level in self.levels)
+
+    def launched(self, parts: Parts) -> float | None:
+        """Return the watts of light that a server sends on each lane; None without the figures that it follows from.
+
+        All lanes of all servers share what every receiver needs, so that splitting cancels and the columns' loss stays.
+        """
+        if parts.receiver_sensitivity is None or parts.loss_db is None:
+            return None
+        return parts.receiver_sensitivity * 10 ** min(self.depth * parts.loss_db / 10, 300)
+
+    def limits(self, parts: Parts) -> tuple[str, ...]:
+        """Return what keeps the averager from being built: light that no modulator bears, and the loss that asks for
+        it."""
+        launched, borne = self.launched(parts), published()["modulator_limit"]
+        if launched is None or parts.loss_db is None or launched <= borne.si(borne.value):
+            return ()
+        columns = f"{self.depth} columns of interferometers of {parts.loss_db:g} dB"
+        bear = f"{borne.value:g} {borne.unit} ({borne.source.partition(':')[0]})"
+        return (
+            f"{format_quantity(launched, 'power')} of light a lane at the servers' modulators, which bear {bear}: "
+            f"{columns} lose {self.depth * parts.loss_db:.4g} dB; its watts and joules are not those of anything built",
+        )
 
     def energy_per_bit(self, parts: Parts) -> Total:
         """Return the energy per bit that a server sends and receives, in joules."""

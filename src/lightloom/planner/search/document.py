@@ -64,6 +64,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "measured": measured_lines(search.graph, search.clusters),
         "not_in_trace": list(unrecorded),
         "uncounted": list(search.graph.uncounted),
+        "warnings": [line for cluster in search.clusters for line in cluster.fabric.warnings],
         "provenance": dict(origin),
     }
 
