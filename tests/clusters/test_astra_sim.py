@@ -69,3 +69,42 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, content: Any
 def test_a_network_needs_an_accelerator(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"field 'accelerator' is missing: .*--accelerator NAME"):
         load_cluster(written(tmp_path, NETWORK))
+
+
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "all-reduce-implementation": ["ring", "halvingDoubling"],
+    "local-mem-bw": 1600,
+    "peak-perf": 900,
+}
+
+
+def test_a_system_file_is_an_accelerator_at_the_rates_that_its_simulator_takes(tmp_path: Path) -> None:
+    network, system = written(tmp_path, NETWORK), tmp_path / "system.json"
+    system.write_text(json.dumps(SYSTEM))
+    machine = load_cluster(network, {"accelerator": str(system)}).accelerator
+    assert (machine.peak_rate("bf16"), machine.memory_bandwidth, machine.efficiency) == (900e12, 1.6e12, 1.0)
+    left = machine.sources["name"]
+    assert "not used of the file: all-reduce-implementation, scheduling-policy" in left
+    assert "--algorithm ring --algorithm halving-doubling" in left and "assumption" in machine.sources["peak"]
+    old = tmp_path / "system.txt"
+    old.write_text(
+        "scheduling-policy: LIFO\npeak-perf: 900\nlocal-mem-bw: 1600\nall-reduce-implementation: ring_ring\n"
+    )
+    assert load_cluster(network, {"accelerator": str(old)}).accelerator.peak == machine.peak
+
+
+def test_a_system_file_without_a_rate_says_how_its_bandwidth_counts(tmp_path: Path) -> None:
+    system = tmp_path / "system.json"
+    system.write_text(json.dumps(SYSTEM | {"peak-perf": 0}))
+    with pytest.raises(ConfigError, match=r"without peak-perf .*--set accelerator.memory_bandwidth=1600GB/s"):
+        load_cluster(written(tmp_path, NETWORK), {"accelerator": str(system)})
+    with pytest.raises(ConfigError, match="which is taken as --accelerator"):
+        load_cluster(system)
+
+
+def test_sizes_for_ns3_are_no_network(tmp_path: Path) -> None:
+    path = tmp_path / "logical.json"
+    path.write_text('{"logical-dims": ["8", "2"]}')
+    with pytest.raises(ConfigError, match="neither topology nor bandwidth nor latency"):
+        load_cluster(path, {"accelerator": "h100"})

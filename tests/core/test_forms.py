@@ -48,7 +48,11 @@ def test_keys_are_those_that_a_parser_finds(document: object) -> None:
         ("model.json", "hello\nworld", "begins 'hello'"),
         ("model.json", "", "empty"),
         ("model.json", "{\n]", "line 2, column 1: not JSON"),
-        ("model.json", {"scheduling-policy": "LIFO", "all-reduce-implementation": ["ring"]}, "by that simulator alone"),
+        (
+            "model.json",
+            {"scheduling-policy": "LIFO", "all-reduce-implementation": ["ring"]},
+            "which is taken as --accelerator",
+        ),
         ("model.yaml", "ranks: 4", "which is taken as --cluster"),
         ("model.json", {"schema": "lightloom.schedule/1"}, "which is taken by 'lightloom schedule'"),
     ],

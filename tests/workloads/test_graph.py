@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.core.errors import WorkloadError
+from lightloom.api.models import trace
+from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 from .strategies import graphs
@@ -115,3 +117,17 @@ def test_other_documents_are_refused(document: Any) -> None:
 def test_unknown_operator() -> None:
     with pytest.raises(WorkloadError, match="no operator 'z'"):
         ComputeGraph(name="g", batch=2, operators=(A,)).operator("z")
+
+
+def test_a_kept_graph_is_read_back_as_a_model(tmp_path: Path) -> None:
+    graph = ComputeGraph(name="g", batch=2, operators=(Operator(name="a", kind="linear", dimensions={"sample": 2}),))
+    path = graph.save(tmp_path / "graph.json")
+    assert trace(path, batch=2) == graph
+    assert trace(path, batch=8) == graph.with_batch(8)
+    with pytest.raises(ConfigError, match=r"ends in \.json"):
+        graph.save(tmp_path / "graph.txt")
+    with pytest.raises(ConfigError, match="keeps the length"):
+        trace(path, sequence_length=4)
+    path.write_text('{"schema": "lightloom.graph/1"}')
+    with pytest.raises(WorkloadError, match=r"graph\.json: not a compute graph"):
+        trace(path)

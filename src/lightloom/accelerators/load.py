@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lightloom.accelerators.astra_sim import system_fields
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import Calibration, calibrated_fields, is_calibration
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.forms import expected_forms, looks_like_file, recognise
 from lightloom.core.plugins import load_plugins
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -20,7 +22,7 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return a catalog entry (or a YAML file, when ``name`` ends in ``.yaml``) as written, with its sources.
+    """Return a catalog entry (or a file: YAML, or a system file of ASTRA-sim) as written, with its sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -31,7 +33,10 @@ def description(name: str) -> dict[str, Any]:
         return read_yaml(path)
     plugin = registered(name)
     if plugin is None:
-        raise UnknownNameError("accelerator", name, names())
+        if looks_like_file(name):
+            recognise(Path(name), "accelerator")
+            return system_fields(Path(name))
+        raise UnknownNameError("accelerator", name, names(), f"or a file: {expected_forms('accelerator')}")
     return plugin.model_dump()
 
 

@@ -76,7 +76,7 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
     left = sorted(data.keys() - {*names.values(), "links-count", "dimensions-count"})
     unused = f"; not used of the file: {', '.join(left)}" if left else ""
     return {
-        "description": f"GB/s of the file are GiB/s, as ASTRA-sim takes them; its system file is not read{unused}",
+        "description": f"GB/s of the file are GiB/s, as ASTRA-sim takes them{unused}",
         "ranks": prod(int(tier["size"]) for tier in tiers),
         "fabric": {"kind": "tiers", "tiers": tiers, "sources": {"tiers": f"ASTRA-sim's {path.name}, GB/s as GiB/s"}},
         "sources": {"ranks": path.name, "fabric": f"{ORIGIN} {path.name}"},

@@ -152,7 +152,7 @@ def _laid_over(below: Any, value: Any, where: str) -> Any:
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    is_file = name.endswith((".yaml", ".yml", ".csv"))
+    is_file = name.endswith((".yaml", ".yml", ".csv", ".json", ".txt"))
     try:
         found = describe(str(place.folder / name) if is_file else name)
     except InputError as error:

@@ -12,7 +12,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,8 @@ from typing import Literal
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
 
-Purpose = Literal["model", "cluster", "schedule", "simulator"]
+Purpose = Literal["model", "cluster", "accelerator", "schedule", "sizes"]
+"""What a file describes; ``sizes`` alone are not enough for anything."""
 _HEAD = 1 << 16
 """Bytes by which a file is recognised."""
 _GZIP = b"\x1f\x8b"
@@ -28,11 +29,12 @@ _TAKEN_BY = {
     "model": "as the model of a plan",
     "cluster": "as --cluster",
     "schedule": "by 'lightloom schedule'",
-    "simulator": "by that simulator alone (--cluster takes its network)",
+    "accelerator": "as --accelerator",
+    "sizes": "by ASTRA-sim alone, as it says neither topology nor bandwidth nor latency (state them beside npus_count)",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Form:
     """One form of file."""
 
@@ -44,7 +46,7 @@ class Form:
     """Suffixes of its files; each may be followed by ``.gz``."""
     purpose: Purpose
     """What such a file describes."""
-    is_head: Callable[[str], bool] | None = None
+    is_head: Callable[[str], object] | None = None
     """Whether these first characters can begin such a file; None where the suffix decides alone."""
     marks: str = ""
     """What its files hold that others with the same suffix do not, in words."""
@@ -59,81 +61,49 @@ def _schema(prefix: str) -> Callable[[str], bool]:
     return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
 
 
-_PROFILE = {"traceEvents", "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "schemaVersion"}
+_CHAKRA_NODE = re.compile(r'"type":\s*"[A-Z_]+_NODE"')
+_LAYERS = re.compile(r"\ufeff?\s*[A-Z][A-Z_]+\b[^\n]*\n\s*\d+\s*\n")
+_SYSTEM = re.compile(r'"?(scheduling-policy|all-reduce-implementation|endpoint-delay|preferred-dataset-splits)"?\s*:')
+_PROFILE = ("traceEvents", "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "schemaVersion")
 
-FORMS: tuple[Form, ...] = (
-    Form(
-        name="profile",
-        title="profile of torch.profiler",
-        suffixes=(".json",),
-        purpose="model",
-        is_head=lambda head: bool(_PROFILE & top_level_keys(head)) or _is_events(head),
-        marks="traceEvents",
-    ),
-    Form(
-        name="execution-trace",
-        title="execution trace of PyTorch",
-        suffixes=(".json",),
-        purpose="model",
-        is_head=_keys("nodes", "start_ts", "finish_ts"),
-        marks="nodes",
-    ),
-    Form(
-        name="schedule",
-        title="schedule",
-        suffixes=(".json",),
-        purpose="schedule",
-        is_head=_schema("lightloom.schedule/"),
-        marks='schema "lightloom.schedule/1"',
-    ),
-    Form(
-        name="transformers",
-        title="configuration of transformers",
-        suffixes=(".json",),
-        purpose="model",
-        is_head=_keys("model_type", "architectures"),
-        marks="model_type or architectures",
-    ),
-    Form(name="chakra", title="Chakra trace", suffixes=(".et",), purpose="model"),
-    Form(
-        name="megatron",
-        title="arguments of Megatron-LM",
-        suffixes=(".sh", ".bash"),
-        purpose="model",
-    ),
-    Form(
-        name="torchtitan",
-        title="job configuration of torchtitan",
-        suffixes=(".toml",),
-        purpose="model",
-    ),
-    Form(
-        name="layers",
-        title="layer file of ASTRA-sim 1.x or SimAI",
-        suffixes=(".txt",),
-        purpose="model",
-        is_head=lambda head: re.match(r"\ufeff?\s*[A-Z][A-Z_]+\b[^\n]*\n\s*\d+\s*\n", head) is not None,
-        marks="DATA, MODEL, HYBRID_... first",
-    ),
-    Form(
-        name="astra-sim",
-        title="network of ASTRA-sim before 2.0",
-        suffixes=(".json",),
-        purpose="cluster",
-        is_head=_keys("topologies-per-dim", "units-count"),
-        marks="topologies-per-dim",
-    ),
-    Form(
-        name="astra-sim-system",
-        title="system file of ASTRA-sim",
-        suffixes=(".json", ".txt"),
-        purpose="simulator",
-        is_head=lambda head: "scheduling-policy" in head and "all-reduce-implementation" in head,
-    ),
-    Form(name="onnx", title="ONNX model", suffixes=(".onnx",), purpose="model"),
-    Form(name="msccl", title="program of MSCCL", suffixes=(".xml",), purpose="schedule"),
-    Form(name="table", title="schedule as a table", suffixes=(".parquet", ".arrow"), purpose="schedule"),
-    Form(name="cluster", title="cluster, or network of ASTRA-sim", suffixes=(".yaml", ".yml"), purpose="cluster"),
+_HEADS: Mapping[str, Callable[[str], object]] = {
+    "profile": lambda head: _keys(*_PROFILE)(head) or _is_events(head),
+    "chakra-json": lambda head: _keys("workload_graph")(head) or _CHAKRA_NODE.search(head),
+    "execution-trace": _keys("nodes", "start_ts", "finish_ts"),
+    "graph": _schema("lightloom.graph/"),
+    "transformers": _keys("model_type", "architectures"),
+    "layers": _LAYERS.match,
+    "astra-sim": _keys("topologies-per-dim", "units-count"),
+    "astra-sim-ns3": _keys("logical-dims"),
+    "astra-sim-system": _SYSTEM.search,
+    "schedule": _schema("lightloom.schedule/"),
+}
+"""What recognises the head of a file, by the name of its form, where several forms share a suffix."""
+
+_TABLE: tuple[tuple[str, str, Purpose, str, str], ...] = (
+    ("profile", ".json", "model", "profile of torch.profiler", "traceEvents"),
+    ("chakra", ".et", "model", "Chakra trace", ""),
+    ("chakra-json", ".json", "model", "Chakra trace", "workload_graph, or what chakra_jsonizer writes"),
+    ("execution-trace", ".json", "model", "execution trace of PyTorch", "nodes"),
+    ("graph", ".json", "model", "graph that lightloom kept", 'schema "lightloom.graph/1"'),
+    ("transformers", ".json", "model", "configuration of transformers", "model_type or architectures"),
+    ("megatron", ".sh .bash", "model", "arguments of Megatron-LM", ""),
+    ("torchtitan", ".toml", "model", "job configuration of torchtitan", ""),
+    ("layers", ".txt", "model", "layer file of ASTRA-sim 1.x or SimAI", "DATA, MODEL, HYBRID_... first"),
+    ("onnx", ".onnx", "model", "ONNX model", ""),
+    ("cluster", ".yaml .yml", "cluster", "cluster, or network of ASTRA-sim", ""),
+    ("accelerator", ".yaml .yml", "accelerator", "accelerator", ""),
+    ("astra-sim", ".json", "cluster", "network of ASTRA-sim before 2.0", "topologies-per-dim"),
+    ("astra-sim-ns3", ".json", "sizes", "network of ASTRA-sim for ns-3", "logical-dims"),
+    ("astra-sim-system", ".json .txt", "accelerator", "system file of ASTRA-sim", "peak-perf, scheduling-policy"),
+    ("schedule", ".json", "schedule", "schedule", 'schema "lightloom.schedule/1"'),
+    ("msccl", ".xml", "schedule", "program of MSCCL", ""),
+    ("table", ".parquet .arrow", "schedule", "schedule as a table", ""),
+)
+
+FORMS: tuple[Form, ...] = tuple(
+    Form(name, title, tuple(suffixes.split()), purpose, _HEADS.get(name), marks)
+    for name, suffixes, purpose, title, marks in _TABLE
 )
 """All forms; of those with the same suffix the first one that recognises the file."""
 
@@ -145,7 +115,7 @@ def looks_like_file(name: str) -> bool:
 
 
 def recognise(path: Path, purpose: Purpose) -> Form:
-    """Return the form of a file that is to describe a model, a cluster or a schedule.
+    """Return the form of a file that is to describe a model, a cluster, an accelerator or a schedule.
 
     ``NAME.et`` may stand for ``NAME.0.et``, so that a file with a suffix that decides alone need not exist here.
 
@@ -154,6 +124,7 @@ def recognise(path: Path, purpose: Purpose) -> Form:
             expected and its suffixes.
     """
     candidates = [form for form in FORMS if _suffix(path) in form.suffixes]
+    candidates = [form for form in candidates if form.is_head is None and form.purpose == purpose] or candidates
     if len(candidates) == 1 and candidates[0].is_head is None:
         return _checked(path, candidates[0], purpose)
     if not candidates:
@@ -167,7 +138,7 @@ def recognise(path: Path, purpose: Purpose) -> Form:
 
 
 def expected_forms(purpose: Purpose) -> str:
-    """Return the forms that describe a model, a cluster or a schedule, with their suffixes, for a message."""
+    """Return the forms of files that describe this, with their suffixes, for a message."""
     return "; ".join(
         f"{_list(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
         for form in FORMS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.forms import recognise
+from lightloom.interchange.json_file import read_json
 from lightloom.interchange.onnx.read import read_onnx
 from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
@@ -16,6 +17,7 @@ from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.megatron.read import read_megatron
 from lightloom.model_files.torchtitan.read import read_torchtitan
 from lightloom.model_files.transformers import read_transformers
+from lightloom.workloads.graph import ComputeGraph
 
 
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
@@ -73,6 +75,16 @@ def _read_onnx(path: Path, request: FileRequest) -> ModelReading:
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
+def _read_graph(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    _has_no_steps(path, request)
+    try:
+        graph = ComputeGraph.from_json(read_json(path))
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+    return ModelReading(graph=graph.with_batch(request.batch))
+
+
 def _read_layers(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
     _has_no_steps(path, request)
@@ -83,7 +95,7 @@ def _read_layers(path: Path, request: FileRequest) -> ModelReading:
 def _keeps_length(path: Path, request: FileRequest) -> None:
     if request.sequence_length is not None:
         raise ConfigError(
-            f"--sequence-length {request.sequence_length}: the trace {path} keeps the length it was taken with"
+            f"--sequence-length {request.sequence_length}: {path} keeps the length with which it was made"
         )
 
 
@@ -91,6 +103,8 @@ _READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
     "profile": _read_profile,
     "execution-trace": _read_execution_trace,
     "chakra": _read_chakra,
+    "chakra-json": _read_chakra,
+    "graph": _read_graph,
     "transformers": _read_transformers,
     "megatron": _read_megatron,
     "torchtitan": _read_torchtitan,

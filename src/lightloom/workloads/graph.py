@@ -11,12 +11,15 @@ dtype in the model, so that a caller rescales to another precision with
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-from lightloom.core.errors import WorkloadError
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.files import write_atomically
 from lightloom.core.results import Result
 from lightloom.workloads.measured import MeasuredTimes
 from lightloom.workloads.operator import COUNTS, KINDS, TENSOR_KINDS, Operator, check_integer, has_samples
@@ -49,6 +52,8 @@ class ComputeGraph(Result):
     """Seconds of the operators where a trace states them, at its own batch; None where they are priced alone."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise WorkloadError(f"a graph's name is {self.name!r}: expected a text")
         check_integer(self.name, "batch", self.batch, 1)
         check_integer(self.name, "element_bytes", self.element_bytes, 1)
         check_integer(self.name, "unused_parameters", self.unused_parameters, 0)
@@ -158,6 +163,16 @@ class ComputeGraph(Result):
             **({} if self.measured is None else {"measured": self.measured.to_json()}),
             "operators": [_operator_to_json(operator) for operator in self.operators],
         }
+
+    def save(self, path: str | Path) -> Path:
+        """Write the document of :meth:`to_json`, which ``lightloom plan FILE.json`` takes as a model without PyTorch.
+
+        Raises:
+            ConfigError: the path does not end in .json, or cannot be written.
+        """
+        if Path(path).suffix != ".json":
+            raise ConfigError(f"{path}: a graph is kept as JSON: expected a path that ends in .json")
+        return write_atomically(Path(path), json.dumps(self.to_json(), separators=(",", ":")) + "\n")
 
     def summary(self) -> str:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from lightloom.accelerators.astra_sim import ORIGIN as SYSTEM
 from lightloom.clusters.astra_sim import ORIGIN
 from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
@@ -121,9 +122,12 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each cluster that another tool's file describes: how it was read, and what was left out."""
-    found = {cluster.name: cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN)}
-    return [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in found.values()]
+    """Return a line for each network and each system that another tool's file describes: how it was read, and what was
+    left out."""
+    networks = (cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN))
+    lines = [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in networks]
+    named = (cluster.accelerator.sources.get("name", "") for cluster in clusters)
+    return list(dict.fromkeys([*lines, *(source for source in named if source.startswith(SYSTEM))]))
 
 
 def built_lines(clusters: Sequence[Cluster]) -> list[str]:

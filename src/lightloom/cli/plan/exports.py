@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def exported_files(options: PlanOptions) -> dict[str, Path | None]:
     """Return all files and folders of exports."""
     return {
+        "graph": options.export_graph,
         "torchtitan": options.export_torchtitan,
         "megatron": options.export_megatron,
         "chakra": options.export_chakra,
@@ -34,18 +35,24 @@ def check_exports(options: PlanOptions) -> None:
     Raises:
         ConfigError: a place cannot be written to, or only placed plans are searched.
     """
-    paths = [path for path in exported_files(options).values() if path is not None]
+    paths = [path for name, path in exported_files(options).items() if path is not None and name != "graph"]
     if paths and set(options.strategy or ()) == {"placed"}:
         raise ConfigError(
             "--strategy placed with an export: no framework or trace has placed plans: expected another --strategy too"
         )
-    check_outputs([], [path for path in (options.export_torchtitan, options.export_megatron) if path is not None])
+    files = [options.export_graph, options.export_torchtitan, options.export_megatron]
+    check_outputs([], [path for path in files if path is not None])
+    if options.export_graph is not None and options.export_graph.suffix != ".json":
+        raise ConfigError(f"--export-graph {options.export_graph}: expected a path that ends in .json")
     if options.export_chakra is not None:
         check_folder(options.export_chakra)
 
 
 def write_exports(options: PlanOptions, search: PlanSearch, document: dict[str, object]) -> list[str]:
     """Write what is asked for; returns messages about it."""
+    if options.export_graph is not None:
+        search.graph.save(options.export_graph)
+        document["exported_graph"] = str(options.export_graph)
     return [*_export_settings(options, search, document), *_export_step(options, search, document)]
 
 

@@ -136,6 +136,9 @@ class PlanOptions:
     trace: Annotated[Path | None, option("Write the winner's timeline for ui.perfetto.dev.")] = None
     figure: Annotated[Path | None, option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None
     pictures: Annotated[Path | None, option("All pictures of the report as .png.", "FOLDER")] = None
+    export_graph: Annotated[
+        Path | None, option("The model's graph as .json, which plans take as a model without PyTorch.")
+    ] = None
     export_torchtitan: Annotated[
         Path | None, option("The first plan that torchtitan can run as its job configuration (.toml).")
     ] = None

@@ -23,7 +23,7 @@ from lightloom.interchange.onnx.costs import (
 )
 from lightloom.interchange.onnx.shapes import ShapedModel, Value, shaped_model
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
-from lightloom.interchange.traces.execution_trace import TraceReading
+from lightloom.interchange.traces.reading import TraceReading
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 
 _ELEMENT_BYTES = 4

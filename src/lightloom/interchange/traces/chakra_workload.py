@@ -23,6 +23,7 @@ from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
+from lightloom.interchange.chakra_json import read_json_trace
 from lightloom.interchange.chakra_nodes import (
     COLLECTIVE,
     COMPUTE,
@@ -37,7 +38,8 @@ from lightloom.interchange.chakra_nodes import (
 from lightloom.interchange.traces.chakra_calls import exchanges_of, recording_of_chakra
 from lightloom.interchange.traces.costs import kind_of_name
 from lightloom.interchange.traces.exchanges import exchange_lines
-from lightloom.interchange.traces.execution_trace import TraceReading, exchange_notes, reading_of
+from lightloom.interchange.traces.execution_trace import reading_of
+from lightloom.interchange.traces.reading import TraceReading, exchange_notes
 from lightloom.workloads.graph import ComputeGraph, Operator
 from lightloom.workloads.measured import MeasuredTimes
 
@@ -68,7 +70,7 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
             node), or there is no such step.
     """
     file = path if path.exists() else rank_file(path, 0)
-    nodes, _ = read_trace(file)
+    nodes = read_json_trace(file) if ".json" in file.suffixes else read_trace(file)[0]
     others = _other_ranks(path, nodes) if file != path else []
     if is_nested(nodes):
         reading = reading_of(recording_of_chakra(nodes, file), path, step=step)

@@ -14,35 +14,20 @@ What a trace does not record, and the graph therefore lacks, is listed in :attr:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
-from lightloom.interchange.traces.calls import Call, Recording, TraceTensor, read_calls, seconds_of
+from lightloom.interchange.traces.calls import Call, Recording, read_calls, seconds_of
 from lightloom.interchange.traces.costs import kind_of, other_flops, product_flops, summed_length
-from lightloom.interchange.traces.exchanges import TracedExchange, exchange_lines, kind_of_words
+from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
+from lightloom.interchange.traces.passes import Parts, made, named_parameters, statistics
+from lightloom.interchange.traces.reading import HOST, KERNELS, TraceReading, exchange_notes
 from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 from lightloom.workloads.measured import MeasuredTimes
-
-_GRADIENT = "torch::autograd::AccumulateGrad"
-KERNELS, HOST = "kernels of the accelerator", "calls on the host"
-"""What was timed."""
-_COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
-
-
-@dataclass(frozen=True, slots=True)
-class TraceReading:
-    """A graph, and what the trace does not record."""
-
-    graph: ComputeGraph
-    unrecorded: tuple[str, ...]
-    """What the trace does not record and what is assumed instead, a sentence each."""
-    exchanges: tuple[TracedExchange, ...] = ()
-    """Exchanges among ranks that the trace holds; a plan makes its own."""
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
@@ -72,7 +57,7 @@ def reading_of(
     if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
     chosen = _chosen(path, steps, step)
-    parts = _Parts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
+    parts = Parts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
     for call in chosen.calls:
         parts.sort(call)
     if not parts.forward:
@@ -90,52 +75,15 @@ def _chosen(path: Path, steps: list[Step], number: int | None) -> Step:
     raise WorkloadError(f"{path}: has no step {number}, but {', '.join(str(step.number) for step in steps)}")
 
 
-@dataclass(slots=True)
-class _Parts:
-    """The calls of a trace, sorted by the pass they belong to."""
-
-    forward: list[Call] = field(default_factory=list)
-    backward: dict[int, list[Call]] = field(default_factory=dict)
-    """Calls of the backward pass, by sequence number."""
-    gradients: list[TraceTensor] = field(default_factory=list)
-    communication: list[Call] = field(default_factory=list)
-    later: int = 0
-    update: list[Call] = field(default_factory=list)
-    """Calls of the optimizer."""
-    other_steps: int = 0
-    later_passes: int = 0
-
-    def sort(self, call: Call) -> None:
-        """Sort a call, or the calls that it made."""
-        if call.name.startswith(_COMMUNICATION):
-            self.communication.append(call)
-        elif call.name.startswith(BACKWARD):
-            for inner in call.calls:
-                self.backward.setdefault(inner.sequence, []).append(inner)
-                if inner.name == _GRADIENT:
-                    self.gradients += inner.reads[:1]
-        elif call.name.startswith("Optimizer."):
-            self.later += 1
-            self.update.append(call)
-        elif call.schema and self.backward:
-            # Autograd itself allocates, and adds up gradients that meet.
-            self.later += call.word.strip("_") != "add" and bool(_made(call))
-        elif call.schema:
-            self.forward.append(call)
-        else:
-            for inner in call.calls:
-                self.sort(inner)
-
-
 class _Builder:
     def __init__(
-        self, path: Path, parts: _Parts, batch: int | None, recording: Recording, step: Step, machine: str
+        self, path: Path, parts: Parts, batch: int | None, recording: Recording, step: Step, machine: str
     ) -> None:
         self._path, self._parts, self._recording, self._step, self._machine = path, parts, recording, step, machine
         self._seconds: list[tuple[float, float | None]] = []
         """Measured forward and backward times of the operators so far."""
-        self._named = _named_parameters(parts.forward)
-        self._statistics = _statistics(parts.forward)
+        self._named = named_parameters(parts.forward)
+        self._statistics = statistics(parts.forward)
         self._gradients = Counter(tensor.shape for tensor in parts.gradients) - Counter(self._named.values())
         self._producer: dict[int, str] = {}
         self._sampled: set[int] = set()
@@ -225,7 +173,7 @@ class _Builder:
             yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
-        written = {tensor.storage for call in self._parts.forward for tensor in _made(call)}
+        written = {tensor.storage for call in self._parts.forward for tensor in made(call)}
         # What comes before the first product or look-up may move or prepare anything.
         first = next((place for place, call in enumerate(self._parts.forward) if _begins_model(call)), 0)
         for call in self._parts.forward[first:]:
@@ -243,7 +191,7 @@ class _Builder:
         )
 
     def _operator(self, call: Call) -> Operator | None:
-        computed = _made(call)
+        computed = made(call)
         if not computed:
             # Who reads a view reads the storage.
             return None
@@ -349,40 +297,3 @@ def _exchange(call: Call) -> TracedExchange:
     nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)
     seconds = seconds_of([call], on_device=False)
     return TracedExchange(kind, nbytes or None, seconds=seconds)
-
-
-def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:
-    """Return a line that lists the exchanges of a trace; none without any."""
-    listed = "; ".join(exchange_lines(exchanges))
-    return [f"which plan made its exchanges, so that they are listed and not replayed: {listed}"] if listed else []
-
-
-def _named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
-    """Shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
-    written: set[int] = set()
-    shapes: dict[int, tuple[int, ...]] = {}
-    for call in calls:
-        for tensor in call.reads:
-            if tensor.argument in ("weight", "bias") and tensor.floating and tensor.storage not in written:
-                shapes.setdefault(tensor.storage, tensor.shape)
-        written.update(tensor.storage for tensor in _made(call))
-    return shapes
-
-
-def _statistics(calls: list[Call]) -> set[int]:
-    """Storages of running means and variances, which batch norms update and no gradient reaches."""
-    read = (tensor for call in walk(calls) for tensor in call.reads)
-    return {tensor.storage for tensor in read if tensor.argument.startswith("running_")}
-
-
-def _made(call: Call) -> list[TraceTensor]:
-    """Tensors that a call computed: none for views, and for what only allocates."""
-    if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
-        return []
-    if call.written:
-        return call.written
-    read = {tensor.storage for tensor in call.reads}
-    fresh = [tensor for tensor in call.returns if tensor.storage not in read]
-    # In place, counters of batches seen are no part of the network.
-    changed = call.returns[:1] if call.word.endswith("_") and call.reads[0].floating else []
-    return fresh or changed

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from lightloom.accelerators.devices import accelerator_of_device
 from lightloom.interchange.traces.calls import Call, Recording
-from lightloom.interchange.traces.execution_trace import TraceReading, reading_of
+from lightloom.interchange.traces.execution_trace import reading_of
 from lightloom.interchange.traces.kineto import Profile, TimedCall, read_profile
 from lightloom.interchange.traces.kineto_shapes import Wiring, result_shape
+from lightloom.interchange.traces.reading import TraceReading
 from lightloom.interchange.traces.steps import BACKWARD, leaves, walk
 
 _GRADIENT = "torch::autograd::AccumulateGrad"

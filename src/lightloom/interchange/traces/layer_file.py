@@ -16,7 +16,7 @@ from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.core.units import format_time
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
-from lightloom.interchange.traces.execution_trace import TraceReading, exchange_notes
+from lightloom.interchange.traces.reading import TraceReading, exchange_notes
 from lightloom.workloads.graph import ComputeGraph, Operator
 from lightloom.workloads.measured import MeasuredTimes
 

@@ -1,0 +1,99 @@
+"""Chakra traces in JSON: the feeder's object and the jsonizer's objects hold what the same trace in protobuf holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.forms import recognise
+from lightloom.interchange.chakra_json import read_json_trace
+from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, Texts
+from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+
+NODES = [
+    Node(id=1, name="conv", type=COMPUTE, duration=30, attributes={"is_cpu_op": False, "num_ops": 500}),
+    Node(id=2, name="conv backward", type=COMPUTE, duration=60, data=(1,), attributes={"is_cpu_op": False}),
+    Node(
+        id=3,
+        name="sum",
+        type=COLLECTIVE,
+        data=(2,),
+        inputs=Texts("[1]", "[[4]]", "[]"),
+        attributes={"is_cpu_op": False, "comm_type": 0, "comm_size": 4096, "pg_name": "dp"},
+    ),
+]
+_NAMES = {COMPUTE: "COMP_NODE", COLLECTIVE: "COMM_COLL_NODE"}
+_FIELDS = {bool: "boolVal", int: "int64Val", str: "stringVal"}
+
+
+def feeder(node: Node) -> dict[str, Any]:
+    own = {"Id": node.id, "Name": node.name, "NodeType": node.type, "data_deps": list(node.data), "ctrlDeps": [77]}
+    return own | {"runtime": node.duration} | dict(node.attributes)
+
+
+def jsonizer(node: Node) -> dict[str, Any]:
+    attributes = [
+        {"name": name, _FIELDS[type(value)]: str(value) if type(value) is int else value}
+        for name, value in node.attributes.items()
+    ]
+    entry = {"id": str(node.id), "name": node.name, "type": _NAMES[node.type], "dataDeps": [str(i) for i in node.data]}
+    return entry | {"durationMicros": str(node.duration), "attr": attributes, "inputs": node.inputs._asdict()}
+
+
+def written(folder: Path, form: str) -> Path:
+    path = folder / f"{form}.json"
+    if form == "feeder":
+        path.write_text(json.dumps({"workload_graph": [feeder(node) for node in NODES], "workload_name": "w"}))
+    else:
+        path.write_text('{\n  "version": "0.0.4"\n}' + "".join(json.dumps(jsonizer(node), indent=2) for node in NODES))
+    return path
+
+
+@pytest.mark.parametrize("form", ["feeder", "jsonizer"])
+def test_both_forms_hold_the_same_nodes_and_are_planned(tmp_path: Path, form: str) -> None:
+    path = written(tmp_path, form)
+    assert recognise(path, "model").name == "chakra-json"
+    nodes = read_json_trace(path)
+    for node, expected in zip(nodes, NODES, strict=True):
+        assert (node.id, node.name, node.type, node.data) == (expected.id, expected.name, expected.type, expected.data)
+        assert (node.duration, node.attributes) == (expected.duration, expected.attributes)
+    record = read_chakra_workload(path, batch=4)
+    assert record.graph.parameters == 1024 and record.graph.measured is not None
+    assert [exchange.nbytes for exchange in record.exchanges] == [4096]
+
+
+def test_calls_that_launch_work_name_it_and_keep_no_duration(tmp_path: Path) -> None:
+    entries = [
+        {"Id": 1, "Name": "aten::conv", "NodeType": 4, "is_cpu_op": True, "runtime": 300, "data_deps": []},
+        {"Id": 2, "Name": "void kernel", "NodeType": 4, "is_cpu_op": False, "runtime": 20, "data_deps": [1]},
+        {"Id": 3, "Name": "conv_backward", "NodeType": 4, "is_cpu_op": True, "runtime": 300, "data_deps": [2]},
+        {"Id": 4, "Name": "void kernel", "NodeType": 4, "is_cpu_op": False, "runtime": 40, "data_deps": [3, 1]},
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"workload_graph": entries}))
+    graph = read_chakra_workload(path, batch=4).graph
+    assert graph.measured is not None
+    assert (*graph.measured.forward, *graph.measured.backward) == pytest.approx((20e-6, 40e-6))
+    assert [operator.name for operator in graph.operators] == ["aten::conv 2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"Id": "x"}, "node 0 (counted from 0): Id is 'x': expected a whole number"),
+        ({"NodeType": 9}, "unknown type 9"),
+        ({"data_deps": [5]}, "depends on node 5, which does not exist"),
+        ({"data_deps": 5}, "data_deps: expected a list of ids"),
+        ({"runtime": -1}, "runtime is -1"),
+    ],
+)
+def test_what_no_trace_holds_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"workload_graph": [feeder(NODES[0]) | change]}))
+    with pytest.raises(ConfigError) as refusal:
+        read_chakra_workload(path, batch=4)
+    assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
