@@ -1,0 +1,1 @@
+"""Goodput: the share of the time that trains, after checkpoints, failures, restarts and waits for repairs."""
