@@ -17,6 +17,7 @@ and their sharing included; a method that a subclass overrides for speed returns
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Literal, Self
 
 import numpy as np
@@ -25,11 +26,13 @@ from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_v
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.fabrics import derived
+from lightloom.fabrics.bills.stated import stated_bill
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
 from lightloom.parts.bill import Bill, unknown_bill
 from lightloom.parts.choices import BillChoices
+from lightloom.parts.part import Kind
 from lightloom.transports.library import Library
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
@@ -185,10 +188,14 @@ class Fabric(Shares):
         return np.arange(self.ranks, dtype=np.int64)
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
-        """The parts that the fabric is built of, per rank, from its fields; ``choices`` settle what these leave open.
+        """The parts that the fabric is built of, per rank; ``choices`` settle what its fields leave open.
 
-        A kind that says nothing of its parts gives a bill that names them as missing.
+        What the fabric states itself (``power_per_rank``, ``energy_per_bit``) stands in place of its parts' figures.
         """
+        return stated_bill(self.bill_of_parts(choices or BillChoices()), self)
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """The parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as missing."""
         return unknown_bill(self.ranks, self.kind_name)
 
     def as_carried(self) -> Self:
@@ -293,6 +300,15 @@ class GroupFabric(Fabric):
         links = self.whole.hops(*self._of_all(source, destination))
         most: Ints = links.reshape(len(np.asarray(source)), -1).max(axis=1)
         return most
+
+    @property
+    def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
+        """As of the fabric."""
+        return self.whole.stated_power_of
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Those of the fabric: every rank has its share."""
+        return replace(self.whole.bill_of_parts(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
         """The fabric's order, of the first group's ranks."""

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from lightloom.core.arrays import Mask
 from lightloom.core.described import Described
+from lightloom.parts.part import Kind
 from lightloom.transports.library import Library
 
 T = TypeVar("T")
@@ -85,6 +86,8 @@ class Capabilities(Described):
     """Whether :func:`lightloom.fabrics.damage.damaged` can say what is left when something fails."""
     distance_matters: ClassVar[bool] = True
     """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
+    stated_power_of: ClassVar[tuple[Kind, ...] | None] = None
+    """Kinds of parts whose power ``power_per_rank`` holds; None: all, as links end at the ranks alone."""
     group_assumption: ClassVar[str] = ""
     """A modelling assumption under which ``group`` and ``pair`` hold; empty where they follow from footprints."""
 

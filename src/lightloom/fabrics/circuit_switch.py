@@ -15,8 +15,11 @@ from pydantic import Field
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
+from lightloom.fabrics.bills.circuits import circuit_switch_bill
 from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
 from lightloom.fabrics.star import StarGeometry
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
 
 
 class CircuitSwitch(StarGeometry):
@@ -42,6 +45,9 @@ class CircuitSwitch(StarGeometry):
     @property
     def channel_bandwidth(self) -> float:
         return self.bandwidth
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
 
     def link_name(self, link: int) -> str:
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"

@@ -16,6 +16,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills.check import bill_complaints
 from lightloom.fabrics.footprint import links_of
 
 _CLOSE = 1e-9
@@ -274,6 +275,21 @@ def _packets(fabric: Fabric) -> Iterator[str]:
         yield "with_smaller_packets is a fabric of other ranks"
 
 
+def _bills(fabric: Fabric) -> Iterator[str]:
+    yield from bill_complaints(fabric.bill(), fabric.ranks)
+    if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
+        return
+    for ranks in (size for size in range(2, fabric.ranks) if fabric.ranks % size == 0):
+        part = fabric.group(ranks, fabric.ranks // ranks)
+        if part is not None:
+            yield from (
+                f"group({ranks}, {fabric.ranks // ranks}): {text}" for text in bill_complaints(part.bill(), ranks)
+            )
+            # A group that shares the fabric's links has the fabric's parts for every rank.
+            if part.siblings()[0] is fabric and part.bill().lines != fabric.bill().lines:
+                yield f"group({ranks}, {fabric.ranks // ranks}) has another bill for a rank than the fabric"
+
+
 _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
     _fields,
     _links,
@@ -287,4 +303,5 @@ _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
     _groups,
     _ports,
     _packets,
+    _bills,
 )

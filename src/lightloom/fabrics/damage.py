@@ -13,6 +13,7 @@ Failures count nodes as they were. Ranks are those of the nodes that are left, i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import CLOCKWISE, Fabric
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.wdm_ring import WavelengthRing
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
 
 _WAYS = ("clockwise", "counter-clockwise")
 _FORMS = {
@@ -123,6 +126,11 @@ class DamagedWdmRing(WavelengthRing):
             if not channels.all():
                 raise ValueError(f"the failures leave node {self.survivors[np.argmin(channels)]} nothing to {verb} on")
         return self
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """That of the whole ring, which was paid for, and draws its power, for every rank that is left."""
+        bill = super().bill_of_parts(choices)
+        return replace(bill.times(self.nodes / self.ranks), ranks=self.ranks, bandwidth=bill.bandwidth)
 
     @property
     def _dead(self) -> set[int]:

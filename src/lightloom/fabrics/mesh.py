@@ -16,10 +16,13 @@ from pydantic import model_validator
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills import grids
 from lightloom.fabrics.capabilities import Axis, Grid
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.lattice import Dims, Lattice, describe, most_square
 from lightloom.fabrics.twisted import grid_of, twist_error
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
 
 _LINES = ("rows", "columns")
 _HEADINGS = (("south", "north"), ("east", "west"))
@@ -75,6 +78,17 @@ class Mesh(Fabric):
     @property
     def axes(self) -> tuple[Axis, ...]:
         return Axis.along(self.shape)
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        grid = grids.Grid(
+            ranks=self.ranks,
+            dims=self.shape,
+            wraps=self.wraps,
+            bandwidth=self.bandwidth,
+            switched=self.wraps and choices.reconfigurable,
+            kind=self.kind_name,
+        )
+        return grids.grid_bill(grid, choices)
 
     @property
     def links(self) -> int:

@@ -22,8 +22,12 @@ from lightloom.core.errors import UnitError
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.core.units import parse
 from lightloom.fabrics.averaging import Averaging, BuiltAverager
+from lightloom.fabrics.bills.averagers import averager_bill
 from lightloom.fabrics.footprint import Footprint
 from lightloom.fabrics.star import StarGeometry
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
+from lightloom.parts.part import Kind
 
 _DERIVED = ("derived", "assumption: derived")
 """How the sources of derived fields begin."""
@@ -45,6 +49,7 @@ class OpticalAverager(StarGeometry):
     """What the bandwidth takes of the averager."""
 
     in_network_reduction: ClassVar[bool] = True
+    stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("transceiver", "averager")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,6 +72,10 @@ class OpticalAverager(StarGeometry):
         if not isinstance(given, Mapping | None):
             return data
         return {**derived, **data, "sources": sources | dict(given or {})}
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        watts, unknown = (self.built.watts, self.built.unknown) if self.built is not None else ({}, ())
+        return averager_bill(self.ranks, self.bandwidth, watts, unknown, choices)
 
     @property
     def built_of(self) -> str:

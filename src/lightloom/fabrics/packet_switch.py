@@ -28,5 +28,5 @@ class PacketSwitch(StarGeometry, PacketFabric):
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.data_rate(self.bandwidth))
 
-    def bill(self, choices: BillChoices | None = None) -> Bill:
-        return switch_bill(self.ranks, self.bandwidth, choices or BillChoices())
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return switch_bill(self.ranks, self.bandwidth, choices)

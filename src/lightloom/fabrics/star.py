@@ -10,12 +10,14 @@ from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut, Footprint
+from lightloom.parts.part import Kind
 
 
 class StarGeometry(Fabric):
     """Link i leads from rank i to the middle, link N + i from the middle to rank i."""
 
     distance_matters: ClassVar[bool] = False
+    stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("nic",)
     port_cut: ClassVar[str] = "what one rank's port can receive"
     """Name of the cut of a single rank."""
 

@@ -15,8 +15,12 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+from lightloom.fabrics.bills.grids import Grid, grid_bill
+from lightloom.fabrics.bills.rings import wavelength_ring_bill
 from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
 
 _COMMON = (
     "wavelength_bandwidth",
@@ -142,6 +146,13 @@ class WavelengthRing(RingGeometry):
     @property
     def channel_bandwidth(self) -> float:
         return self.wavelength_bandwidth
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.photonics.link_budget import LinkBudget
+
+        light = LinkBudget(wavelengths=self.wavelengths, wavelength_bandwidth=self.wavelength_bandwidth).laser_power
+        sending = 2 * self.channels if self.transceivers is None else self.transceivers
+        return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """A ring of as many ranks."""
@@ -293,6 +304,11 @@ class Ring(RingGeometry):
     """Bytes per second of a link, per direction."""
 
     joins_ranks: ClassVar[bool] = True
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return grid_bill(
+            Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring"), choices
+        )
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.bandwidth)

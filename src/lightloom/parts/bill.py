@@ -56,7 +56,7 @@ class Total:
 
     def text(self) -> str:
         """Return the sum with its range and what it leaves out: ``at least $ 1,234; without: price of nic-800g``."""
-        without = f"without: {', '.join(self.missing)}" if self.missing else ""
+        without = f"without: {missing_text(self.missing)}" if self.missing else ""
         if self.value is None or self.low is None or self.high is None:
             return f"unknown; {without}" if without else "unknown"
         least = "at least " if self.missing else ""
@@ -72,6 +72,15 @@ class Total:
             "missing": list(self.missing),
             "assumptions": list(self.assumptions),
         }
+
+
+def missing_text(missing: Iterable[str]) -> str:
+    """Return what is missing, once for each kind of figure: ``price of nic-800g, ring-lock``."""
+    groups: dict[str, list[str]] = {}
+    for name in missing:
+        figure, of, part = name.partition(" of ")
+        groups.setdefault(f"{figure}{of}", []).append(part)
+    return "; ".join(figure + ", ".join(parts) for figure, parts in groups.items())
 
 
 def summed(unit: Unit, totals: Iterable[Total]) -> Total:
@@ -117,7 +126,7 @@ class Line:
         else:
             value, low, high = ends
         factor = self.per_rank
-        if name == "dynamic_energy" and ends[2] > 0:
+        if figure.unit == "energy_per_bit" and ends[2] > 0:
             rate = self.part.rate if self.rate is None else self.rate
             if rate is None:
                 return Total(unit, None, None, None, (f"rate of {self.part.name}",))
@@ -139,10 +148,12 @@ class Bill:
     """Bytes per second that a rank sends over all its links at full load; None where the fabric does not say."""
     kind: str = field(default="")
     """The fabric's kind, for people."""
+    stated: tuple[FigureName, ...] = ()
+    """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
         unit: Unit = "power" if name == "dynamic_energy" else _UNITS[name]
-        unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing else []
+        unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
 
     @property
@@ -195,6 +206,7 @@ class Bill:
             missing=tuple(dict.fromkeys(self.missing + other.missing)),
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
             bandwidth=sum(rate for rate in rates if rate is not None) if any(rates) else None,
+            stated=tuple(name for name in self.stated if name in other.stated),
             kind=" and ".join(dict.fromkeys(kind for kind in (self.kind, other.kind) if kind)),
         )
 

@@ -108,3 +108,12 @@ class MeanTime(Figure):
     value: Annotated[Seconds, Field(gt=0)]
     low: Annotated[Seconds, Field(gt=0)] | None = None
     high: Annotated[Seconds, Field(gt=0)] | None = None
+
+
+class Share(Figure):
+    """A share of one, such as an efficiency."""
+
+    unit: ClassVar[Unit] = "share"
+    value: Annotated[float, Field(gt=0, le=1)]
+    low: Annotated[float, Field(gt=0, le=1)] | None = None
+    high: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -43,10 +43,10 @@ def part_of_kind(name: str, kind: Kind, field: str) -> Part:
     Raises:
         ConfigError: it is of another kind.
     """
-    part = load_part(name)
-    if part.kind != kind:
-        raise ConfigError(f"{field}={name}: a {part.kind}: expected a {kind}, one of {', '.join(names_of(kind))}")
-    return part
+    component = load_part(name)
+    if component.kind != kind:
+        raise ConfigError(f"{field}={name}: a {component.kind}: expected a {kind}, one of {', '.join(names_of(kind))}")
+    return component
 
 
 @cache

@@ -8,23 +8,27 @@ from pydantic import Field, model_validator
 
 from lightloom.core.described import Described
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.parts.figure import EnergyPerBit, Figure, MeanTime, Power, Price
+from lightloom.parts.figure import EnergyPerBit, Figure, MeanTime, Power, Price, Share
 
 Kind = Literal[
     "transceiver",
+    "engine",
     "cable",
     "fibre",
     "nic",
     "switch-port",
-    "domain-port",
+    "node-link",
     "circuit-switch",
     "circuit-switch-port",
     "light-source",
     "modulator",
     "receiver",
+    "serialiser",
     "ring",
-    "interferometer",
+    "phase-shifter",
     "amplifier",
+    "converter",
+    "averager",
     "board",
     "host",
     "stated",
@@ -59,6 +63,8 @@ class Part(Described):
     dollars: Price | None = None
     static_power: Power | None = None
     """Watts, busy or idle."""
+    static_energy: EnergyPerBit | None = None
+    """Joules of every bit that it could carry, drawn busy or idle, where the power grows with the rate."""
     dynamic_energy: EnergyPerBit | None = None
     """Joules of every bit that passes it, on top of ``static_power``."""
     mtbf: MeanTime | None = None
@@ -69,6 +75,8 @@ class Part(Described):
     """Seconds from new circuits until the links over them carry data."""
     loss_db: Annotated[float, Field(ge=0)] | None = None
     """Decibels that light loses in it."""
+    efficiency: Share | None = None
+    """Light for electricity, of a light source."""
     fits: tuple[str, ...] = ()
     """Accelerators of the catalog that a board or a host is for."""
     serves: Count = 1
@@ -87,15 +95,20 @@ class Part(Described):
 
     @model_validator(mode="after")
     def _null_is_explained_once(self) -> Self:
+        if self.static_power is not None and self.static_energy is not None:
+            raise ValueError("static_power and static_energy are the same watts: expected one of them")
         for name in (*self.counted_elsewhere, *self.unknown):
-            if getattr(self, name) is not None:
+            if self.figure(name) is not None:
                 raise ValueError(f"{name} has a figure and a reason to have none: expected one of them")
         return self
 
     def figure(self, name: FigureName) -> Figure | None:
-        """Return one figure of the component; None where it is unknown or counted elsewhere."""
+        """Return one figure of the component; None where it is unknown or counted elsewhere.
+
+        The static power is in joules per bit where it grows with the rate.
+        """
         figure: Figure | None = getattr(self, name)
-        return figure
+        return self.static_energy if figure is None and name == "static_power" else figure
 
     def missing(self, name: FigureName) -> str | None:
         """Return what is unknown, as ``price of nic-800g``; None where it is known or counted elsewhere."""

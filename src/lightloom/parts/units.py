@@ -6,7 +6,7 @@ from typing import Literal
 
 from lightloom.core.units import format_quantity
 
-Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate"]
+Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share"]
 YEAR = 365.25 * 86400.0
 """Seconds of a year."""
 
@@ -15,6 +15,8 @@ def format_amount(value: float, unit: Unit) -> str:
     """Return an SI amount as text: ``$ 1,234``, ``9 W``, ``79,200 h``, ``0.11 a year``."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
     if unit == "lifetime":
         return f"{value / 3600:,.0f} h"
     if unit == "rate":

@@ -5,14 +5,18 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
+from lightloom.core.errors import ConfigError
 from lightloom.core.units import format_bandwidth
 from lightloom.parts.bill import Line
-from lightloom.parts.choices import BillChoices
-from lightloom.parts.load import load_part
-from lightloom.parts.part import Part
+from lightloom.parts.choices import BillChoices, Medium
+from lightloom.parts.load import load_part, part_of_kind
+from lightloom.parts.part import Kind, Part
 
 RATES = (40, 100, 200, 400, 800, 1600)
 """Gb/s of the ports of the catalog: ``transceiver-400g``, ``nic-400g``, ``switch-port-400g``."""
+_FASTEST_PRICED = 400
+"""Gb/s of the fastest ports whose prices are known, of which several carry what no port does."""
+_GBPS = 0.125e9
 _CLOSE = 1 + 1e-9
 """A port carries a link that is faster by no more than rounding."""
 
@@ -23,42 +27,82 @@ class Ports(NamedTuple):
     number: int
     rate: float
     """Bytes per second of one of them."""
-    name: str
-    """Rate in names of parts, such as ``400g``."""
+    why: str
+    """How the number came about."""
 
-    def text(self, bandwidth: float) -> str:
-        """Return how the count came about."""
-        return f"{format_bandwidth(bandwidth)} / {format_bandwidth(self.rate)} = {self.number} ports"
+    @property
+    def name(self) -> str:
+        """The rate in names of parts, such as ``400g``."""
+        return f"{self.rate / _GBPS:.4g}g"
 
 
 def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
-    """Return the ports that carry ``bandwidth`` bytes per second."""
-    rate = choices.port_rate
+    """Return the ports that carry a link of ``bandwidth`` bytes per second.
+
+    Their rate is the one that was chosen, that of a chosen transceiver, card or switch port, or the smallest of the
+    catalog that carries the link; a link that none carries has several of 400 Gb/s, the fastest whose prices are known.
+    """
+    rate = choices.port_rate or _rate_of_chosen(choices)
     if rate is None:
-        wide = next((gbps for gbps in RATES if bandwidth <= gbps * 0.125e9 * _CLOSE), RATES[-1])
-        rate = wide * 0.125e9
-    return Ports(ceil(bandwidth / (rate * _CLOSE)), rate, f"{rate * 8e-9:.0f}g")
+        rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _CLOSE), _FASTEST_PRICED) * _GBPS
+    number = ceil(bandwidth / (rate * _CLOSE))
+    links = f"{number} port{'s' * (number > 1)} of {format_bandwidth(rate)}"
+    return Ports(number, rate, f"{links} for {format_bandwidth(bandwidth)}")
+
+
+def _rate_of_chosen(choices: BillChoices) -> float | None:
+    named: tuple[tuple[str | None, Kind, str], ...] = (
+        (choices.transceiver, "transceiver", "transceiver"),
+        (choices.nic, "nic", "nic"),
+        (choices.switch_port, "switch-port", "switch_port"),
+    )
+    rates = {part_of_kind(name, kind, field).rate for name, kind, field in named if name is not None}
+    if len(rates - {None}) > 1:
+        shown = " and ".join(sorted(format_bandwidth(rate) for rate in rates if rate is not None))
+        raise ConfigError(f"transceiver, nic and switch_port of {shown} on one link: expected parts of one rate")
+    return next(iter(rates - {None}), None)
 
 
 def transceiver(ports: Ports, choices: BillChoices) -> Part:
     """Return the transceiver of such a port."""
-    return load_part(choices.transceiver or f"transceiver-{ports.name}")
+    return _part(choices.transceiver, "transceiver", ports)
 
 
 def nic(ports: Ports, choices: BillChoices) -> Part:
     """Return the network card of such a port."""
-    return load_part(choices.nic or f"nic-{ports.name}")
+    return _part(choices.nic, "nic", ports)
 
 
 def switch_port(ports: Ports, choices: BillChoices) -> Part:
     """Return the port of an electrical switch."""
-    return load_part(choices.switch_port or f"switch-port-{ports.name}")
+    return _part(choices.switch_port, "switch-port", ports)
 
 
-def optical_link(ports: Ports, per_rank: float, why: str, choices: BillChoices) -> list[Line]:
-    """Return two transceivers and the fibre of ``per_rank`` links a rank."""
+def _part(chosen: str | None, kind: Kind, ports: Ports) -> Part:
+    if chosen is None and ports.rate / _GBPS not in RATES:
+        rates = ", ".join(f"{rate}Gbps" for rate in RATES)
+        field = kind.replace("-", "_")
+        raise ConfigError(
+            f"port_rate={format_bandwidth(ports.rate)}: no {kind} of this rate in the catalog: expected one of "
+            f"{rates}, or a part as {field}"
+        )
+    part = load_part(f"{kind}-{ports.name}") if chosen is None else part_of_kind(chosen, kind, kind.replace("-", "_"))
+    if part.rate is not None and abs(part.rate - ports.rate) > 1e-6 * ports.rate:
+        raise ConfigError(
+            f"{kind}={part.name} of {format_bandwidth(part.rate)} on ports of {format_bandwidth(ports.rate)}: expected "
+            "parts of the port's rate"
+        )
+    return part
+
+
+def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
+    """Return what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable."""
+    if per_rank == 0:
+        return []
+    if medium == "copper":
+        return [Line(load_part("copper-cable"), per_rank, why, rate=ports.rate)]
     metres = choices.link_length
     return [
-        Line(transceiver(ports, choices), 2 * per_rank, f"2 ends x {why}"),
-        Line(load_part("fibre"), per_rank * metres, f"{metres:g} m x {why}"),
+        Line(transceiver(ports, choices), 2 * per_rank, f"2 ends of {why}", rate=ports.rate),
+        Line(load_part("fibre"), per_rank * metres, f"{metres:g} m of {why}"),
     ]

@@ -10,9 +10,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics import derived
 from lightloom.fabrics.footprint import Cut, Footprint
+from lightloom.fabrics.graph.bill import graph_bill
 from lightloom.fabrics.graph.edges import Edge, Vertex
 from lightloom.fabrics.graph.network import Network
 from lightloom.fabrics.packets import PacketFabric
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
+from lightloom.parts.part import Kind
 
 _EXACT = 512
 """Most ranks for which cuts and distances are those of the routes; beyond, they are looser, and bounds still hold."""
@@ -53,6 +57,14 @@ class Graph(PacketFabric):
         network = self._network
         single = (network.tail < self.ranks) & (network.head < self.ranks)
         return len(np.unique(network.tail[single])) == len(np.unique(network.head[single])) == self.ranks
+
+    @property
+    def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
+        """Network cards where there are switches."""
+        return ("nic",) if self._network.vertices > self.ranks else None
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return graph_bill(self._network, choices)
 
     @property
     def links(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -17,9 +18,13 @@ from lightloom.fabrics.footprint import Cut, Footprint
 from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.tiers import cuts, distances, groups, paths
 from lightloom.fabrics.tiers.between import levels_of
+from lightloom.fabrics.tiers.bill import tiers_bill
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.reach import reached_tiers
 from lightloom.fabrics.tiers.tier import Tier
+from lightloom.parts.bill import Bill
+from lightloom.parts.choices import BillChoices
+from lightloom.parts.part import Kind
 from lightloom.transports.library import Library
 from lightloom.transports.load import NamedTransport
 
@@ -95,6 +100,14 @@ class TieredFabric(PacketFabric):
             for level in self.levels
             for axis in Axis.along(level.dims)
         )
+
+    @property
+    def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
+        """Network cards where ranks reach switches over these."""
+        return ("nic",) if any(level.switched for level in self.levels) else None
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return replace(tiers_bill(self.ranks, self.levels, self.tier_list(), choices), kind=self.kind_name)
 
     @property
     def links(self) -> int:
