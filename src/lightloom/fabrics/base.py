@@ -32,7 +32,6 @@ from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
 from lightloom.parts.bill import Bill, unknown_bill
 from lightloom.parts.choices import BillChoices
-from lightloom.parts.part import Kind
 from lightloom.transports.library import Library
 
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
@@ -301,14 +300,9 @@ class GroupFabric(Fabric):
         most: Ints = links.reshape(len(np.asarray(source)), -1).max(axis=1)
         return most
 
-    @property
-    def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """As of the fabric."""
-        return self.whole.stated_power_of
-
-    def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """Those of the fabric: every rank has its share."""
-        return replace(self.whole.bill_of_parts(choices), ranks=self.ranks)
+    def bill(self, choices: BillChoices | None = None) -> Bill:
+        """That of the fabric: every rank has its share."""
+        return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
         """The fabric's order, of the first group's ranks."""
