@@ -59,6 +59,7 @@ def data_arrives(schedule: Schedule) -> bool:
         for rank in range(n):
             if not stores or rank == chunk // pieces:
                 held[rank, chunk] = frozenset([rank])
+    everyone = frozenset(range(n))
     steps = defaultdict(list)
     for row in _rows(schedule):
         steps[row["step"]].append(row)
@@ -73,11 +74,10 @@ def data_arrives(schedule: Schedule) -> bool:
             have = held[place]
             if not came or (written.get(place) is not None and not (written[place] and row["reduces"])):
                 return False
-            if (came & have) if row["reduces"] else (have == came or not have <= came):
+            if (came & have) if row["reduces"] else (have == came or have and came != everyone):
                 return False
             held[place] = have | came
             written[place] = bool(row["reduces"])
-    everyone = frozenset(range(n))
     for chunk in range(schedule.chunks):
         for rank in range(n):
             wanted = frozenset([chunk // pieces]) if stores else everyone

@@ -14,7 +14,7 @@ import numpy as np
 from lightloom.core.arrays import Column, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
-OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY = range(7)
+OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, INCOMPLETE = range(8)
 
 
 class FoldedRows(NamedTuple):
@@ -56,11 +56,12 @@ def replay_copies(rows: FoldedRows, held: Mask, ends: Ints) -> tuple[int, int]:
 
 
 @njit_cached
-def replay_sums(rows: FoldedRows, state: Column, ranks: int, ends: Ints) -> tuple[int, int]:
+def replay_sums(rows: FoldedRows, state: Column, complete: Column, ranks: int, ends: Ints) -> tuple[int, int]:
     """Replay any kind with sets of contributions; (code, row or place in ``ends``).
 
     Args:
         state: in and out, contributions that each cell holds: [cell, word].
+        complete: contributions of all ranks: [word].
         ranks: ranks of the whole collective.
         ends: cells that must hold all contributions in the end.
     """
@@ -75,7 +76,7 @@ def replay_sums(rows: FoldedRows, state: Column, ranks: int, ends: Ints) -> tupl
                 return EMPTY, end
             end += 1
         for row in range(begin, end):
-            code = _write(state[rows.target[row]], carried[row - begin], rows.reduces[row])
+            code = _write(state[rows.target[row]], carried[row - begin], rows.reduces[row], complete)
             cell = rows.target[row]
             if last_write[cell] == now and (last_copy[cell] == now or not rows.reduces[row]):
                 return RACE, row
@@ -86,8 +87,8 @@ def replay_sums(rows: FoldedRows, state: Column, ranks: int, ends: Ints) -> tupl
                 last_copy[cell] = now
         begin = end
     for i in range(len(ends)):
-        for rank in range(ranks):
-            if not (state[ends[i], rank // 64] >> np.uint64(rank % 64)) & np.uint64(1):
+        for word in range(words):
+            if state[ends[i], word] != complete[word]:
                 return WRONG_END, i
     return OK, -1
 
@@ -102,18 +103,24 @@ def _most_of_a_step(step: Column) -> int:
 
 
 @njit_without_arrays
-def _write(held: Column, come: Column, adds: bool) -> int:
-    same, overwritten = True, False
+def _write(held: Column, come: Column, adds: bool, complete: Column) -> int:
+    same, overwritten, whole, empty = True, False, True, True
     for word in range(len(held)):
         have, new = held[word], come[word]
         same = same and have == new
         overwritten = overwritten or (have & ~new) != 0
+        whole = whole and new == complete[word]
+        empty = empty and have == 0
         if adds and have & new:
             return TWICE
         held[word] = have | new if adds else new
-    if not adds and same:
+    if adds:
+        return OK
+    if same:
         return TWICE
-    return LOST if not adds and overwritten else OK
+    if overwritten:
+        return LOST
+    return OK if whole or empty else INCOMPLETE
 
 
 @njit_without_arrays

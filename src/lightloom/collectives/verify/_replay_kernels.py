@@ -10,7 +10,7 @@ from lightloom.core.arrays import Column, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.fabrics.footprint import Footprint
 
-OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED = range(8)
+OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED, INCOMPLETE = range(9)
 
 
 class PathColumns(NamedTuple):
@@ -220,7 +220,9 @@ def replay_reduce(
         copies.last_write[:] = -1
         copies.last_copy[:] = -1
         copies.head[:] = -1
-        outcome: tuple[int, int, int] = _replay_chunk(sends, copies, first[chunk], first[chunk + 1], reach, cut_through)
+        outcome: tuple[int, int, int] = _replay_chunk(
+            sends, copies, complete, first[chunk], first[chunk + 1], reach, cut_through
+        )
         if outcome[0] != OK:
             return outcome
         for rank in range(final.shape[1]):
@@ -233,7 +235,7 @@ def replay_reduce(
 
 @njit_without_arrays
 def _replay_chunk(
-    sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int
+    sends: Sends, copies: _Copies, complete: Column, begin: int, stop: int, reach: Column, cut_through: int
 ) -> tuple[int, int, int]:
     """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank)."""
     # Arrays are taken out of the tuples once: numba counts the references of all of them at each call.
@@ -266,7 +268,7 @@ def _replay_chunk(
                 head[at] = -1
             elif last_copy[at] == now or not reduces[row]:
                 return RACE, row, at
-            code = _arrive(state, at, carried, k - begin, reduces[row])
+            code = _arrive(state, at, carried, k - begin, reduces[row], complete)
             if code != OK:
                 return code, row, at
             last_write[at] = now
@@ -288,17 +290,24 @@ def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
 
 
 @njit_without_arrays
-def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool) -> int:
-    """Add what a send carries to what rank ``at`` holds, or store it there; no branch stops the loop over words."""
-    twice, differs, lost = np.uint64(0), np.uint64(0), np.uint64(0)
+def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
+    """Add what a send carries to what rank ``at`` holds, or store it there; no branch stops the loop over words.
+
+    What is stored over something must be complete, so that every rank counts its own contribution from itself.
+    """
+    twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
         have, come = state[at, w], carried[send, w]
         twice |= have & come
         differs |= have ^ come
         lost |= have & ~come
+        held |= have
+        missing |= come ^ complete[w]
         state[at, w] = have | come if adds else come
     if adds:
         return OK if twice == 0 else TWICE
     if differs == 0:
         return TWICE
-    return OK if lost == 0 else LOST
+    if lost != 0:
+        return LOST
+    return OK if held == 0 or missing == 0 else INCOMPLETE

@@ -102,7 +102,10 @@ def _replay(schedule: Schedule) -> None:
         state = np.zeros((len(cells), (ranks + 63) // 64), np.uint64)
         owner = cells[begins] // chunks
         state[begins, owner // 64] = np.uint64(1) << (owner % 64).astype(np.uint64)
-        code, at = kernels.replay_sums(rows, state, ranks, ends)
+        complete = np.zeros(state.shape[1], np.uint64)
+        everybody = np.arange(ranks)
+        np.bitwise_or.at(complete, everybody // 64, np.uint64(1) << (everybody % 64).astype(np.uint64))
+        code, at = kernels.replay_sums(rows, state, complete, ranks, ends)
     if code == kernels.WRONG_END:
         rank, missing = divmod(int(cells[ends[at]]), chunks)
         raise VerificationError(f"rank {rank} does not end with the complete chunk {missing}")
@@ -113,6 +116,8 @@ def _replay(schedule: Schedule) -> None:
             kernels.EMPTY: f"rank {schedule.source[row]} has nothing of the chunk to send",
             kernels.TWICE: f"rank {schedule.destination[row]} receives a contribution that it already holds",
             kernels.LOST: f"what rank {schedule.destination[row]} had summed so far is overwritten and lost",
+            kernels.INCOMPLETE: f"rank {schedule.destination[row]} stores a sum that is not complete over what it "
+            "holds",
             kernels.RACE: f"rank {schedule.destination[row]} is written to by two sends of one step that do not both "
             "add",
         }

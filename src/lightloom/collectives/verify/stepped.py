@@ -7,8 +7,9 @@ It shares no code with the generators. What it proves:
 3. no two lightpaths hold the same channel of a link at the same time, none leaves the fabric's wavelengths, and
    its light reaches the destination, over channels that nothing has broken;
 4. no node sends or receives on more wavelengths than it has transceivers; no lightpath has more taps than allowed;
-5. every send carries what its source then holds, every contribution arrives exactly once, and every rank ends with
-   exactly the data that the collective promises.
+5. every send carries what its source then holds, every contribution arrives exactly once, what is stored over
+   something held is complete (so that every rank counts its own contribution from itself, as the lower bounds of
+   all-reduces take for granted), and every rank ends with exactly the data that the collective promises.
 """
 
 from __future__ import annotations
@@ -193,6 +194,7 @@ def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
         kernels.EMPTY: f"rank {rank} has nothing of the chunk to send",
         kernels.TWICE: f"rank {rank} receives a contribution that it already holds",
         kernels.LOST: f"what rank {rank} had summed so far is overwritten and lost",
+        kernels.INCOMPLETE: f"rank {rank} stores a sum that is not complete over what it holds",
         kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
         kernels.UNORDERED: f"nothing orders this send after the steps that wrote or read the chunk on rank {rank}",
     }
