@@ -74,7 +74,7 @@ def data_arrives(schedule: Schedule) -> bool:
             have = held[place]
             if not came or (written.get(place) is not None and not (written[place] and row["reduces"])):
                 return False
-            if (came & have) if row["reduces"] else (have == came or have and came != everyone):
+            if (came & have) if row["reduces"] else (have == came or (have and came != everyone)):
                 return False
             held[place] = have | came
             written[place] = bool(row["reduces"])

@@ -212,13 +212,13 @@ def test_pairs_that_no_circuits_join_take_two_hops_or_two_set_ups(wavelengths: i
             assert bound == pytest.approx(setup + min(hops * 1e-6, setup + 1e-6), rel=1e-3)
 
 
-def test_what_has_failed_bounds_a_root_by_receptions_alone() -> None:
-    """The worst rank may be the root, which need not receive."""
+def test_what_has_failed_bounds_a_root_by_what_it_sends_without_failures() -> None:
+    """The worst rank may be the root, which need not receive, or another one, which need not send."""
     failures = tuple(Failure.parse(f"transceiver:0:{channel}") for channel in (1, 2, 3))
     damaged = DamagedWdmRing(ranks=4, wavelengths=4, reconfiguration_time=0.0, failures=failures)
     whole = lower_bound(Collective("reduce", 4, 1e9), wdm_ring(4, 4, reconfiguration_time=0.0)).time
     bound = lower_bound(Collective("broadcast", 4, 1e9), damaged).time
-    assert bound == pytest.approx(3 * 1e9 / damaged.total_receive_bandwidth()) and bound < 1.1 * whole
+    assert bound == pytest.approx(whole) and bound > 3 * 1e9 / damaged.total_receive_bandwidth()
 
 
 def test_a_root_in_the_middle_of_a_broken_ring_is_half_as_far() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.bounds.rooted import broadcast_seconds
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.strategies import wdm_ring
@@ -74,24 +77,28 @@ def test_a_switch_bounds_what_a_port_carries(kind: Kind, ranks: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("wavelengths", "transceivers", "taps", "hops"),
+    ("wavelengths", "transceivers", "taps", "hops", "root_hops"),
     [
-        # All pairs of 16 ranks need 32 wavelengths each way and 15 lightpaths from every rank.
-        (32, None, 1, 1),
-        (31, None, 1, 2),
-        (32, 15, 1, 1),
-        (32, 14, 1, 2),
+        # All pairs of 16 ranks need 32 wavelengths each way and 15 lightpaths from every rank. 31 wavelengths leave a
+        # root for all others.
+        (32, None, 1, 1, 1),
+        (31, None, 1, 2, 1),
+        (32, 15, 1, 1, 1),
+        (32, 14, 1, 2, 2),
         # 2 + 4 + 8 ranks within three hops, and one more in a fourth.
-        (1, None, 1, 4),
-        (40, 2, 1, 4),
-        (40, 3, 1, 3),
-        (1, None, 2, 2),
-        (1, None, 8, 1),
-        (40, 3, 5, 1),
+        (1, None, 1, 4, 4),
+        (40, 2, 1, 4, 4),
+        (40, 3, 1, 3, 3),
+        # 64 pairs across the middle of the ring, four circuits from half to half, each for 5 + 4 pairs of two hops.
+        (1, None, 2, 3, 2),
+        (1, None, 8, 2, 1),
+        (40, 3, 5, 1, 1),
+        # 16 circuits from half to half, each for 17 + 16 pairs of two hops.
+        (8, None, 1, 2, 1),
     ],
 )
 def test_hops_over_circuits_that_stand(
-    kind: Kind, wavelengths: int, transceivers: int | None, taps: int, hops: int
+    kind: Kind, wavelengths: int, transceivers: int | None, taps: int, hops: int, root_hops: int
 ) -> None:
     """A root needs no more than the tree of circuits below it; all other kinds need lightpaths between all pairs."""
     fabric = wdm_ring(
@@ -104,8 +111,7 @@ def test_hops_over_circuits_that_stand(
         reconfiguration_time=1.0,
     )
     bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 16, 1.0), fabric)}
-    # 31 wavelengths each way leave a root for all 15 others, though they do not join all pairs.
-    expected = 1 if kind in ("broadcast", "reduce") and wavelengths == 31 else hops
+    expected = root_hops if kind in ("broadcast", "reduce") else hops
     assert bounds[f"{expected} hops on circuits that stand, or circuits set twice"] == pytest.approx(
         expected * (1e-6 + fabric.neighbour_latency()), rel=1e-12
     )
@@ -138,3 +144,36 @@ def test_the_paper_model_adds_set_up_and_conversion_to_what_must_move() -> None:
     # Seven shares enter a rank over both sides' wavelengths.
     assert bound.time == pytest.approx(3e-6 + 7 / 8 * 1e6 / (2 * 4 * fabric.channel_bandwidth), rel=1e-12)
     assert bound.to_json() == {"lower_bound_s": bound.time, "bound_by": bound.bound_by}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wavelengths", "hops"),
+    [(64, 8, 3), (256, 8, 4), (1024, 8, 5), (4096, 8, 6), (1024, 64, 3), (4096, 64, 4)],
+)
+def test_few_circuits_lead_from_one_half_of_the_ring_to_the_other(ranks: int, wavelengths: int, hops: int) -> None:
+    fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6, reconfiguration_time=1.0)
+    for kind in (*FROM_ALL_GATHER, "all-to-all"):
+        names = [name for _, name in ring_bounds(Collective(kind, ranks, 1.0), fabric)]  # type: ignore[arg-type]
+        assert f"{hops} hops on circuits that stand, or circuits set twice" in names
+
+
+@given(st.integers(2, 60), st.integers(1, 8), st.floats(1e-9, 1e-3), st.sampled_from([0.0, 1e-7, 1e-5]))
+def test_broadcasts_are_bound_by_their_root_and_by_all_links(
+    ranks: int, wavelengths: int, direction_seconds: float, hop: float
+) -> None:
+    """Never below what the root sends or what all links carry, and more where hops are few; more bytes take longer."""
+    found = broadcast_seconds(ranks, hop, direction_seconds)
+    assert found >= hop + max(direction_seconds / 2, (ranks - 1) / (2 * ranks) * direction_seconds) * (1 - 1e-9)
+    assert broadcast_seconds(ranks, hop, 1.1 * direction_seconds) >= found * (1 - 1e-9)
+    assert broadcast_seconds(ranks, 1.1 * hop, direction_seconds) >= found * (1 - 1e-9)
+    assert found <= broadcast_seconds(ranks, hop, wavelengths * direction_seconds) * (1 + 1e-9)
+
+
+def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_before() -> None:
+    """10 MB a rank on 8 wavelengths of 40 Gb/s, 1 µs a hop: 127.0 µs after the set-up by the links of few hops."""
+    fabric = wdm_ring(
+        256, 8, wavelength_bandwidth=5e9, conversion_time=1e-6, reconfiguration_time=25e-6, hop_latency=0.0
+    )
+    bounds = {name: seconds for seconds, name in ring_bounds(Collective("broadcast", 256, 1e7), fabric)}
+    assert bounds["the links that so few hops must use"] == pytest.approx(126.98e-6, rel=1e-3)
+    assert bounds["the links around the root and few hops together"] == pytest.approx(172.8e-6, rel=1e-3)

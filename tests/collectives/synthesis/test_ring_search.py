@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees

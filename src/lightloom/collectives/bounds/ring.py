@@ -1,4 +1,4 @@
-"""Rings of wavelengths: few hops need long lightpaths, and only so many lightpaths leave a rank.
+"""Rings of wavelengths: few hops need long lightpaths, and only so many lightpaths leave a rank or half the ring.
 
 Seconds count from standing circuits on; circuits that change on the way only add. Proofs: docs/collectives/bounds.md.
 """
@@ -6,7 +6,8 @@ Seconds count from standing circuits on; circuits that change on the way only ad
 from __future__ import annotations
 
 from lightloom.collectives.bounds.degree import ranks_by_hops
-from lightloom.collectives.schedule.link_use import joint_seconds
+from lightloom.collectives.bounds.link_use import all_reduce_uses, joint_seconds, slotted_seconds
+from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import Fabric
@@ -20,6 +21,10 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         (_joint(collective, fabric), "the links that so few hops must use"),
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
+    if collective.kind in ROOTED and not _tapped(collective, fabric):
+        direction_seconds = collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
+        seconds = broadcast_seconds(collective.ranks, hop, direction_seconds)
+        bounds.append((seconds, "the links around the root and few hops together"))
     if fabric.reach is not None:
         # At the least half the ring away lies some rank even from a root, whatever has failed.
         hops = -(-(fabric.ranks // 2) // fabric.reach)
@@ -33,16 +38,25 @@ def _hop(fabric: Fabric) -> float:
     return fabric.step_overhead + fabric.neighbour_latency()
 
 
+def _tapped(collective: Collective, fabric: Fabric) -> bool:
+    """Whether light that several ranks tap may reach them all in one hop; sums and blocks cannot be tapped."""
+    return fabric.taps > 1 and collective.kind in ("all-gather", "broadcast")
+
+
 def _joint(collective: Collective, fabric: Fabric) -> float:
     """What all links can carry in the time, against what data that makes few hops must use."""
-    ranks, kind = collective.ranks, collective.kind
+    ranks, kind, hop = collective.ranks, collective.kind, _hop(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     if kind == "all-to-all":
-        return _hop(fabric) + ranks * ranks // 4 * per_use
-    # Light that several ranks tap reaches them all in one hop; that it uses no link twice bounds nothing new.
-    if fabric.taps > 1 and kind in ("all-gather", "broadcast"):
-        return _hop(fabric) + (ranks - 1) * per_use
-    return joint_seconds(ranks, _hop(fabric), per_use, more_uses=ranks - 1 if kind == "all-reduce" else 0)
+        return hop + ranks * ranks // 4 * per_use
+    # That tapped light uses no link twice bounds nothing new.
+    if _tapped(collective, fabric):
+        return hop + (ranks - 1) * per_use
+    if kind == "all-reduce" and fabric.taps > 1:
+        return joint_seconds(ranks, hop, per_use, more_uses=ranks - 1)
+    if kind == "all-reduce":
+        return joint_seconds(ranks, hop, per_use, all_reduce_uses)
+    return slotted_seconds(ranks, hop, per_use)
 
 
 def _standing_hops(collective: Collective, fabric: Fabric) -> int:
@@ -50,8 +64,21 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     ends = 2 * fabric.channels
     if fabric.transmitters is not None:
         ends = min(ends, fabric.transmitters)
-    hops = len(ranks_by_hops(collective.ranks, ends * fabric.taps))
-    pairs_fit = ring_all_to_all_wavelengths(collective.ranks) <= fabric.channels and collective.ranks - 1 <= ends
-    if collective.kind in ROOTED or fabric.taps > 1 or pairs_fit:
+    ranks, degree = collective.ranks, ends * fabric.taps
+    hops = len(ranks_by_hops(ranks, degree))
+    if collective.kind in ROOTED:
         return hops
-    return max(hops, 2)
+    while not _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops):
+        hops += 1
+    pairs_fit = ring_all_to_all_wavelengths(ranks) <= fabric.channels and ranks - 1 <= ends
+    return hops if fabric.taps > 1 or pairs_fit else max(hops, 2)
+
+
+def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> bool:
+    """Whether so many circuits from one half of the ring to the other can join all pairs within so many hops."""
+    at_most = 0
+    for first in range(1, hops + 1):
+        begins = min(ranks, degree ** (first - 1))
+        ends = min(ranks, sum(degree**beyond for beyond in range(hops - first + 1)))
+        at_most += crossing * begins * ends
+    return at_most >= (ranks // 2) * -(-ranks // 2)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.effort import scaled
 from lightloom.collectives.synthesis.engine.forest import Forest

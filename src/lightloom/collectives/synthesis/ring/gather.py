@@ -7,8 +7,8 @@ from dataclasses import astuple, replace
 
 from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.algorithms.wrht import wrht
+from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.link_use import joint_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.cache import read_design, write_design

@@ -1,0 +1,176 @@
+"""C(N, H) and A(N, H): the fewest links that a byte must use on a ring if nothing goes more than H hops.
+
+    H = 3     ●──────────────────►●─────────►●           a lightpath of length 5 uses five links to serve one rank
+              ●─►●◄──┘     ●◄─────┘├─►●   ●◄─┘
+
+C counts the links of a broadcast to N ranks, A those of an all-reduce of one byte. Together with the hops that a time
+allows they are joint bounds of bandwidth and latency: in X seconds data makes at most ⌊X/h⌋ hops, h being the least
+delay of one, and all links carry at most 2 N w r X bytes.
+
+The optimal trees attach the N − 1 ranks at the smallest of infinitely many costs, and how many of these costs are v
+is a coefficient of a power series. Proofs: docs/collectives/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+
+Uses = Callable[[int, int], int]
+"""Link uses of one byte among so many ranks within so many hops; never more in more hops, and least from as many hops
+as there are ranks on."""
+
+
+@lru_cache(maxsize=1 << 12)
+def broadcast_uses(ranks: int, hops: int) -> int:
+    """C(N, H): fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops`` hops.
+
+    Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
+
+    Raises:
+        ValueError: no rank or no hop.
+    """
+    if ranks < 1 or hops < 1:
+        raise ValueError(f"{ranks} ranks in {hops} hops: expected at least 1 of each")
+    if 2 * hops * (hops + 1) >= ranks - 1:
+        return closed_form(ranks, hops)
+    left, uses, cost = ranks - 1, 0, 0
+    # Coefficients of ((1 + x) / (1 − x))^hops, which satisfy a recurrence of two terms.
+    before, count = 0, 1
+    while left > 0:
+        cost += 1
+        before, count = count, (2 * hops * count + (cost - 2) * before) // cost
+        taken = min(left, count)
+        left, uses = left - taken, uses + taken * cost
+    return uses
+
+
+def closed_form(ranks: int, hops: int) -> int:
+    """Below :func:`broadcast_uses`: every rank once, and the excess that reaching both ends in time takes."""
+    return ranks - 1 + max(0, ranks - 1 - 2 * hops)
+
+
+@lru_cache(maxsize=1 << 12)
+def all_reduce_uses(ranks: int, hops: int) -> int:
+    """A(N, H): fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
+
+    Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
+    other directly.
+
+    Raises:
+        ValueError: no rank or no hop.
+    """
+    if hops == 1:
+        return ranks * broadcast_uses(ranks, 1)
+    collecting = np.array([broadcast_uses(ranks, level) for level in range(1, hops + 1)], np.float64)
+    return int((collecting + _two_phases(ranks, hops)).min())
+
+
+def _two_phases(ranks: int, hops: int) -> Floats:
+    """D(N, p, H − p) for p = 0 ... H − 1: trees whose first p levels cost one more than their lengths: [p]."""
+    phases = np.arange(hops, dtype=np.float64)
+    left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)
+    whole, first = (0.0, 1.0), (np.zeros(hops), np.ones(hops))
+    cost = 0
+    while left.any():
+        cost += 1
+        # Coefficients of U^H − (1 − x) U^p − x, U = (1 + x) / (1 − x). Where they exceed what a float holds exactly
+        # they exceed the ranks by far.
+        whole = whole[1], (2 * hops * whole[1] + (cost - 2) * whole[0]) / cost
+        first = first[1], (2 * phases * first[1] + (cost - 2) * first[0]) / cost
+        taken = np.minimum(left, whole[1] - first[1] + first[0] - (cost == 1))
+        left, uses = left - taken, uses + taken * cost
+    return uses
+
+
+def joint_seconds(
+    ranks: int, hop: float, per_link_use: float, uses: Uses = broadcast_uses, more_uses: int = 0
+) -> float:
+    """The least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
+
+    Args:
+        hop: least seconds from a lightpath's first bit sent to it received.
+        per_link_use: seconds that all links together need for one use of one link by everybody's data.
+        uses: C or A.
+    """
+    return _joint(ranks, hop, per_link_use, uses, more_uses)[0]
+
+
+def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: int) -> tuple[float, int]:
+    """The least X, and the hops that it allows."""
+    most = max(1, ranks - 1)
+    if hop <= 0:
+        return (uses(ranks, most) + more_uses) * per_link_use, most
+
+    def least(hops: int) -> float:
+        return hop + (uses(ranks, hops) + more_uses) * per_link_use
+
+    # The time that links need falls with the hops, and the time that hops take rises.
+    too_few, enough = 0, 1
+    while enough < most and least(enough) >= (enough + 1) * hop:
+        too_few, enough = enough, min(2 * enough, most)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if least(middle) < (middle + 1) * hop:
+            enough = middle
+        else:
+            too_few = middle
+    return max(enough * hop, least(enough)), enough
+
+
+def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
+    """The same for C with links that carry in every slot of one hop's length only what there is time for.
+
+    All slots but the last are equally long, so that one price, that of a link in the last slot, decides.
+    """
+    seconds, hops = _joint(ranks, hop, per_link_use, broadcast_uses, 0)
+    if hop <= 0 or hops == 1 or seconds >= (hops + 1) * hop or per_link_use <= 0:
+        return seconds
+    last = _least_in_last_slot(ranks, hops, (hops - 1) * hop / per_link_use)
+    return max(seconds, hops * hop + last * per_link_use)
+
+
+def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
+    """Fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before."""
+    early, late, count = _costs(ranks, hops)
+
+    def cheapest(price: float) -> tuple[float, float]:
+        order = np.lexsort((early, early + price * late))
+        before = np.cumsum(count[order]) - count[order]
+        taken = np.clip(ranks - 1 - before, 0, count[order])
+        return float(taken @ early[order]), float(taken @ late[order])
+
+    few, many = cheapest(1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
+    if few[0] > capacity or many[0] <= capacity:
+        return 0.0
+    # Corners of the convex frontier between two of its points, until the segment over the capacity is found.
+    while True:
+        price = (many[0] - few[0]) / (few[1] - many[1])
+        corner = cheapest(price)
+        if corner[0] + price * corner[1] >= (few[0] + price * few[1]) * (1 - 1e-12):
+            return few[1] - (capacity - few[0]) / price
+        few, many = (corner, many) if corner[0] <= capacity else (few, corner)
+
+
+@lru_cache(maxsize=64)
+def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
+    """Links in early slots and in the last one, and how many attachments cost so much: [cost]."""
+    early = _coefficients(hops - 1, ranks - 1)
+    late = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
+    late[0] = 1.0
+    i, k = np.indices((len(early), len(late))).reshape(2, -1)[:, 1:]
+    return i.astype(np.float64), k.astype(np.float64), early[i] * late[k]
+
+
+def _coefficients(hops: int, ranks: int) -> Floats:
+    """Coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``."""
+    found = [1.0]
+    while sum(found) <= ranks:
+        cost = len(found)
+        before = found[-2] if cost > 1 else 0.0
+        found.append((2 * hops * found[-1] + (cost - 2) * before) / cost)
+    return np.array(found)

@@ -1,0 +1,132 @@
+"""Fewest link uses of a byte: against trying all trees, against integer programmes, and as bounds on time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.collectives.bounds.link_use import (
+    Uses,
+    all_reduce_uses,
+    broadcast_uses,
+    closed_form,
+    joint_seconds,
+    slotted_seconds,
+)
+from tests.collectives.bounds.fewest_links import fewest_links
+
+
+@cache
+def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0) -> float:
+    """Every assignment of depths to the ranks of a line; each attaches to the nearest one that has the data before.
+
+    The first ``dear`` levels cost one more than their lengths, a length in the last level ``last_price``.
+    """
+    best = 1e9
+
+    def extend(depths: list[int]) -> None:
+        nonlocal best
+        if len(depths) < ranks:
+            for depth in range(hops + 1):
+                if depth or 0 not in depths:
+                    extend([*depths, depth])
+            return
+        if 0 not in depths:
+            return
+        uses = 0.0
+        for at, depth in enumerate(depths):
+            if depth:
+                length = min(abs(at - other) for other in range(ranks) if depths[other] < depth)
+                uses += length * (last_price if depth == hops else 1.0) + (depth <= dear)
+        best = min(best, uses)
+
+    extend([])
+    return best
+
+
+@pytest.mark.parametrize("ranks", range(1, 8))
+@pytest.mark.parametrize("hops", range(1, 5))
+def test_equals_trying_all_depths(ranks: int, hops: int) -> None:
+    assert broadcast_uses(ranks, hops) == by_trying(ranks, 0, hops)
+
+
+@pytest.mark.parametrize("ranks", range(2, 7))
+@pytest.mark.parametrize("hops", range(2, 5))
+def test_sums_are_collected_by_one_tree_and_spread_by_one_of_two_phases(ranks: int, hops: int) -> None:
+    trees = (broadcast_uses(ranks, level) + by_trying(ranks, level - 1, hops) for level in range(1, hops + 1))
+    assert all_reduce_uses(ranks, hops) == min(trees)
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 1), (5, 2)])
+def test_no_schedule_of_an_all_reduce_uses_fewer_links(ranks: int, hops: int) -> None:
+    assert all_reduce_uses(ranks, hops) <= fewest_links(ranks, hops)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "hops", "fewest"), [(4, 3, 6), (4, 4, 6), (5, 3, 10), (6, 1, 54), (6, 2, 18)])
+def test_nor_does_one_of_more_levels(ranks: int, hops: int, fewest: int) -> None:
+    assert fewest_links(ranks, hops) == fewest >= all_reduce_uses(ranks, hops)
+
+
+@pytest.mark.parametrize("ranks", [6, 16, 64, 256, 1024])
+def test_sums_use_more_links_than_what_was_proved_before(ranks: int) -> None:
+    """Never fewer than a broadcast and one reception each, more where hops are few, and two broadcasts at least."""
+    uses = [all_reduce_uses(ranks, hops) for hops in range(1, ranks + 1)]
+    assert uses == sorted(uses, reverse=True) and uses[-1] == 2 * (ranks - 1)
+    for hops, found in enumerate(uses, start=1):
+        broadcast = broadcast_uses(ranks, hops)
+        assert found >= max(2 * broadcast, 4 * (ranks - 1) - 2 * (hops + 1))
+        assert found > broadcast + ranks - 1 or broadcast == ranks - 1
+
+
+@pytest.mark.parametrize(("ranks", "exact"), [(64, 6), (256, 11), (1024, 23)])
+def test_the_closed_form_is_below_and_exact_from_some_hops_on(ranks: int, exact: int) -> None:
+    uses = [broadcast_uses(ranks, hops) for hops in range(1, ranks)]
+    assert uses == sorted(uses, reverse=True)
+    assert uses[0] == sum(min(k, ranks - k) for k in range(ranks))
+    for hops, found in enumerate(uses, start=1):
+        assert (found == closed_form(ranks, hops)) == (hops >= exact)
+        assert found >= closed_form(ranks, hops)
+
+
+@given(
+    st.integers(2, 80),
+    st.floats(1e-9, 1e-5),
+    st.floats(0, 1e-6),
+    st.integers(0, 100),
+    st.sampled_from([broadcast_uses, all_reduce_uses]),
+)
+def test_joint_seconds_is_the_least_that_satisfies_the_bound(
+    ranks: int, hop: float, per_use: float, more: int, uses: Uses
+) -> None:
+    def allows(seconds: float) -> bool:
+        hops = max(1, int(seconds / hop * (1 + 1e-12)))
+        return seconds >= (hop + (uses(ranks, hops) + more) * per_use) * (1 - 1e-9)
+
+    found = joint_seconds(ranks, hop, per_use, uses, more)
+    assert allows(found)
+    assert not allows(found * 0.999) or found * 0.999 < hop
+    assert joint_seconds(ranks, 0.0, per_use, uses, more) <= found
+
+
+@given(st.integers(2, 6), st.floats(1e-3, 1.0), st.sampled_from([1.0, 1.5, 2.0, 3.0, 7.0]))
+def test_links_of_the_last_slot_have_any_price(ranks: int, per_use: float, price: float) -> None:
+    """What the slots can carry covers the cheapest tree at every price of the last one."""
+    seconds = slotted_seconds(ranks, 1.0, per_use)
+    assert joint_seconds(ranks, 1.0, per_use) <= seconds * (1 + 1e-12)
+    hops = int(seconds * (1 + 1e-12))
+    if hops <= 4:
+        carried = (hops - 1 + price * (seconds - hops)) / per_use
+        assert carried >= by_trying(ranks, 0, hops, price) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("ranks", [16, 64, 256])
+def test_time_grows_smoothly_with_the_bytes_although_hops_are_whole(ranks: int) -> None:
+    """A slot that has just begun carries next to nothing."""
+    per_use = [1.0 / broadcast_uses(ranks, hops) * (1 + 1e-9) for hops in (1, 2, 3)]
+    for hops, each in enumerate(per_use, start=2):
+        before = slotted_seconds(ranks, 1.0, each * (hops - 1) * (1 - 2e-9))
+        assert slotted_seconds(ranks, 1.0, each * (hops - 1)) == pytest.approx(before, rel=1e-3)
