@@ -15,6 +15,7 @@ buckets or units instead: exchange k cannot start before its data exists, and al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from lightloom.simulation.pipelined import StageTimes
 _ROUNDING = 1 - 1e-9
 """Sums in another order than the simulator's."""
 _BLOCK = 1 << 14
+_NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
@@ -187,6 +189,7 @@ class PriceLines:
         self._algorithms = algorithms
         self._hidden_setup = hidden_setup
         self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
+        self._tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = {}
         self._slopes: dict[tuple[Kind, Group], float] = {}
         self._divided = divided
 
@@ -198,12 +201,8 @@ class PriceLines:
         Arguments broadcast; ``nbytes`` may have a last dimension more than the others.
         """
         groups, row = unique_groups(algorithm, ranks, stride, exchange)
-        lines = [self._of_group(kind, group) for group in groups]
         shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
-        bound = np.full(np.broadcast_shapes(shape, nbytes.shape), np.inf)
-        for place in range(max(map(len, lines), default=0)):
-            table = [each[place] if place < len(each) else None for each in lines]
-            np.minimum(bound, _columns(table, row, nbytes, shape), out=bound)
+        bound = self._table(kind, groups).column(row.reshape(shape), nbytes)
         if self._divided:
             slopes = np.array([self._slope(kind, group) for group in groups])[row]
             np.maximum(bound, slopes.reshape(shape) * nbytes, out=bound)
@@ -217,6 +216,12 @@ class PriceLines:
             self._slopes[kind, group] = slope(self._pricing, kind, ranks, exchange, stride)
         return self._slopes[kind, group]
 
+    def _table(self, kind: Kind, groups: list[Group]) -> _LineTable:
+        key = kind, tuple(groups)
+        if key not in self._tables:
+            self._tables[key] = _LineTable.of([self._of_group(kind, group) for group in groups])
+        return self._tables[key]
+
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
             return []
@@ -228,12 +233,29 @@ class PriceLines:
         return self._lines[kind, group]
 
 
-def _columns(table: Sequence[LowerPrice | None], row: Ints, nbytes: Floats, shape: tuple[int, ...]) -> Floats:
-    """Bounds of one algorithm of each group, infinite where a group has none."""
-    missing = PriceLine(np.inf, 0.0, np.inf, 0.0)
-    lines = np.array([each if isinstance(each, PriceLine) else missing for each in table])
-    bound = PriceLine(*(part.reshape(shape) for part in lines[row].T)).column(nbytes)
-    for place, line in enumerate(table):
-        if line is not None and not isinstance(line, PriceLine):
-            bound = np.where((row == place).reshape(shape), line.column(nbytes), bound)
-    return bound
+class _LineTable(NamedTuple):
+    """Lower bounds of the prices of several groups, of which each may have several."""
+
+    lines: Floats
+    """Fields of price lines, infinite where a group has fewer than others: [fields, lines, groups]."""
+    others: tuple[tuple[int, LowerPrice], ...]
+    """Bounds of other forms, each with its group."""
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[LowerPrice]]) -> _LineTable:
+        """Return the table of the bounds of each group."""
+        straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
+        most = max(1, *map(len, straight))
+        padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]
+        others = tuple(
+            (group, line) for group, lines in enumerate(groups) for line in lines if not isinstance(line, PriceLine)
+        )
+        return cls(np.array(padded).transpose(2, 1, 0), others)
+
+    def column(self, group: Ints, nbytes: Floats) -> Floats:
+        """Least bounds of collectives of so many bytes, each of a group, which broadcast with ``nbytes``; infinite
+        where a group has none."""
+        bound: Floats = PriceLine(*self.lines[..., group]).column(nbytes).min(axis=0)
+        for place, line in self.others:
+            bound = np.where(group == place, np.minimum(bound, line.column(nbytes)), bound)
+        return bound

@@ -51,6 +51,10 @@ class Held(NamedTuple):
         """Return the sums over the chunks of each stage: [rows, stages]."""
         return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
 
+    def beside(self, *others: Held) -> Held:
+        """Return these parameters and others, column after column: [rows, all chunks]."""
+        return Held(*(np.concatenate(columns, axis=1) for columns in zip(self, *others, strict=True)))
+
 
 class Crossing(NamedTuple):
     """Bytes of a micro-batch that a chunk reads from before it, each [rows, chunks]."""

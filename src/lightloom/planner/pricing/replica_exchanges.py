@@ -123,15 +123,16 @@ class ReplicaPrices:
             self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
         others = np.maximum(units - 1, 1)
         other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
-        in_passes = self._unit(first), self._unit(other)
+        in_passes = self._units(first, other)
         if not settings.overlap_gradients:
             return ReplicaExchanges(*in_passes, gather, self._gradients(held.by_stage(stages)))
         if by_unit is not None:
             held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
-        parts = UnitGradients(self._gradients(first), self._gradients(other))
+        # One call for all sizes: prices of many rows cost little more than those of a few.
+        of_first, of_other, after_pass = np.split(self._gradients(first.beside(other, held)), 3, axis=1)
         # What takes forever unit by unit is exchanged after the pass.
-        parts.first[self._blocking] = np.inf
-        return ReplicaExchanges(*in_passes, gather, self._gradients(held), parts)
+        of_first[self._blocking] = np.inf
+        return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
     def _gradients(self, held: Held) -> Floats:
         """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
@@ -145,9 +146,9 @@ class ReplicaPrices:
         self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
         return seconds
 
-    def _unit(self, held: Held) -> UnitExchanges:
-        """Return the seconds of the exchanges of one unit of each chunk."""
-        rows, settings = self._rows, self._settings
+    def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
+        """Return the seconds of the exchanges of the first unit of each chunk and of another one."""
+        rows, settings, held = self._rows, self._settings, first.beside(other)
         gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
         resharded = gathers_in_passes(rows.sharding)
         chosen = resharded | self._zero_2("micro-batch")
@@ -155,7 +156,9 @@ class ReplicaPrices:
             inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
             self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
             self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
-        return UnitExchanges(gather, np.where(resharded[:, None], gather, 0.0), scatter)
+        seconds = gather, np.where(resharded[:, None], gather, 0.0), scatter
+        of_first, of_other = zip(*(np.split(column, 2, axis=1) for column in seconds), strict=True)
+        return UnitExchanges(*of_first), UnitExchanges(*of_other)
 
     def _zero_2(self, often: str) -> Mask:
         """Rows that shard gradients but not parameters, if these exchange so often: [rows]."""
