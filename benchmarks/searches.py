@@ -55,7 +55,8 @@ def _compile(model: str, cluster: str, traces: Path, limit: int) -> None:
 
 
 def _trace(model: str, traces: Path) -> None:
-    """Trace a model in a process of its own, so that torch is not loaded here."""
+    """Trace a model that the package brings no graph of, in a process of its own, so that torch is not loaded here."""
+    (traces / "workloads").mkdir(exist_ok=True)
     code = f"from lightloom.workloads.load import load_workload; load_workload({model!r}, batch=1)"
     subprocess.run([sys.executable, "-c", code], env=os.environ | {"LIGHTLOOM_CACHE": str(traces)}, check=True)
 

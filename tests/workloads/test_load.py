@@ -23,17 +23,23 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.fixture
+def nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "shipped_graph", lambda *_: None)
+
+
 def test_the_second_load_is_fast_and_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    first = load_workload("resnet50", batch=32)
+    first = load_workload("optinc-llama", batch=32, sequence_length=64)
     code = (
         "import sys, time; from lightloom.workloads.load import load_workload; start = time.perf_counter();"
-        "graph = load_workload('resnet50', batch=32);"
+        "graph = load_workload('optinc-llama', batch=32, sequence_length=64);"
         "print('torch' in sys.modules, time.perf_counter() - start < 0.5, graph.forward_flops)"
     )
     assert run(code) == f"False True {first.forward_flops}"
 
 
+@pytest.mark.usefixtures("nothing_shipped")
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": "lightloom.graph/1"}'])
 def test_a_damaged_cache_file_is_ignored_and_rewritten(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -47,6 +53,17 @@ def test_a_damaged_cache_file_is_ignored_and_rewritten(
     assert file.read_bytes() == intact
 
 
+@pytest.mark.usefixtures("nothing_shipped")
+def test_a_trace_is_kept_for_the_torch_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    for version in ("2.6.0", "2.13.0", "2.13.0"):
+        monkeypatch.setattr(load, "torch_version", lambda version=version: version)
+        load_workload("hdc", batch=5)
+    names = sorted(file.name for file in (tmp_path / "workloads").iterdir())
+    assert [name.rpartition("-")[2] for name in names] == ["2.13.0.json", "2.6.0.json"]
+
+
+@pytest.mark.usefixtures("nothing_shipped")
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path / "file"))
@@ -207,9 +224,9 @@ def test_plug_ins_add_models(monkeypatch: pytest.MonkeyPatch) -> None:
         load_workload("visio", batch=3)
 
 
-@pytest.mark.parametrize("spec", ["resnet50", f"{EXAMPLE}:build"])
+@pytest.mark.parametrize(("spec", "length"), [("gpt2-355m", 512), (f"{EXAMPLE}:build", None)])
 def test_without_torch_the_message_says_what_to_install(
-    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: str, length: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     code = (
@@ -221,7 +238,7 @@ def test_without_torch_the_message_says_what_to_install(
         "sys.meta_path.insert(0, Absent())\n"
         "from lightloom.workloads.load import load_workload\n"
         "try:\n"
-        f"    load_workload({spec!r}, batch=2)\n"
+        f"    load_workload({spec!r}, batch=2, sequence_length={length})\n"
         "except ValueError as error:\n"
         "    print(type(error).__name__, error)\n"
     )

@@ -1,4 +1,4 @@
-"""One call from a name to a graph; a model of the zoo is traced once and then read from the cache, without PyTorch."""
+"""One call from a name to a graph; models of the zoo come with the package, or are traced once and kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lightloom.core.provenance import content_hash
 from lightloom.workloads.catalog import ZOO, ZooEntry
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.resolve import INSTALL_TORCH, resolve, search_path
+from lightloom.workloads.shipped import shipped_graph, torch_version
 
 TRACE_BATCH = 13
 """Zoo models are traced with this many samples and rescaled: a prime that no layer size has, so that a 13 in a shape
@@ -65,22 +66,40 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     if sequence_length is not None and entry.sequence_length is None:
         raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")
     length = sequence_length or entry.sequence_length
-    key = content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()])
-    path = cache_directory() / "workloads" / f"{entry.name}-{key}.json"
+    torch = torch_version()
+    shipped = shipped_graph(trace_key(entry, length), torch)
+    if shipped is not None:
+        return shipped
+    path = cache_directory() / "workloads" / f"{trace_key(entry, length)}-{torch}.json"
     cached = _read(path)
     if cached is not None and cached.name == entry.name:
         return cached
+    graph = trace_zoo(entry, sequence_length)
+    with contextlib.suppress(ConfigError):  # a cache that cannot be written costs time, nothing else
+        write_atomically(path, json.dumps(graph.to_json(), separators=(",", ":")))
+    return graph
+
+
+def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGraph:
+    """Trace a model of the zoo with the installed PyTorch, whatever is kept.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
     trace = _tracer(entry.name)
-    graph = trace(
+    return trace(
         resolve(entry.path),
         name=entry.name,
         batch=TRACE_BATCH,
         sequence_length=sequence_length,
         arguments=entry.arguments,
     )
-    with contextlib.suppress(ConfigError):  # a cache that cannot be written costs time, nothing else
-        write_atomically(path, json.dumps(graph.to_json(), separators=(",", ":")))
-    return graph
+
+
+def trace_key(entry: ZooEntry, length: int | None) -> str:
+    """Return the name under which a trace is kept: the model's, a hash of its arguments and of the tracer's source."""
+    content = [entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()]
+    return f"{entry.name}-{content_hash(content)}"
 
 
 def _read(path: Path) -> ComputeGraph | None:
