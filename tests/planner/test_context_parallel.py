@@ -16,7 +16,7 @@ from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.step_energy import strategy_energy
+from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
@@ -216,9 +216,9 @@ def test_joules_count_what_goes_round() -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 8, "fabric.energy_per_bit": 1e-12})
     of = verified_job(sliceable(4), on)
     row = ROW._replace(dp=1, cp=8, global_batch=8)
-    joules = strategy_energy(of, row, simulate(of, row)).transmission_j
+    joules = strategy_joules(of, row, simulate(of, row))
     silent = with_model(of, graph=replace(of.graph, operators=tuple(without_keys(of.graph))))
-    rest = strategy_energy(silent, row, simulate(silent, row)).transmission_j
+    rest = strategy_joules(silent, row, simulate(silent, row))
     assert joules is not None and rest is not None
     blocks = 4 * 2 * row.global_batch * SEQUENCE // 8 * 256 * ELEMENT
     # Seven steps forward, seven of twice the bytes backward and one home, on eight ranks over two links each.

@@ -295,12 +295,12 @@ def test_joules_are_those_of_the_parts() -> None:
     assert power is not None
     for each in found.ranking:
         energy = each.energy
-        assert not energy.missing and energy.total_j == energy.known_j == each.energy_per_sample * each.global_batch
-        assert energy.compute_j == pytest.approx(power * 4 * each.step_time)
-        assert energy.interface_j == pytest.approx(20.0 * 4 * each.step_time)
-        assert energy.transmission_j is not None and energy.transmission_j >= 0
+        assert energy.known_j == each.energy_per_sample * each.global_batch
+        assert energy.compute.value == pytest.approx(power * 4 * each.step_time)
+        sent = energy.transmission.value
+        assert energy.transmission.complete and sent is not None and sent >= 0
         if each.placed is not None:
-            assert energy.transmission_j == pytest.approx(8e-12 * each.placed.sent_bytes * each.placed.plan.groups)
+            assert sent == pytest.approx(8e-12 * each.placed.sent_bytes * each.placed.plan.groups)
 
 
 def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
@@ -315,7 +315,7 @@ def test_joules_of_data_parallelism_are_those_of_its_simulation() -> None:
                 KIND_OF_SHARDING[choice.sharding], graph, 4, on.training.model_copy(update={"batch_per_rank": 2})
             )
             result = simulate_step(plan, on.accelerator, on.fabric, prices.price(each.algorithm, 4, 0))
-            assert each.energy == result.energy
+            assert each.energy.transmission.value == result.sent_joules
             assert each.memory == pytest.approx(plan.memory.total)
 
 
@@ -329,7 +329,7 @@ def test_joules_of_groups_count_every_group(fabric: dict[str, Any]) -> None:
     # Two blocks with two all-reduces forward and two backward, of 8 samples; embedding and head one each.
     output = 8 * SEQUENCE * 256 * 2
     one = prices("all-reduce", float(output)).cost.energy
-    assert one is not None and whole.energy.transmission_j == pytest.approx(one * (4 * 2 + 2), rel=0.01)
+    assert one is not None and whole.energy.transmission.value == pytest.approx(one * (4 * 2 + 2), rel=0.01)
 
 
 def test_joules_of_stages_count_what_every_rank_sends() -> None:
@@ -344,7 +344,7 @@ def test_joules_of_stages_count_what_every_rank_sends() -> None:
     tied = graph.operators[0].parameters * 4
     for each in stages:
         sent = 2 * crossing * each.global_batch + 2 * tied
-        assert each.energy.transmission_j == pytest.approx(8e-12 * sent)
+        assert each.energy.transmission.value == pytest.approx(8e-12 * sent)
 
 
 def test_the_front_holds_what_nothing_beats_in_both() -> None:

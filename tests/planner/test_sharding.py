@@ -23,7 +23,7 @@ from lightloom.planner.pricing.replica_exchanges import (
     exposed_backward,
     exposed_forward,
 )
-from lightloom.planner.pricing.step_energy import strategy_energy
+from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.link_turns import Pass
 from tests.planner.jobs import job, transformer, verified_job, with_model
@@ -148,7 +148,7 @@ def test_joules_count_every_gather() -> None:
     energy = {}
     for sharding in ("zero-2", "zero-3"):
         chosen = row._replace(sharding=sharding)
-        energy[sharding] = strategy_energy(made, chosen, simulate(made, chosen)).transmission_j
+        energy[sharding] = strategy_joules(made, chosen, simulate(made, chosen))
     # Once a step two exchanges of the same bytes; in two micro-batches three each.
     once, in_passes = energy["zero-2"], energy["zero-3"]
     assert once is not None and in_passes == pytest.approx(3 * once, rel=0.01)

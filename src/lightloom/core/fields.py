@@ -46,6 +46,9 @@ Seconds = Annotated[float, Quantity("time", "25us")]
 ComputeRate = Annotated[float, Field(gt=0), Quantity("compute_rate", "60 TFLOPS")]
 Watts = Annotated[float, Quantity("power", "700 W")]
 JoulesPerBit = Annotated[float, Quantity("energy_per_bit", "5 pJ/bit")]
+Dollars = Annotated[float, Quantity("money", "30 k$")]
+DollarsPerJoule = Annotated[float, Quantity("price_of_electricity", "12 ct/kWh")]
+Share = Annotated[float, Quantity("share", "5 %")]
 Count = Annotated[int, Field(ge=1, strict=True)]
 """A whole number of at least one."""
 

@@ -16,7 +16,20 @@ from typing import Literal
 
 from lightloom.core.errors import UnitError
 
-Dimension = Literal["size", "bandwidth", "time", "compute_rate", "power", "energy", "energy_per_bit"]
+Dimension = Literal[
+    "size",
+    "bandwidth",
+    "time",
+    "compute_rate",
+    "power",
+    "energy",
+    "energy_per_bit",
+    "money",
+    "price_of_electricity",
+    "share",
+]
+YEAR = 365.25 * 86400.0
+"""Seconds of a year."""
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {f"{p}i": 1024.0**i for i, p in enumerate(("K", "M", "G", "T", "P", "E"), start=1)}
@@ -33,14 +46,25 @@ _DATA = _with_prefixes(_DECIMAL | _BINARY, _BITS | _BYTES)
 _RATE = {f"{unit}{per}": scale for unit, scale in _DATA.items() for per in ("/s", "ps")}
 _FLOPS = {"FLOPS": 1.0, "FLOPs": 1.0, "FLOP/s": 1.0, "flops": 1.0, "flop/s": 1.0, "OPS": 1.0, "OP/s": 1.0}
 
+_LONG = {"day": 86400.0, "week": 7 * 86400.0, "month": YEAR / 12, "year": YEAR}
+_LONG |= {f"{unit}s": seconds for unit, seconds in _LONG.items()}
+_MONEY = {"$": 1.0, "k$": 1e3, "M$": 1e6, "ct": 0.01}
+
 _UNITS: dict[Dimension, dict[str, float]] = {
     "size": _DATA,
     "bandwidth": _RATE,
-    "time": _with_prefixes(_SMALL, {"s": 1.0}) | {"min": 60.0, "h": 3600.0},
+    "time": _with_prefixes(_SMALL, {"s": 1.0}) | {"min": 60.0, "h": 3600.0} | _LONG,
     "compute_rate": _with_prefixes(_DECIMAL, _FLOPS),
     "power": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"W": 1.0}),
     "energy": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"J": 1.0}) | {"Wh": 3600.0, "kWh": 3.6e6},
     "energy_per_bit": _with_prefixes(_SMALL, {"J/bit": 1.0, "J/b": 1.0}),
+    "money": _MONEY,
+    "price_of_electricity": {
+        f"{coin}/{unit}": dollars / joules
+        for coin, dollars in _MONEY.items()
+        for unit, joules in (("kWh", 3.6e6), ("MWh", 3.6e9), ("J", 1.0))
+    },
+    "share": {"%": 0.01},
 }
 _EXAMPLES: dict[Dimension, str] = {
     "size": "64MiB, 1.5 GB, 4096",
@@ -50,7 +74,12 @@ _EXAMPLES: dict[Dimension, str] = {
     "power": "700W, 3.5 W",
     "energy": "1.2 J, 3 kWh",
     "energy_per_bit": "5 pJ/bit",
+    "money": "$ 30000, 30 k$",
+    "price_of_electricity": "12 ct/kWh, 0.12 $/kWh",
+    "share": "5 %, 0.05",
 }
+_BARE: frozenset[Dimension] = frozenset({"price_of_electricity"})
+"""Dimensions whose text needs a unit: nobody means dollars a joule by a bare number."""
 _FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
     "size": (1.0, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))),
     "bandwidth": (8.0, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0))),
@@ -59,6 +88,9 @@ _FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
     "power": (1.0, (("MW", 1e6), ("kW", 1e3), ("W", 1.0), ("mW", 1e-3))),
     "energy": (1.0, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6))),
     "energy_per_bit": (1.0, (("nJ/bit", 1e-9), ("pJ/bit", 1e-12), ("fJ/bit", 1e-15))),
+    "money": (1.0, (("M$", 1e6), ("k$", 1e3), ("$", 1.0))),
+    "price_of_electricity": (3.6e8, (("ct/kWh", 1.0),)),
+    "share": (100.0, (("%", 1.0),)),
 }
 """For each dimension, the factor from SI to the smallest unit's system, and units with their sizes, largest first."""
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
@@ -73,6 +105,8 @@ def parse(value: str | float, dimension: Dimension) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
     number, unit = (float(value), "") if not isinstance(value, str) else _split(value, dimension)
+    if unit == "" and isinstance(value, str) and dimension in _BARE:
+        raise UnitError(f"{value!r} has no unit: expected a {_name(dimension)} such as {_EXAMPLES[dimension]}")
     scale = 1.0 if unit == "" else _UNITS[dimension].get(unit)
     if scale is None:
         raise UnitError(f"{value!r}: unknown {_name(dimension)} unit {unit!r}, expected e.g. {_EXAMPLES[dimension]}")
@@ -82,10 +116,11 @@ def parse(value: str | float, dimension: Dimension) -> float:
 
 
 def _split(text: str, dimension: Dimension) -> tuple[float, str]:
-    match = _NUMBER.fullmatch(text)
+    leading = "$" if dimension in ("money", "price_of_electricity") and text.lstrip().startswith("$") else ""
+    match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
         raise UnitError(f"{text!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
-    return float(match[1].replace("_", "")), match[2]
+    return float(match[1].replace("_", "")), leading + match[2]
 
 
 def _name(dimension: Dimension) -> str:
@@ -111,6 +146,13 @@ def format_size(nbytes: float) -> str:
 def format_bandwidth(bytes_per_second: float) -> str:
     """Format a rate in bits per second."""
     return format_quantity(bytes_per_second, "bandwidth")
+
+
+def format_duration(seconds: float) -> str:
+    """Format a time of hours to years in the largest unit that keeps the number at or above one."""
+    named = ((YEAR, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
+    size, unit = next(entry for entry in named if seconds >= entry[0])
+    return f"{seconds / (size or 1.0):.4g} {unit}"
 
 
 def format_energy(joules: float | None) -> str:

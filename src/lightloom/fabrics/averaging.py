@@ -10,6 +10,7 @@ from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Second
 from lightloom.core.units import format_bandwidth, format_quantity
 
 if TYPE_CHECKING:
+    from lightloom.photonics.averaging.hardware import AveragerHardware, Parts
     from lightloom.photonics.capacity import Capacity
 
 SYMBOL_RATE = 50e9
@@ -150,7 +151,7 @@ class Averaging(Config):
             lanes=count * made.levels[0].signals,
             watts={name: watts * count for name, watts in power.known.items()},
             unknown=power.lacking,
-            limits=made.limits(parts),
+            limits=_limits(made, parts),
         )
         fields: dict[str, Any] = {"levels": levels, "averaging_latency": latency.value / levels, "built": built}
         sources = {
@@ -237,6 +238,21 @@ def _of_levels(levels: int) -> str:
     """Return how the light of several levels came about: it was not simulated."""
     return (
         "" if levels == 1 else "; light of two levels is one level's, scaled by the noise they must bear, not simulated"
+    )
+
+
+def _limits(made: AveragerHardware, parts: Parts) -> tuple[str, ...]:
+    """Return what keeps an averager from being built: light that no modulator bears, and the loss that asks for it."""
+    from lightloom.photonics.reducers.constants import published
+
+    launched, borne = made.launched(parts), published()["modulator_limit"]
+    if launched is None or parts.loss_db is None or launched <= borne.si(borne.value):
+        return ()
+    columns = f"{made.depth} columns of interferometers of {parts.loss_db:g} dB"
+    bear = f"{borne.value:g} {borne.unit} ({borne.source.partition(':')[0]})"
+    return (
+        f"{format_quantity(launched, 'power')} of light a lane at the servers' modulators, which bear {bear}: "
+        f"{columns} lose {made.depth * parts.loss_db:.4g} dB; its watts and joules are not those of anything built",
     )
 
 

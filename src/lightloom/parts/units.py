@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lightloom.core.units import format_quantity
+from lightloom.core.units import YEAR, format_quantity
 
 Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share"]
-YEAR = 365.25 * 86400.0
-"""Seconds of a year."""
 
 
 def format_amount(value: float, unit: Unit) -> str:

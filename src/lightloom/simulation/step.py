@@ -10,7 +10,6 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.plan import MemoryUse, ParallelPlan
-from lightloom.simulation.energy import StepEnergy, step_energy
 from lightloom.simulation.engine import Task, run
 from lightloom.simulation.lower import Price, compute_tasks, lower
 from lightloom.simulation.timeline import Timeline
@@ -18,7 +17,7 @@ from lightloom.simulation.timeline import Timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """Times, energy and memory of one step of a plan, in the steady state."""
+    """Times, joules of sending and memory of one step of a plan, in the steady state."""
 
     plan: ParallelPlan
     timeline: Timeline
@@ -28,7 +27,8 @@ class StepResult:
     """Seconds of the step by what it waits for; adds up to ``step_time``."""
     busy_time: dict[str, float]
     """Seconds by category, whether hidden or not."""
-    energy: StepEnergy
+    sent_joules: float | None
+    """Joules that sending takes over all ranks; None where the fabric states no energy of a bit."""
     memory: MemoryUse
     """Bytes that a rank holds."""
     fits: bool | None
@@ -59,7 +59,7 @@ class StepResult:
             "breakdown": dict(self.breakdown),
             "busy_time_s": dict(self.busy_time),
             "communication_time_s": self.communication_time,
-            "energy": self.energy.to_json(),
+            "transmission_j": self.sent_joules,
             "memory_bytes": asdict(self.memory) | {"total": self.memory.total},
             "fits": self.fits,
         }
@@ -91,14 +91,13 @@ def simulate_step(
     timeline = run(tasks)
     sent = [collective.cost.energy for collective in priced]
     sourced = [joules for joules in sent if joules is not None]
-    transmission = sum(sourced) if len(sourced) == len(sent) else None
     return StepResult(
         plan=plan,
         timeline=timeline,
         step_time=timeline.step_time,
         breakdown=timeline.breakdown(),
         busy_time=timeline.busy_time(),
-        energy=step_energy(accelerator, fabric, transmission, timeline.step_time),
+        sent_joules=sum(sourced) if len(sourced) == len(sent) else None,
         memory=plan.memory,
         fits=plan.memory.fits(accelerator.memory),
     )

@@ -31,7 +31,7 @@ from lightloom.planner.pricing.division import Division, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.planes import PlanePrices, divisions
-from lightloom.planner.pricing.step_energy import strategy_energy
+from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.document import plan_row
 from lightloom.planner.search.request import Pins, SearchRequest
@@ -117,8 +117,8 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
     if isinstance(step, SwitchedStrategyStep):
         assert step.in_step is not None and step.in_step.standing is not None
         assert step.in_step.standing.step_time <= still.step_time * (1 + 1e-9)
-    sent, before = strategy_energy(job, strategy, step), strategy_energy(job, strategy, still)
-    assert sent.transmission_j == pytest.approx(before.transmission_j)
+    sent, before = strategy_joules(job, strategy, step), strategy_joules(job, strategy, still)
+    assert sent == pytest.approx(before)
 
 
 def test_experts_have_planes_of_their_own() -> None:

@@ -23,7 +23,7 @@ def plan_of(name: str) -> Plan:
         bound=0.0,
         step=step,
         breakdown=step.breakdown,
-        energy=None,  # type: ignore[arg-type]
+        ledger=None,  # type: ignore[arg-type]
         memory=memory,
     )
 

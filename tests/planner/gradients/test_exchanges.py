@@ -130,7 +130,7 @@ def test_energy_of_transmission_shrinks_with_the_bytes() -> None:
         algorithms=("ring",),
     )
     (exchanged, plain), *_ = [pair for pair in pairs(found) if pair[0].result is not None]
-    sent, whole = exchanged.energy.transmission_j, plain.energy.transmission_j
+    sent, whole = exchanged.energy.transmission.value, plain.energy.transmission.value
     assert sent is not None and whole is not None and sent == pytest.approx(whole / 8)
 
 

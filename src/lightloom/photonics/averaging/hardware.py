@@ -15,7 +15,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.units import format_quantity
 from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
@@ -23,7 +22,6 @@ from lightloom.photonics.averaging.realised.networks import Nonlinearity
 from lightloom.photonics.meshes.averager_units import splitting_loss_db
 from lightloom.photonics.meshes.layout import layout
 from lightloom.photonics.pam4 import symbols_for
-from lightloom.photonics.reducers.constants import published
 
 LIGHT = 299792458.0
 """Speed of light in vacuum, in metres per second."""
@@ -179,19 +177,6 @@ class AveragerHardware:
         if parts.receiver_sensitivity is None or parts.loss_db is None:
             return None
         return parts.receiver_sensitivity * 10 ** min(self.depth * parts.loss_db / 10, 300)
-
-    def limits(self, parts: Parts) -> tuple[str, ...]:
-        """Return what keeps the averager from being built: light that no modulator bears, and the loss that asks for
-        it."""
-        launched, borne = self.launched(parts), published()["modulator_limit"]
-        if launched is None or parts.loss_db is None or launched <= borne.si(borne.value):
-            return ()
-        columns = f"{self.depth} columns of interferometers of {parts.loss_db:g} dB"
-        bear = f"{borne.value:g} {borne.unit} ({borne.source.partition(':')[0]})"
-        return (
-            f"{format_quantity(launched, 'power')} of light a lane at the servers' modulators, which bear {bear}: "
-            f"{columns} lose {self.depth * parts.loss_db:.4g} dB; its watts and joules are not those of anything built",
-        )
 
     def energy_per_bit(self, parts: Parts) -> Total:
         """Return the energy per bit that a server sends and receives, in joules."""

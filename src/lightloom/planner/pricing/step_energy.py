@@ -1,4 +1,4 @@
-"""Joules of a plan's step: what its collectives and sends cost, and what its ranks draw meanwhile."""
+"""Joules of sending in a plan's step: what its collectives and sends cost over all ranks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lightloom.planner.pricing.stage_exchanges import tensor_exchange
 from lightloom.planner.pricing.stage_sends import GATHER, stage_sends
 from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import StrategyStep, exchange_costs, exchange_seconds
-from lightloom.simulation.energy import StepEnergy, sending_energy, step_energy
+from lightloom.simulation.energy import sending_energy
 from lightloom.simulation.placed_step import PlacedStep
 
 
-def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
-    """Joules of a step over all ranks; on circuits, relayed bytes count once a lightpath.
+def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
+    """Joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
 
     Args:
         job: where the plan runs.
@@ -28,25 +28,24 @@ def placed_energy(job: Job, step: PlacedStep, ratio: float = 1.0) -> StepEnergy:
     plan, fabric = step.plan, job.fabric
     if fabric.exclusive:
         nbytes, source = np.array([step.sent_bytes * plan.groups]), np.zeros(1, np.int64)
-        sent = sending_energy(fabric, nbytes, source, source)
-    else:
-        traffic = plan.traffic
-        smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
-        total = traffic.model_parallel + traffic.data_parallel / smaller
-        if step.micro_batches > 1:
-            total = total + (step.micro_batches - 1) * plan.activation_traffic
-        pairs = total.tocoo()
-        sent = sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
-    return step_energy(job.accelerator, fabric, sent, step.step_time)
+        return sending_energy(fabric, nbytes, source, source)
+    if fabric.energy_per_bit is None:
+        return None
+    traffic = plan.traffic
+    smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
+    total = traffic.model_parallel + traffic.data_parallel / smaller
+    if step.micro_batches > 1:
+        total = total + (step.micro_batches - 1) * plan.activation_traffic
+    pairs = total.tocoo()
+    return sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
 
 
-def strategy_energy(job: Job, strategy: Strategy, step: StrategyStep) -> StepEnergy:
-    """Joules of a simulated step over all ranks."""
+def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
+    """Joules of sending in a simulated step over all ranks; None where the fabric states no energy of a bit."""
     if step.result is not None:
-        return step.result.energy
+        return step.result.sent_joules
     transmission = _staged(job, strategy)
-    known = None if transmission is None or np.isnan(transmission) else transmission
-    return step_energy(job.accelerator, job.fabric, known, step.step_time)
+    return None if transmission is None or np.isnan(transmission) else transmission
 
 
 def _staged(job: Job, strategy: Strategy) -> float | None:

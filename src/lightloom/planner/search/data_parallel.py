@@ -11,6 +11,8 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms
 from lightloom.collectives.spec import Kind
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.step import StepLedger
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.gradients.priced import PricedExchange
@@ -30,6 +32,7 @@ class Comparison:
     """Data parallelism of one cluster, a plan for each algorithm, batch and codec."""
 
     cluster: Cluster
+    ledger: ClusterLedger
     job: Job
     prices: GroupPrices
     request: SearchRequest
@@ -101,7 +104,12 @@ class Comparison:
             bound=step.result.compute_time,
             step=step,
             breakdown=step.result.breakdown,
-            energy=step.result.energy,
+            ledger=StepLedger(
+                cluster=self.ledger,
+                step_time=step.step_time,
+                sent_joules=step.result.sent_joules,
+                samples=strategy.global_batch,
+            ),
             memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
             gradient_exchange=method,
         )

@@ -17,6 +17,7 @@ from itertools import compress
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.arrays import Floats
+from lightloom.economics.step import StepEnergy, StepLedger
 from lightloom.parallelism.plan import MemoryUse
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.strategy_space import Strategy
@@ -37,7 +38,6 @@ from lightloom.planner.search.intervals import Interval, plan_intervals
 from lightloom.planner.search.labels import kind_of, label
 from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.request import SearchRequest
-from lightloom.simulation.energy import StepEnergy
 from lightloom.simulation.placed_step import PlacedStep
 from lightloom.simulation.step import StepResult
 from lightloom.simulation.timeline import Timeline
@@ -64,8 +64,8 @@ class Plan:
     breakdown: Mapping[str, float]
     """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, those of the rank of the
     first one."""
-    energy: StepEnergy
-    """Joules of a step over all ranks."""
+    ledger: StepLedger
+    """Joules and dollars of a step."""
     memory: float
     """Bytes of the fullest rank."""
     gradient_exchange: PricedExchange | None = None
@@ -179,8 +179,13 @@ class Plan:
         return self.global_batch / self.step_time if self.step_time else float("inf")
 
     @property
+    def energy(self) -> StepEnergy:
+        """Joules of a step over all ranks."""
+        return self.ledger.energy
+
+    @property
     def energy_per_sample(self) -> float:
-        """Joules over all ranks; only parts that have a source."""
+        """Joules over all ranks; only parts that have a figure."""
         return self.energy.known_j / self.global_batch
 
     @property
@@ -287,6 +292,13 @@ class PlanSearch:
                 key = choice, plan.site, plan.step_time, plan.memory, plan.energy.known_j
             first.setdefault(key, (place, plan))
         return dict(first.values())
+
+    @property
+    def first_of_clusters(self) -> tuple[Plan, ...]:
+        """The first plan of every cluster of the ranking, and the first on the electrical reference."""
+        return tuple({id(plan.ledger.cluster): plan for plan in reversed((*self.ranking, *self.reference))}.values())[
+            ::-1
+        ]
 
     @property
     def sequence_length(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.collectives.cost.price import CostModel
 from lightloom.core.arrays import Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.economics.site import Site
 from lightloom.parallelism.context_parallel import searched_degrees
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS, canonical
@@ -147,6 +148,8 @@ class SearchRequest:
     algorithms: Sequence[str] = ()
     """Algorithms that exchanges choose among, "library" among them; without any, the fabric's collective library where
     it states one, otherwise all."""
+    site: Site = field(default_factory=Site)
+    """What turns parts and watts into dollars; decides no ranking."""
     exchanges: Sequence[PricedExchange] = ()
     """Methods by which replicas exchange gradients; every plan is ranked with gradients as they are, and with each."""
     quanta: Sequence[float] = DEFAULT_QUANTA

@@ -11,6 +11,8 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.step import StepLedger
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
@@ -25,7 +27,7 @@ from lightloom.planner.pricing.placed_space import (
     PlacedRows,
 )
 from lightloom.planner.pricing.planes import PlanePrices
-from lightloom.planner.pricing.step_energy import placed_energy, strategy_energy
+from lightloom.planner.pricing.step_energy import placed_joules, strategy_joules
 from lightloom.planner.pricing.strategy_step import StrategyStep, on_divided_channels, simulate
 from lightloom.planner.search.columns import kinds_of, with_largest_batch
 from lightloom.planner.search.counts import Counts
@@ -70,6 +72,7 @@ class ClusterRows:
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
+        self.ledger = ClusterLedger.of(cluster, request.site)
         exchanges = request.exchanges_on(cluster.accelerator)
         self.job = Job.of(
             graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap, exchanges
@@ -179,7 +182,7 @@ class ClusterRows:
             bound=bound,
             step=step,
             breakdown=step.breakdown,
-            energy=strategy_energy(job, choice, step),
+            ledger=self._step_ledger(choice, step, strategy_joules(job, choice, step)),
             memory=float(memory(job, Strategies.of(choice))[0]),
             gradient_exchange=job.exchange(choice),
         )
@@ -192,9 +195,16 @@ class ClusterRows:
             bound=bound,
             step=step,
             breakdown=step.breakdown,
-            energy=placed_energy(self.job, step, choice.ratio),
+            ledger=self._step_ledger(choice, step, placed_joules(self.job, step, choice.ratio)),
             memory=float(step.memory.max()),
             gradient_exchange=self._in_line.get(choice.ratio),
+        )
+
+    def _step_ledger(
+        self, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep, sent_joules: float | None
+    ) -> StepLedger:
+        return StepLedger(
+            cluster=self.ledger, step_time=step.step_time, sent_joules=sent_joules, samples=choice.global_batch
         )
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:

@@ -1,0 +1,170 @@
+"""The ledger of a cluster: boards, hosts and the fabric's parts as one bill for each rank.
+
+    a rank of dgx-h100-64        dollars     watts
+    boards     1 x board-h100     30,000       700
+    hosts    1/8 x host-hgx-h100       ?       350    with network cards and NVSwitches
+    fabric     its own bill        8,817        33
+
+A figure counts once: where a host's measured power holds network cards, the fabric's bill gives their price and their
+failures and not their watts again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lightloom.accelerators.base import Accelerator
+from lightloom.clusters.base import Cluster
+from lightloom.core.errors import InputError
+from lightloom.core.results import Document
+from lightloom.economics.site import Site
+from lightloom.fabrics.base import Fabric
+from lightloom.parts.bill import Bill, Line, Total
+from lightloom.parts.choices import BillChoices
+from lightloom.parts.figure import Power, Price
+from lightloom.parts.load import load_part, names
+from lightloom.parts.part import FigureName, Kind, Part
+
+_GIVEN = "given as an input"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterLedger:
+    """What a cluster costs, draws and how often it fails, per rank; every total names what it leaves out."""
+
+    name: str
+    ranks: int
+    site: Site
+    boards: Bill
+    hosts: Bill
+    fabric: Bill
+
+    @classmethod
+    def of(cls, cluster: Cluster, site: Site | None = None, choices: BillChoices | None = None) -> ClusterLedger:
+        """Return the ledger of a cluster at a site; ``choices`` settle what its fabric leaves open."""
+        site, ranks, kind = site or Site(), cluster.ranks, cluster.accelerator.name
+        host = host_of(cluster.accelerator, site)
+        share = f"1 / {host.serves}" if host.serves > 1 else "1"
+        return cls(
+            name=cluster.name,
+            ranks=ranks,
+            site=site,
+            boards=Bill(ranks, (Line(board_of(cluster.accelerator), 1, f"one {kind} a rank"),)),
+            hosts=Bill(ranks, (Line(host, 1 / host.serves, f"{share} of a host a rank"),)),
+            fabric=without_covered(fabric_bill(cluster.fabric, choices), host),
+        )
+
+    @classmethod
+    def of_fabric(cls, fabric: Fabric, site: Site | None = None, choices: BillChoices | None = None) -> ClusterLedger:
+        """Return the ledger of a fabric alone, without boards and hosts."""
+        nothing = Bill(fabric.ranks)
+        return cls(
+            name=fabric.kind_name,
+            ranks=fabric.ranks,
+            site=site or Site(),
+            boards=nothing,
+            hosts=nothing,
+            fabric=fabric_bill(fabric, choices),
+        )
+
+    @cached_property
+    def bill(self) -> Bill:
+        """All parts of a rank."""
+        return self.boards + self.hosts + self.fabric
+
+    @cached_property
+    def dollars(self) -> Total:
+        """Dollars per rank."""
+        return self.bill.dollars
+
+    @cached_property
+    def static_power(self) -> Total:
+        """Watts per rank, busy or idle; boards draw their rated power, an upper bound."""
+        return self.bill.static_power
+
+    @cached_property
+    def dynamic_power(self) -> Total:
+        """Watts per rank that the fabric adds while every part of it carries all that it can."""
+        return self.fabric.dynamic_power
+
+    @cached_property
+    def failure_rate(self) -> Total:
+        """Failures a second, per rank."""
+        return self.bill.failure_rate
+
+    @cached_property
+    def cost_rate(self) -> Total:
+        """Dollars a second of a rank, for its price and its maintenance."""
+        return self.dollars.times(self.site.cost_rate)
+
+    def to_json(self) -> Document:
+        """Return the ledger as a document, in SI units, with the bill part by part."""
+        return {
+            "cluster": self.name,
+            **self.bill.to_json(),
+            "watts_of_boards_per_rank": self.boards.static_power.to_json(),
+            "watts_of_hosts_per_rank": self.hosts.static_power.to_json(),
+            "watts_of_fabric_per_rank": self.fabric.static_power.to_json(),
+        }
+
+
+def fabric_bill(fabric: Fabric, choices: BillChoices | None = None) -> Bill:
+    """Return the bill of a fabric; of one that no products make, a bill that misses all parts and says why.
+
+    Raises:
+        InputError: ``choices`` are given, and the fabric cannot be built so.
+    """
+    try:
+        return fabric.bill(choices)
+    except InputError as error:
+        if choices is not None:
+            raise
+        return Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
+
+
+def board_of(accelerator: Accelerator) -> Part:
+    """Return the board of an accelerator, at the power that the accelerator states."""
+    board = _fitting("board", accelerator)
+    stated, known = accelerator.power, board.static_power
+    if stated is None or (known is not None and known.value == stated):
+        return board
+    source = accelerator.sources.get("power", "stated by the accelerator")
+    confidence = "assumption" if source.startswith("assumption") else "read"
+    power = Power.model_validate({"value": stated, "confidence": confidence, "source": source})
+    return board.model_copy(update={"static_power": power})
+
+
+def host_of(accelerator: Accelerator, site: Site) -> Part:
+    """Return the host of an accelerator, with the power and price of the site's inputs in place of its own."""
+    host = _fitting("host", accelerator)
+    given: dict[str, Power | Price] = {}
+    if site.host_power is not None:
+        given["static_power"] = Power(value=site.host_power * host.serves, confidence="read", source=_GIVEN)
+    if site.host_price is not None:
+        # A price has a year; nothing is made of that of an input.
+        given["dollars"] = Price(value=site.host_price * host.serves, confidence="read", source=_GIVEN, year=2025)
+    covers = host.covers | ({"static_power": ("nic", "domain-port")} if "static_power" in given else {})
+    return host.model_copy(update={**given, "covers": covers}) if given else host
+
+
+def without_covered(bill: Bill, host: Part) -> Bill:
+    """Return a fabric's bill in which figures that the host's hold already count there alone."""
+    held = {name: kinds for name, kinds in host.covers.items() if host.figure(name) is not None}
+    lines = tuple(
+        replace(line, counted_elsewhere=(*line.counted_elsewhere, *held_by_host))
+        if (held_by_host := [name for name, kinds in held.items() if line.part.kind in kinds])
+        else line
+        for line in bill.lines
+    )
+    return replace(bill, lines=lines)
+
+
+def _fitting(kind: Kind, accelerator: Accelerator) -> Part:
+    """Return the catalog's board or host of an accelerator; without one, a part of which nothing is known."""
+    for name in names():
+        if name.startswith(f"{kind}-") and accelerator.name in load_part(name).fits:
+            return load_part(name)
+    elsewhere: dict[FigureName, str] = {"dynamic_energy": "a rated power holds what a busy one draws"}
+    name = f"the {kind} of {accelerator.name}"
+    return Part(name=name, kind=kind, description=f"{name}, of which nothing is stated", counted_elsewhere=elsewhere)

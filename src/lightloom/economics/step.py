@@ -1,0 +1,181 @@
+"""The ledger of a step: its joules part by part, its dollars, and the samples that a dollar and a joule train.
+
+    joules of a step     = watts of boards, hosts and fabric x ranks x step time + what sending adds
+    joules at the meter  = joules x PUE
+    dollars of a step    = price x ranks x (1 / amortisation + maintenance a year) x step time
+                           + joules at the meter x electricity
+    samples per dollar   = samples of the step / its dollars
+
+* Boards draw their rated power: a board that waits draws less, so their joules are an upper bound.
+* The fabric's static power flows for as long as the step takes; what sending adds counts only the dynamic part of a
+  bit's energy (:attr:`lightloom.fabrics.base.Fabric.energy_per_bit`), so that no joule counts twice.
+* A total from which something is missing is a lower bound and names it; samples per dollar are then an upper bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lightloom.core.results import Document
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.parts.bill import Total, summed
+
+_NO_GOODPUT = "failures and checkpoints (lightloom goodput)"
+_DYNAMIC = "fabric.energy_per_bit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnergy:
+    """Joules of one step over all ranks, by what draws them; each names what it leaves out."""
+
+    compute: Total
+    """Accelerators with their memory: an upper bound."""
+    host: Total
+    """What nodes draw beside their accelerators."""
+    transmission: Total
+    """What sending adds to the fabric's static power."""
+    interface: Total
+    """The fabric's static power, busy or idle."""
+
+    @cached_property
+    def total(self) -> Total:
+        """The sum of all parts, with its range."""
+        return summed("energy", (self.compute, self.host, self.transmission, self.interface))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What has no figure, hence is left out."""
+        return self.total.missing
+
+    @property
+    def known_j(self) -> float:
+        """Sum of the parts that have a figure."""
+        return self.total.value or 0.0
+
+    @property
+    def total_j(self) -> float | None:
+        """Joules altogether; None when a part is missing."""
+        return None if self.missing else self.known_j
+
+    def to_json(self) -> Document:
+        """Return every part, the sums, and what is missing."""
+        return {
+            "total_j": self.total_j,
+            "known_j": self.known_j,
+            "low_j": self.total.low,
+            "high_j": self.total.high,
+            "compute_j": self.compute.value,
+            "host_j": self.host.value,
+            "transmission_j": self.transmission.value,
+            "interface_j": self.interface.value,
+            "missing": list(self.missing),
+            "assumptions": list(self.total.assumptions),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLedger:
+    """What one step costs: joules, dollars, and what each of them trains."""
+
+    cluster: ClusterLedger
+    step_time: float
+    """Seconds."""
+    sent_joules: float | None
+    """Joules that sending adds over all ranks; None where the fabric states no energy of a bit."""
+    samples: int
+    """Samples of the step; 0 of a step that trains none."""
+    goodput: float | None = None
+    """Share of the time that trains, after failures and checkpoints; None where it was not computed."""
+
+    @cached_property
+    def energy(self) -> StepEnergy:
+        """Joules of the step over all ranks."""
+        cluster = self.cluster
+        return StepEnergy(
+            compute=self._drawn(cluster.boards.static_power),
+            host=self._drawn(cluster.hosts.static_power),
+            transmission=self._transmission(),
+            interface=self._drawn(cluster.fabric.static_power),
+        )
+
+    def _drawn(self, watts: Total) -> Total:
+        """Joules of all ranks that draw so many watts each."""
+        return replace(watts.times(self.cluster.ranks * self.step_time), unit="energy")
+
+    def _transmission(self) -> Total:
+        if self.sent_joules is not None:
+            return Total("energy", self.sent_joules, self.sent_joules, self.sent_joules)
+        dynamic = self.cluster.fabric.dynamic_energy
+        if dynamic.value == 0 and dynamic.complete:
+            return replace(dynamic, unit="energy")
+        return Total("energy", None, None, None, dynamic.missing or (_DYNAMIC,))
+
+    @cached_property
+    def watts(self) -> Total:
+        """Mean watts of a rank during the step, sending included."""
+        if not self.step_time:
+            return self.cluster.static_power
+        return replace(self.energy.total.times(1 / (self.cluster.ranks * self.step_time)), unit="power")
+
+    @cached_property
+    def metered(self) -> Total:
+        """Joules at the meter."""
+        return self.energy.total.times(self.cluster.site.pue)
+
+    @cached_property
+    def dollars(self) -> Total:
+        """Dollars of the step: the share of the price and of maintenance, and electricity."""
+        share = self.cluster.cost_rate.times(self.cluster.ranks * self.step_time)
+        power = self.metered.times(self.cluster.site.electricity)
+        return summed("dollars", (share, replace(power, unit="dollars")))
+
+    @property
+    def samples_per_dollar(self) -> float | None:
+        """Samples that a dollar trains, before goodput; an upper bound where dollars miss something."""
+        return self._per(self.dollars)
+
+    @property
+    def samples_per_joule(self) -> float | None:
+        """Samples that a joule at the meter trains, before goodput; an upper bound where joules miss something."""
+        return self._per(self.metered)
+
+    def _per(self, total: Total) -> float | None:
+        return self.samples / total.value if self.samples and total.value else None
+
+    def to_json(self) -> Document:
+        """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
+        lacking = {
+            "watts_per_rank": self.watts.missing,
+            "dollars_per_step": self.dollars.missing,
+            "samples_per_dollar": self._without_samples(self.dollars.missing),
+            "samples_per_joule": self._without_samples(self.metered.missing),
+            "goodput": () if self.goodput is not None else (_NO_GOODPUT,),
+        }
+        per_dollar, per_joule = self.samples_per_dollar, self.samples_per_joule
+        figures = {
+            "watts_per_rank": self.watts.value,
+            "dollars_per_step": self.dollars.value,
+            "samples_per_dollar": per_dollar,
+            "samples_per_joule": per_joule,
+            "goodput": self.goodput,
+        }
+        return {name: None if lacking[name] else value for name, value in figures.items()} | {
+            "missing": {name: list(parts) for name, parts in lacking.items() if parts},
+            "ledger": {
+                "dollars_per_rank": self.cluster.dollars.to_json(),
+                "watts_per_rank": self.watts.to_json(),
+                "metered_joules_per_step": self.metered.to_json(),
+                "dollars_per_step": self.dollars.to_json(),
+                "most_samples_per_dollar": per_dollar,
+                "most_samples_per_joule": per_joule,
+                "most_samples_per_dollar_after_goodput": self._after_goodput(per_dollar),
+                "most_samples_per_joule_after_goodput": self._after_goodput(per_joule),
+            },
+        }
+
+    def _after_goodput(self, samples: float | None) -> float | None:
+        return None if samples is None or self.goodput is None else self.goodput * samples
+
+    def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
+        return missing if self.samples else (*missing, "samples")

@@ -1,0 +1,126 @@
+"""The ledger of a step: no joule and no dollar twice, and no total without what it lacks."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.clusters.load import load_cluster
+from lightloom.clusters.load import names as clusters
+from lightloom.core.errors import ConfigError
+from lightloom.core.units import YEAR
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.site import SOURCES, Site, site_of
+from lightloom.economics.step import StepLedger
+from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.load import names as fabrics
+from lightloom.parts.bill import Total
+
+
+@cache
+def ledger_of(name: str) -> ClusterLedger:
+    """The ledger of a cluster of the catalog, or of 64 ranks on a fabric of it alone."""
+    if name.startswith("cluster "):
+        return ClusterLedger.of(load_cluster(name.removeprefix("cluster ")))
+    ranks = 72 if name == "gb200-nvl72" else 4 if name == "optical-averager" else 128 if "twisted" in name else 64
+    return ClusterLedger.of_fabric(load_fabric(name, ranks))
+
+
+EVERYTHING = [*(f"cluster {name}" for name in clusters()), *fabrics()]
+
+
+def value(total: Total) -> float:
+    return total.value or 0.0
+
+
+@given(name=st.sampled_from(EVERYTHING), seconds=st.floats(1e-6, 1e6), load=st.floats(0, 1), goodput=st.floats(0.1, 1))
+def test_joules_are_static_power_times_time_and_the_dynamic_part(
+    name: str, seconds: float, load: float, goodput: float
+) -> None:
+    ledger = ledger_of(name)
+    joules_per_bit, rate = ledger.fabric.dynamic_energy.value, ledger.fabric.bandwidth
+    sent = None
+    if joules_per_bit is not None and rate is not None:
+        sent = joules_per_bit * 8 * rate * load * seconds * ledger.ranks
+    step = StepLedger(cluster=ledger, step_time=seconds, sent_joules=sent, samples=7, goodput=goodput)
+    static = value(ledger.static_power) * seconds * ledger.ranks
+    assert value(step.energy.interface) == pytest.approx(value(ledger.fabric.static_power) * seconds * ledger.ranks)
+    assert step.energy.known_j == pytest.approx(static + (sent or 0.0), rel=1e-9)
+    if load == 1 and sent is not None:
+        assert sent == pytest.approx(value(ledger.dynamic_power) * seconds * ledger.ranks, rel=1e-9)
+    assert value(step.watts) * seconds * ledger.ranks == pytest.approx(step.energy.known_j)
+    assert value(step.metered) == pytest.approx(1.4 * step.energy.known_j)
+    paid = value(ledger.dollars) * ledger.ranks * seconds * (1 / (4 * YEAR) + 0.05 / YEAR)
+    assert value(step.dollars) == pytest.approx(paid + 1.4 * step.energy.known_j * 0.12 / 3.6e6)
+    named_once(step)
+
+
+def named_once(step: StepLedger) -> None:
+    """What a part lacks, every total of it names; a figure is null exactly where something is missing."""
+    document = step.to_json()
+    parts = (step.energy.compute, step.energy.host, step.energy.interface, step.energy.transmission)
+    lacking = {name for part in parts for name in part.missing}
+    assert set(step.energy.missing) == set(step.metered.missing) == lacking
+    assert (step.energy.total_j is None) == bool(lacking)
+    assert lacking | set(step.cluster.dollars.missing) == set(step.dollars.missing)
+    for name in ("watts_per_rank", "dollars_per_step", "samples_per_dollar", "samples_per_joule", "goodput"):
+        assert (document[name] is None) == bool(document["missing"].get(name)), name
+
+
+def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> None:
+    h100, tpu = ClusterLedger.of(load_cluster("dgx-h100-64")), ClusterLedger.of(load_cluster("tpu-v4-1024"))
+    assert (h100.boards.static_power.value, h100.hosts.static_power.value) == (700, 350)
+    assert not any("nic" in name for name in h100.static_power.missing)
+    assert h100.dollars.missing and tpu.static_power.missing[0] == "power of the host of tpu-v4"
+    given = site_of({"host_power": "100 W", "host_price": "2 k$"})
+    assert ClusterLedger.of(load_cluster("tpu-v4-1024"), given).hosts.static_power.value == 100
+    stated = ClusterLedger.of(load_cluster("dgx-h100-64"), given).hosts
+    assert (stated.static_power.value, stated.dollars.value) == (100, 2000)
+
+
+def test_a_board_draws_what_its_accelerator_states() -> None:
+    for watts in (700.0, 1200.0):
+        ledger = ClusterLedger.of(load_cluster("dgx-b200-64", {"accelerator.power": watts}))
+        assert ledger.boards.static_power.value == watts
+
+
+def test_goodput_divides_what_dollars_and_joules_train() -> None:
+    ledger = ClusterLedger.of_fabric(load_fabric("switch", 4))
+    whole = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=10)
+    after = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=10, goodput=0.5).to_json()["ledger"]
+    assert whole.samples_per_joule is not None
+    assert after["most_samples_per_joule_after_goodput"] == pytest.approx(0.5 * whole.samples_per_joule)
+    assert whole.to_json()["missing"]["goodput"] == ["failures and checkpoints (lightloom goodput)"]
+
+
+@pytest.mark.parametrize("price", ["12 ct/kWh", "0.12 $/kWh", "$0.12/kWh", "$ 120/MWh", 0.12 / 3.6e6])
+def test_inputs_of_a_site_have_units(price: str | float) -> None:
+    site = site_of({"electricity": price, "amortisation": "48 months", "maintenance": "5 %", "pue": None})
+    assert site.electricity == pytest.approx(Site().electricity)
+    assert site.amortisation == pytest.approx(Site().amortisation) and site.maintenance == 0.05
+    assert site.defaults == ("pue",) and len(Site().assumptions()) == len(SOURCES) == 4
+    assert site.texts()["electricity"] == "electricity 12 ct/kWh"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (
+            {"electricity": "0.12"},
+            "'electricity': '0.12' has no unit: expected a price of electricity such as 12 ct/kWh",
+        ),
+        ({"electricity": "-1 ct/kWh"}, "'-1 ct/kWh'.* must be finite and not negative"),
+        ({"electricity": "12 ct/furlong"}, "unknown price of electricity unit 'ct/furlong'"),
+        ({"pue": 0.9}, "'pue': 0.9: .*greater than or equal to 1"),
+        ({"amortisation": "4"}, "'amortisation': '4'"),
+        ({"maintenance": "150 %"}, "'maintenance': '150 %'"),
+        ({"host_price": "-3 $"}, "not negative"),
+        ({"rent": 3}, "unknown field 'rent': expected one of pue"),
+    ],
+)
+def test_bad_inputs_of_a_site_are_one_line(given: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        site_of(given)
