@@ -11,7 +11,7 @@ from lightloom.parts.part import FIGURES, Part
 
 
 @pytest.mark.parametrize("name", names())
-def test_parts_of_the_catalog_state_what_is_missing(name):
+def test_parts_of_the_catalog_state_what_is_missing(name: str) -> None:
     part = load_part(name)
     for figure in FIGURES:
         known = part.figure(figure) is not None or figure in part.counted_elsewhere
@@ -28,12 +28,12 @@ def test_parts_of_the_catalog_state_what_is_missing(name):
         ("mtbf", {"value": 0, "confidence": "read", "source": "x"}, "greater than 0"),
     ],
 )
-def test_bad_figures_are_refused(field, figure, complaint):
+def test_bad_figures_are_refused(field: str, figure: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         validate(Part, {"name": "x", "kind": "nic", "description": "a card", field: figure}, "x.yaml")
 
 
-def test_a_switch_costs_its_ports_cards_and_links():
+def test_a_switch_costs_its_ports_cards_and_links() -> None:
     bill = load_fabric("switch", 64).bill()
     # 400 Gb/s: a card, a port, two transceivers and 20 m of fibre.
     assert bill.dollars.value == 1499 + 1500 + 2 * 659 + 20 * 0.3
@@ -42,7 +42,7 @@ def test_a_switch_costs_its_ports_cards_and_links():
     assert bill.static_power.text().startswith("at least ")
 
 
-def test_totals_add_and_name_what_is_missing():
+def test_totals_add_and_name_what_is_missing() -> None:
     bill = load_fabric("switch", 64).bill() + unknown_bill(64, "plug-in")
     assert "what a plug-in is built of" in bill.dollars.missing
     assert "at least $ 4,323" in bill.dollars.text()
@@ -50,7 +50,7 @@ def test_totals_add_and_name_what_is_missing():
     assert bill.times(2).dollars.value == 2 * bill.dollars.value
 
 
-def test_lines_count_a_figure_once():
+def test_lines_count_a_figure_once() -> None:
     part = load_part("transceiver-400g")
     bill = Bill(4, (Line(part, 2.0, "two"), Line(part, 1.0, "one", counted_elsewhere=("static_power",))))
     assert bill.static_power.value == 18.0

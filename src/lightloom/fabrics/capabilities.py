@@ -64,8 +64,8 @@ class Axis(NamedTuple):
 class Capabilities(Described):
     """Capabilities of a fabric that has none; a fabric states its own.
 
-    Times and limits of circuits are fields where a kind has them: ``reconfiguration_time``, ``conversion_time``,
-    ``guard_time``, ``multicast_taps``, ``lightpath_reach`` and ``transceivers``.
+    Times and limits of circuits are fields where a kind has them: ``reconfiguration_time``, ``link_up_time``,
+    ``conversion_time``, ``guard_time``, ``multicast_taps``, ``lightpath_reach`` and ``transceivers``.
     """
 
     exclusive: ClassVar[bool] = False
@@ -168,8 +168,8 @@ class Capabilities(Described):
 
     @property
     def setup_time(self) -> float:
-        """Seconds to change circuits; 0 on packet fabrics."""
-        return self._stated("reconfiguration_time", 0.0)
+        """Seconds from circuits as they were until new ones carry data; 0 on packet fabrics."""
+        return self._stated("reconfiguration_time", 0.0) + self._stated("link_up_time", 0.0)
 
     @property
     def step_overhead(self) -> float:

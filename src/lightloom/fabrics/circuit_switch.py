@@ -7,19 +7,24 @@ plane D−1                                        a circuit takes a source's in
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import LightloomError
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
-from lightloom.fabrics.bills.circuits import circuit_switch_bill
+from lightloom.fabrics.bills.circuits import circuit_switch_bill, circuit_switch_product, most_ports
 from lightloom.fabrics.shares import AxisShare, Lightpaths, Shift
 from lightloom.fabrics.star import StarGeometry
 from lightloom.parts.bill import Bill
 from lightloom.parts.choices import BillChoices
+
+_TIMES = ("reconfiguration_time", "link_up_time")
+"""Fields that a product gives."""
 
 
 class CircuitSwitch(StarGeometry):
@@ -30,13 +35,59 @@ class CircuitSwitch(StarGeometry):
     """Switch planes, hence circuits that a rank can hold at once."""
     bandwidth: Bandwidth = 50e9
     """Bytes per second of one circuit, per direction."""
+    product: str | None = None
+    """The part that the planes are built of (``lightloom catalog parts``): gives the two times below where they are
+    left out, and is what a bill counts; null: a bill takes the smallest product that holds a plane."""
     reconfiguration_time: Seconds = 10e-3
     """Seconds to set new permutations."""
+    link_up_time: Seconds = 0.0
+    """Seconds from new permutations until links over them carry data; 0 assumes receivers in burst mode."""
 
     exclusive: ClassVar[bool] = True
     distance_matters: ClassVar[bool] = True
     switch_planes: ClassVar[bool] = True
     port_cut: ClassVar[str] = "the circuits that one rank can hold"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _times_of_the_product(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
+            return data
+        try:
+            product = circuit_switch_product(data["product"])
+        except LightloomError as error:
+            raise ValueError(str(error)) from error
+        times = {name: value for name in _TIMES if (value := getattr(product, name)) is not None and name not in data}
+        given = data.get("sources")
+        if not isinstance(given, Mapping | None):
+            return data
+        sources = {name: product.sources.get(name, f"as of {product.name}") for name in times}
+        return {**times, **data, "sources": sources | dict(given or {})}
+
+    def stated_fields(self) -> dict[str, object]:
+        """Return the fields without the times that are the product's."""
+        fields = self.model_dump()
+        if self.product is None:
+            return fields
+        product = circuit_switch_product(self.product)
+        follow = [name for name in _TIMES if getattr(product, name) == getattr(self, name)]
+        sources = {name: text for name, text in self.sources.items() if name not in follow}
+        return {name: value for name, value in fields.items() if name not in follow} | {"sources": sources}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        lines = []
+        if self.reconfiguration_time > 0 and self.link_up_time == 0:
+            lines.append(
+                "link_up_time 0 assumes receivers in burst mode: measured network cards took 5.67 s until their links "
+                "were up (ocs-measured)"
+            )
+        if self.ranks > (most := most_ports(self.product)):
+            lines.append(
+                f"planes of {self.ranks:,} ports are one switch each, and products have at most {most}: a bill counts "
+                "three stages, times and losses are those of one"
+            )
+        return tuple(lines)
 
     @property
     def channels(self) -> int:
@@ -47,6 +98,8 @@ class CircuitSwitch(StarGeometry):
         return self.bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        if choices.circuit_switch is None and self.product is not None:
+            choices = choices.model_copy(update={"circuit_switch": self.product})
         return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
 
     def link_name(self, link: int) -> str:

@@ -35,7 +35,8 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     Raises:
         UnsupportedError: not even three stages of the switch join so many.
     """
-    product, radix = _product(ports, choices)
+    product = _chosen(ports, choices)
+    radix = product.radix or most_ports()
     if ports <= radix:
         return Planes(_flat(planes, ports, ranks, product, radix), 1, "")
     if ports > radix * radix // 2:
@@ -68,19 +69,35 @@ def _flat(planes: int, ports: int, ranks: int, product: Part, radix: int) -> Lin
     return Line(product, switches / ranks, why)
 
 
-def _product(ports: int, choices: BillChoices) -> tuple[Part, int]:
-    """Return the switch that was chosen, or the smallest product that has the ports, and its radix."""
+def _chosen(ports: int, choices: BillChoices) -> Part:
+    """Return the switch that was chosen, or the smallest product that has the ports; the largest where none has."""
+    if choices.circuit_switch is not None:
+        return circuit_switch_product(choices.circuit_switch)
     products = [load_part(name) for name in PRODUCTS]
-    if choices.circuit_switch is None:
-        product = next((part for part in products if (part.radix or 0) >= ports), products[-1])
-    else:
-        product = load_part(choices.circuit_switch)
-        if product.kind not in ("circuit-switch", "circuit-switch-port"):
-            raise UnsupportedError(
-                f"circuit_switch={product.name}: a {product.kind}: expected one of {', '.join(PRODUCTS)}, "
-                "circuit-switch-port, or a YAML file of such a part"
-            )
-    return product, product.radix or max(part.radix or 0 for part in products)
+    return next((product for product in products if (product.radix or 0) >= ports), products[-1])
+
+
+def circuit_switch_product(name: str) -> Part:
+    """Return an optical circuit switch, or the port of one, of the catalog or of a file.
+
+    Raises:
+        UnsupportedError: the part is something else.
+        UnknownNameError: there is no such part.
+    """
+    product = load_part(name)
+    if product.kind not in ("circuit-switch", "circuit-switch-port"):
+        raise UnsupportedError(
+            f"{name} is a {product.kind}, no optical circuit switch: expected one of {', '.join(PRODUCTS)}, "
+            "circuit-switch-port, or a YAML file of such a part"
+        )
+    return product
+
+
+def most_ports(product: str | None = None) -> int:
+    """Return the ports of a product, or of the largest one."""
+    if product is not None and (radix := circuit_switch_product(product).radix) is not None:
+        return radix
+    return max(load_part(name).radix or 0 for name in PRODUCTS)
 
 
 def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: BillChoices) -> Bill:

@@ -1,0 +1,44 @@
+"""Optical circuit switches: what products give, and what is said of times that assume receivers in burst mode."""
+
+import pytest
+
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.load import changed, fabric_from, load_fabric
+
+
+def test_a_measured_switch_waits_for_its_links() -> None:
+    fabric = load_fabric("ocs-measured", 64)
+    assert fabric.model_dump()["reconfiguration_time"] == pytest.approx(46.8e-3)
+    assert fabric.model_dump()["link_up_time"] == pytest.approx(5.67)
+    assert fabric.setup_time == pytest.approx(5.7168)
+    assert fabric.warnings == ()
+    assert "MixNet" in fabric.sources["link_up_time"]
+
+
+def test_the_papers_entry_stays_and_says_what_it_assumes() -> None:
+    fabric = load_fabric("circuit-switch", 64)
+    assert fabric.setup_time == 10e-3
+    assert fabric.sources["link_up_time"].startswith("assumption: receivers in burst mode")
+    assert [line for line in fabric.warnings if "burst mode" in line]
+
+
+def test_planes_that_no_product_has_are_said() -> None:
+    assert any("1,024 ports" in line and "384" in line for line in load_fabric("circuit-switch", 1024).warnings)
+    assert any("at most 136" in line for line in load_fabric("ocs-136", 200).warnings)
+    assert load_fabric("ocs-384", 384).warnings == ()
+
+
+def test_what_a_file_states_stands_before_the_product() -> None:
+    fabric = load_fabric("ocs-384", 64, {"link_up_time": "0s", "reconfiguration_time": "1ms"})
+    assert fabric.setup_time == 1e-3
+    assert "link_up_time" not in fabric.sources
+    assert changed(load_fabric("ocs-384", 64), {"product": "palomar-136"}).setup_time == pytest.approx(5.6712)
+    assert changed(load_fabric("ocs-384", 64), {"ranks": 32}).setup_time == load_fabric("ocs-384", 32).setup_time
+
+
+@pytest.mark.parametrize(
+    ("product", "complaint"), [("fibre", "no optical circuit switch"), ("palomar", "did you mean 'palomar-136'")]
+)
+def test_products_are_optical_circuit_switches(product: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        fabric_from({"kind": "circuit-switch", "product": product}, 8, where="mine.yaml")
