@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from lightloom.api.models import read_model
 from lightloom.core.errors import InputError
 from lightloom.model_files.base import FileRequest
 from lightloom.model_files.megatron.options import read_options
+from lightloom.model_files.megatron.read import is_shell_line
 from lightloom.model_files.megatron.sizes import decoder_sizes
 from lightloom.model_files.megatron.strategy import strategy_pins
 from lightloom.model_files.read import read_model_file
@@ -45,6 +47,19 @@ def test_a_script_is_a_model_with_its_strategy(tmp_path: Path) -> None:
     }  # fmt: skip
     assert reading.global_batch == 16
     assert reading.unused == ("--lr",)
+
+
+def test_a_shell_line_is_the_script_that_holds_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = written(tmp_path)
+    line = path.read_text()
+    assert is_shell_line(line) and is_shell_line("--num-layers 4") and is_shell_line("pretrain_gpt.py --num-layers=4")
+    assert not any(map(is_shell_line, ("resnet50", "folder/run--2.sh", "module:factory", "my file -- old.json")))
+    read = read_model(line, batch=2)
+    assert read.graph.operators == read_model(path, batch=2).graph.operators
+    assert (read.pins.tp, read.global_batch) == (2, 16)
+    with pytest.raises(InputError, match="the shell line: no command or array"):
+        read_model("python train.py --lr 3", batch=2)
 
 
 def test_a_mixture_of_experts_has_the_sizes_that_are_stated(tmp_path: Path) -> None:

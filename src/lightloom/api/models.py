@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.forms import looks_like_file
 from lightloom.model_files.base import FileRequest, ModelReading
+from lightloom.model_files.megatron.read import LINE, is_shell_line, read_megatron_line
 from lightloom.model_files.read import read_model_file
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import is_model_name, load_workload
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 ModelLike: TypeAlias = "str | Path | ComputeGraph | nn.Module"
-"""A zoo name, ``package.module:factory``, ``file.py:factory``, a file of a known form, a module, or a graph."""
+"""A zoo name, ``package.module:factory``, ``file.py:factory``, a file of a known form, a shell line of Megatron-LM, a
+module, or a graph."""
 
 
 def trace(
@@ -38,8 +40,8 @@ def trace(
 
     Args:
         model: a zoo name, ``package.module:factory``, ``file.py:factory``, a file of a form that describes a model (a
-            message about an unknown file lists them), a graph, or an ``nn.Module``, whose parameters are moved to the
-            meta device.
+            message about an unknown file lists them), a shell line with arguments of Megatron-LM, a graph, or an
+            ``nn.Module``, whose parameters are moved to the meta device.
         batch: samples in one forward pass.
         inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
         sequence_length: tokens in a sample, for models that take tokens.
@@ -71,9 +73,12 @@ def read_model(
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
+        definitions = {key: str(value) for key, value in (define or {}).items()}
+        request = FileRequest(batch=batch, sequence_length=sequence_length, step=step, definitions=definitions)
+        if isinstance(model, str) and is_shell_line(model):
+            _refuse_step(LINE, step)
+            return read_megatron_line(model, request)
         if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
-            definitions = {key: str(value) for key, value in (define or {}).items()}
-            request = FileRequest(batch=batch, sequence_length=sequence_length, step=step, definitions=definitions)
             return read_model_file(Path(model), request)
         _refuse_step(model, step)
         _refuse_definitions(model, define)

@@ -18,6 +18,7 @@ from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
 from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
+from lightloom.model_files.megatron.read import LINE, is_shell_line
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
 from lightloom.planner.search.measured import on_machine
@@ -212,14 +213,15 @@ def plan(
     choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
     samples = _samples_a_rank(model, clusters[0], request)
     choice.check()
+    source = LINE if isinstance(model, str) and is_shell_line(model) else str(model)
     reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
     reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
     if not model_only:
         request = replace(
             request,
-            pins=merged_pins(request.pins, reading.pins, str(model)),
+            pins=merged_pins(request.pins, reading.pins, source),
             global_batches=merged_batches(
-                request.global_batches, reading, [cluster.ranks for cluster in clusters], str(model)
+                request.global_batches, reading, [cluster.ranks for cluster in clusters], source
             ),
         )
     return _answer(model, reading, clusters, request, choice)

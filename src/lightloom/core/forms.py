@@ -87,7 +87,7 @@ _TABLE: tuple[tuple[str, str, Purpose, str, str], ...] = (
     ("execution-trace", ".json", "model", "execution trace of PyTorch", "nodes"),
     ("graph", ".json", "model", "graph that lightloom kept", 'schema "lightloom.graph/1"'),
     ("transformers", ".json", "model", "configuration of transformers", "model_type or architectures"),
-    ("megatron", ".sh .bash", "model", "arguments of Megatron-LM", ""),
+    ("megatron", ".sh .bash", "model", "arguments of Megatron-LM", "also as a line in quotes"),
     ("torchtitan", ".toml", "model", "job configuration of torchtitan", ""),
     ("layers", ".txt", "model", "layer file of ASTRA-sim 1.x or SimAI", "DATA, MODEL, HYBRID_... first"),
     ("onnx", ".onnx", "model", "ONNX model", ""),

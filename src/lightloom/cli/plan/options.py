@@ -21,7 +21,8 @@ class PlanOptions:
     model: Annotated[
         str,
         typer.Argument(
-            help="A zoo name, package.module:factory, file.py:factory, or a file; a message lists the forms."
+            help="A zoo name, package.module:factory, file.py:factory, a file (a message lists the forms), or a shell "
+            "line of Megatron-LM in quotes."
         ),
     ]
     cluster: Annotated[

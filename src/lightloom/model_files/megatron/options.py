@@ -83,13 +83,16 @@ class Options:
         return tuple(f"--{name}" for name in self.given if name not in self.used)
 
 
-def read_options(path: Path, definitions: Mapping[str, str]) -> Options:
+def read_options(path: Path, definitions: Mapping[str, str], text: str | None = None) -> Options:
     """Return the options of the command in a script that trains a model, else those in its arrays and texts.
+
+    Args:
+        text: a shell line in the place of the script; ``path`` then names it in messages.
 
     Raises:
         ConfigError: unreadable, or without any option that Megatron-LM needs.
     """
-    script = read_script(path, definitions)
+    script = read_script(path, definitions, text)
     notes = list(script.notes)
     commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_names(words))]
     if len(commands) > 1:

@@ -29,23 +29,24 @@ class Script:
     """What could not be followed, with its line."""
 
 
-def read_script(path: Path, definitions: Mapping[str, str] | None = None) -> Script:
+def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
     """Follow a script without running anything.
 
     Args:
         definitions: variables that are set before it begins.
+        text: the script, where it is no file; ``path`` then names it in messages.
 
     Raises:
         ConfigError: unreadable, or a quote, bracket or condition that does not end; names the line.
     """
     script = Script(variables=dict(definitions or {}))
-    _follow(path, script, 0)
+    _follow(path, script, 0, text)
     return script
 
 
-def _follow(path: Path, script: Script, depth: int) -> None:
+def _follow(path: Path, script: Script, depth: int, text: str | None = None) -> None:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig") if text is None else text
     except (OSError, UnicodeDecodeError) as error:
         raise cannot_read(path, error) from error
     _Reader(path, script, depth).run(tokens(text, str(path)))
