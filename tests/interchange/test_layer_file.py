@@ -51,6 +51,9 @@ def test_exchanges_keep_kind_bytes_and_group(tmp_path: Path) -> None:
     text = " ".join(reading.unrecorded)
     assert "listed and not replayed" in text and "pp_comm 4096: not used" in text
     assert [each.name for each in reading.graph.operators] == ["attention", "mlp", "mlp#2"]
+    (warning,) = reading.graph.uncounted
+    assert "take no time in the plan" in warning and "2 x all-reduce in group 'tensor' of 8 ranks: 40 MiB" in warning
+    assert "reduce-scatter" not in warning and not read_layer_file(written(tmp_path, DATA), batch=1).graph.uncounted
 
 
 @pytest.mark.parametrize(

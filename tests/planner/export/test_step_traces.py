@@ -9,17 +9,25 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lightloom.collectives.spec import Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.fabrics.load import load_fabric
 from lightloom.interchange.chakra import trace_path
 from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, read_trace
 from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.export.chakra.carriers import Line, carried
 from lightloom.planner.export.chakra.folder import write_step
+from lightloom.planner.export.chakra.network import network_of
 from lightloom.planner.export.chakra.nodes import NANOSECONDS, communicator_groups, rank_nodes
+from lightloom.planner.export.chakra.operations import CollectiveUse
 from lightloom.planner.export.chakra.replay import replayed_seconds
 from lightloom.planner.export.chakra.step_traces import StepTraces, step_traces
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.library import LibraryPrices
 from lightloom.planner.pricing.strategy_step import StrategyStep, simulate
 from tests.planner.jobs import cluster, mixture, space, transformer, verified_job
 
@@ -198,3 +206,23 @@ def test_chakras_own_package_reads_a_trace(tmp_path: Path) -> None:
             values = {each.name: getattr(each, each.WhichOneof("value")) for each in read.attr}
             assert values == node.attributes
         assert not protolib.decodeMessage(file, definitions.Node())
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(["all-reduce", "all-gather", "reduce-scatter"]), st.floats(1e4, 1e9))
+def test_a_ring_over_a_librarys_pairs_takes_the_librarys_time(kind: Kind, nbytes: float) -> None:
+    prices = LibraryPrices(load_fabric("dgx-h100", 16, {"transport": "nccl-hopper"}), "physical")
+    carrier = carried(prices, CollectiveUse("data", kind, nbytes, 16, 1))
+    assert carrier.schedule is None and carrier.seconds == prices(kind, nbytes).cost.time
+    messages = 15 * (2 if kind == "all-reduce" else 1)
+    assert messages * carrier.line.seconds == pytest.approx(carrier.seconds)
+
+
+def test_pairs_of_an_axis_are_as_fast_as_all_its_messages_together() -> None:
+    slow, fast = Line(1e9, 4e-6, 1e6), Line(4e9, 1e-6, 1e6)
+    network, notes = network_of([("data", 4)], {"data": [(3e6, slow), (9e6, fast)]}, around=False)
+    (dimension,) = network.dimensions
+    assert 12 * (dimension.line.latency + 1e6 / dimension.line.rate) == pytest.approx(
+        3 * slow.seconds + 9 * fast.seconds
+    )
+    assert notes

@@ -110,4 +110,4 @@ def _first_traced(search: PlanSearch) -> tuple[Plan, StepTraces, str | None]:
             return plan, step_traces(plan.job, plan.choice, plan.step), why
         except UnsupportedError as error:
             why = why or str(error)
-    raise UnsupportedError(f"--export-chakra: none of the plans can be written; of the first, {why}")
+    raise UnsupportedError(f"--export-chakra: none of the plans can be written as traces; of the first, {why}")

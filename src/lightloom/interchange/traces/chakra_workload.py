@@ -37,7 +37,7 @@ from lightloom.interchange.chakra_nodes import (
 )
 from lightloom.interchange.traces.chakra_calls import exchanges_of, recording_of_chakra
 from lightloom.interchange.traces.costs import kind_of_name
-from lightloom.interchange.traces.exchanges import exchange_lines
+from lightloom.interchange.traces.exchanges import TracedExchange, exchange_lines, unpriced_exchanges
 from lightloom.interchange.traces.execution_trace import reading_of
 from lightloom.interchange.traces.reading import TraceReading, exchange_notes
 from lightloom.workloads.graph import ComputeGraph, Operator
@@ -91,11 +91,14 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
         )
     builder, by_id = _Graph(path, forward, computing, batch), {node.id: node for node in nodes}
     further = {node.id for node in every} - {node.id for node in computing}
+    unpriced: list[TracedExchange] = []
     for node in order:
-        if node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS:
-            builder.add_gradients(node, by_id, further)
+        is_sum = node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS
+        if not is_sum or not builder.add_gradients(node, by_id, further):
+            unpriced += exchanges_of(node, file)
     lines = (*others, *builder.unrecorded(order), *more, *exchange_notes(exchanges))
-    return TraceReading(builder.graph(), lines, exchanges)
+    graph = replace(builder.graph(), uncounted=tuple(unpriced_exchanges(unpriced)))
+    return TraceReading(graph, lines, exchanges)
 
 
 def rank_file(path: Path, rank: int) -> Path:
@@ -176,21 +179,24 @@ class _Graph:
             self._backward_microseconds[place] += node.duration
             behind += weight
 
-    def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> None:
+    def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
         """Add the size of a collective to the parameters of the operator whose backward pass it waits for.
 
-        Collectives that wait for nodes of ``further`` steps are left out.
+        Collectives that wait for nodes of ``further`` steps are left out. Returns whether the collective is left to the
+        plan: it sums gradients, or belongs to such a step.
         """
         seen, frontier = {node.id}, [node.id]
         while frontier and further.isdisjoint(frontier):
             operators = [number for number in frontier if number in self._place]
             if operators:
-                if any(_is_backward(by_id[number]) for number in operators):
-                    place = min(self._place[number] for number in operators)
-                    self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
-                return
+                if not any(_is_backward(by_id[number]) for number in operators):
+                    return False
+                place = min(self._place[number] for number in operators)
+                self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
+                return True
             frontier = [before for number in frontier for before in by_id[number].dependencies if before not in seen]
             seen.update(frontier)
+        return bool(frontier)
 
     def graph(self) -> ComputeGraph:
         """Return one operator per forward node, each reading the previous one."""

@@ -61,6 +61,14 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     return [_line(kind, group, ranks, members) for (kind, group, ranks), members in groups.items()]
 
 
+def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
+    """Return a warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did."""
+    listed = "; ".join(exchange_lines(exchanges))
+    if not listed:
+        return []
+    return [f"exchanges within the traced passes take no time in the plan, which has those of its strategy: {listed}"]
+
+
 def _line(kind: str, group: str, ranks: int | None, members: list[TracedExchange]) -> str:
     known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
     size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"

@@ -15,7 +15,7 @@ from pathlib import Path
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.core.units import format_time
-from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
+from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words, unpriced_exchanges
 from lightloom.interchange.traces.reading import TraceReading, exchange_notes
 from lightloom.workloads.graph import ComputeGraph, Operator
 from lightloom.workloads.measured import MeasuredTimes
@@ -163,8 +163,21 @@ def _graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> Com
         clock="compute times that the layer file states",
     )
     return ComputeGraph(
-        name=path.stem, batch=batch, operators=tuple(operators), element_bytes=_ELEMENT_BYTES, measured=measured
+        name=path.stem,
+        batch=batch,
+        operators=tuple(operators),
+        element_bytes=_ELEMENT_BYTES,
+        uncounted=tuple(unpriced_exchanges(_within_passes(layers, policy))),
+        measured=measured,
     )
+
+
+def _within_passes(layers: Sequence[_Layer], policy: str) -> Iterator[TracedExchange]:
+    """Yield the exchanges that no plan makes: all but sums of the weights' gradients over replicas."""
+    for layer in layers:
+        for place, exchange in enumerate(layer.exchanges):
+            if exchange is not None and (place < 2 or exchange.kind not in _SUMS or policy == "MODEL"):
+                yield exchange
 
 
 def _unrecorded(

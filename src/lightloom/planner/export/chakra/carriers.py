@@ -23,8 +23,8 @@ from lightloom.simulation.lower import Price
 _PASSES: dict[Kind, int] = {"all-reduce": 2}
 """How often a ring sends every byte; once for the other kinds."""
 _SAME = 1e-3
-_SMALL, _LARGE = 1.0, 1e12
-"""Bytes of collectives whose time is all latency, and all rate."""
+_AROUND = 2.0
+"""Sizes up to so many times smaller and larger decide the rate of a library's pairs."""
 
 
 class Line(NamedTuple):
@@ -85,11 +85,18 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
         seconds = price(use.kind, use.nbytes).cost.time
         return CarriedCollective(price.algorithm.name, seconds, _library_line(price, use.kind, use.nbytes))
     if not isinstance(price, SchedulePrices):
-        raise UnsupportedError("gradients are exchanged by a method of several collectives, which no trace holds")
+        raise UnsupportedError(
+            "its gradients go by a method of several collectives, which are not written: expected no --exchange"
+        )
     if price.exchange is not None:
-        raise UnsupportedError("a codec works between the hops of a collective, which no trace holds")
+        raise UnsupportedError(
+            "a codec works between the hops of its collectives, which no trace holds: expected no --exchange"
+        )
     if price.fabric.in_network_reduction:
-        raise UnsupportedError(f"a {price.fabric.kind_name} adds up on the way, which no send and receive does")
+        raise UnsupportedError(
+            f"a {price.fabric.kind_name} adds up on the way, which no send and receive does: expected another "
+            "--algorithm"
+        )
     seconds = price(use.kind, use.nbytes * shared).cost.repeated_time
     schedule = price.schedule(use.kind, use.nbytes * shared).unfolded(price.fabric.fibre_channels)
     schedule = schedule.resized(use.nbytes)
@@ -97,11 +104,17 @@ def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCol
 
 
 def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
-    """Return the pairs over which a ring would take as long as the library's closed form."""
-    ranks, passes = prices.fabric.ranks, _PASSES.get(kind, 1)
-    messages = passes * (ranks - 1)
-    small, large = prices.seconds(kind, np.array([_SMALL, _LARGE])).tolist()
-    return Line(messages / ranks * (_LARGE - _SMALL) / (large - small), small / messages, nbytes / ranks)
+    """Return the pairs over which a ring takes as long as the library's closed form, at this size and around it.
+
+    The closed form changes its way with the size, so that no line has its times at all sizes.
+    """
+    ranks = prices.fabric.ranks
+    messages = _PASSES.get(kind, 1) * (ranks - 1)
+    smaller, seconds, larger = prices.seconds(kind, nbytes * np.array([1 / _AROUND, 1.0, _AROUND])).tolist()
+    slope = (larger - smaller) / (nbytes * (_AROUND - 1 / _AROUND))
+    if not 0 < slope * nbytes < seconds:
+        return Line(messages * nbytes / ranks / seconds, 0.0, nbytes / ranks)
+    return Line(messages / ranks / slope, (seconds - slope * nbytes) / messages, nbytes / ranks)
 
 
 def pair_line(schedule: Schedule, fabric: Fabric) -> Line:

@@ -60,7 +60,7 @@ def network_of(
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
-        lines: by axis, bytes of each collective or send, and what its messages take.
+        lines: by axis, bytes of each collective or send in the whole step, and what its messages take.
         around: whether all messages go to neighbours on one ring of all ranks.
     """
     notes: list[str] = []
@@ -92,10 +92,12 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 
 
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
-    """Return the mean of lines, weighted by bytes; a note says where they differ."""
+    """Return the mean of lines over all bytes and messages; a note says where they differ."""
     nbytes = np.array([size for size, _ in lines])
     rates, latencies, messages = (np.array([line[column] for _, line in lines]) for column in range(3))
-    rate, latency = float(nbytes.sum() / (nbytes / rates).sum()), float(latencies.mean())
+    often = np.divide(nbytes, messages, out=np.zeros_like(nbytes), where=messages > 0)
+    rate = float(nbytes.sum() / (nbytes / rates).sum())
+    latency = float(np.average(latencies, weights=often if often.any() else None))
     mean = Line(rate, latency, float(messages.mean()))
     if any(line.spread or not line.alike(mean) for _, line in lines):
         slowest, fastest = format_bandwidth(float(rates.min())), format_bandwidth(float(rates.max()))

@@ -50,9 +50,13 @@ class StagedOperations:
             UnsupportedError: the step has context groups, or circuits that are set anew within it.
         """
         if strategy.cp > 1:
-            raise UnsupportedError("what rings of a context group overlap with attention is not written")
+            raise UnsupportedError(
+                "its context groups send rings beside attention, which are not written: expected --cp 1"
+            )
         if step.turns is not None:
-            raise UnsupportedError("circuits are set anew within the step, which no trace holds")
+            raise UnsupportedError(
+                "its circuits are set anew within the step, which no trace holds: expected no --reconfigure-in-step"
+            )
         self._job, self._strategy, self._step = job, strategy, step
         rows = Strategies.of(strategy)
         edges = job.model.chunks(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,9 +54,11 @@ def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | 
         UnsupportedError: the step has what neither traces nor a simulator of messages can say; the line names it.
     """
     if not isinstance(choice, Strategy) or not isinstance(step, StrategyStep):
-        raise UnsupportedError("a placed plan sends parcels over circuits, which is not written")
+        raise UnsupportedError(
+            "a placed plan sends parcels over circuits, which are not written: expected another --strategy"
+        )
     if choice.exchange:
-        raise UnsupportedError("gradients are exchanged by a method of several phases, which is not written")
+        raise UnsupportedError("its method of exchange has phases that are not written: expected no --exchange")
     return _plain(job, choice, step) if choice.plain else _staged(job, choice, step)
 
 
@@ -65,7 +69,8 @@ def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
     for operation in operations:
         if operation.use is not None and operation.use not in carriers:
             carriers[operation.use] = carried(step.prices, operation.use)
-    lines = {"data": [(use.nbytes, carrier.line) for use, carrier in carriers.items()]}
+    often = _times([operations])
+    lines = {"data": [(use.nbytes * often[use], carrier.line) for use, carrier in carriers.items()]}
     network, notes = network_of([("data", ranks)], lines, around=goes_around(carriers, ranks))
     return StepTraces(
         ranks=ranks, stages=(tuple(operations),), carriers=carriers, network=network, notes=(*notes, *_notes(carriers))
@@ -89,10 +94,10 @@ def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
     stages = tuple(tuple(staged.of_stage(stage)) for stage in range(strategy.pp))
     carriers: dict[CollectiveUse, CarriedCollective] = {}
     shared = {payload.use: payload.shared for payload in staged.payloads}
-    lines = _Lines({})
+    lines, often = _Lines({}), _times(stages)
     for use in dict.fromkeys([*shared, *staged.gathered_sends]):
         carriers[use] = carried(_price(job, strategy, use), use, shared.get(use, 1.0))
-        lines.add(use.axis, use.nbytes, carriers[use].line)
+        lines.add(use.axis, use.nbytes * max(often[use], 1), carriers[use].line)
     per_stage = strategy.replicas * strategy.tp
     sent = [operation.nbytes for stage in stages for operation in stage if operation.verb == "send"]
     if sent:
@@ -112,6 +117,11 @@ def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
         network=network,
         notes=(*notes, *_notes(carriers)),
     )
+
+
+def _times(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
+    """Count how often each collective occurs."""
+    return Counter(operation.use for stage in stages for operation in stage if operation.use is not None)
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
