@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from numba.core import config
 from numba.core.registry import cpu_target
 
+from lightloom.api import compile_ahead
 from lightloom.core import kernel_cache
 from lightloom.core.kernel_cache import KernelCache
 
@@ -69,3 +71,29 @@ def test_a_change_in_a_kernel_that_another_calls_compiles_both_anew(caller: Call
     assert caller(2, ahead=True)(21) == 42
     assert caller(10)(21) == 210
     assert caller(2)(21) == 42
+
+
+def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lightloom.collectives.synthesis.engine import effort
+
+    kept, used = tmp_path / "kept.nbi", tmp_path / "used.nbi"
+    caches = []
+
+    def search() -> None:
+        used.touch()
+        KernelCache.used.add(used)
+        caches.append(os.environ["LIGHTLOOM_CACHE"])
+        assert list(Path(caches[-1]).iterdir()) == []
+
+    kept.touch()
+    monkeypatch.setattr(compile_ahead, "_search", search)
+    monkeypatch.setattr(kernel_cache, "AHEAD", tmp_path)
+    monkeypatch.setattr(KernelCache, "used", set())
+    monkeypatch.setattr(KernelCache, "fills_ahead", False)
+    monkeypatch.setattr(effort, "SCALE", effort.SCALE)
+    monkeypatch.setattr(os, "environ", os.environ | {"LIGHTLOOM_CACHE": str(tmp_path / "of others")})
+    assert compile_ahead.main() == 0
+    assert not Path(caches[0]).exists()
+    assert used.exists() and not kept.exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from contextlib import suppress
 
 _PLANNED = {
@@ -39,7 +40,10 @@ def main() -> int:
 
     KernelCache.fills_ahead = True
     effort.SCALE = _EFFORT
-    _search()
+    with tempfile.TemporaryDirectory() as folder:
+        # What searches found before is not searched again, and would leave their kernels out.
+        os.environ["LIGHTLOOM_CACHE"] = folder
+        _search()
     kept = KernelCache.used
     for path in AHEAD.rglob("*.nb?"):
         if path not in kept:
