@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lightloom.api.arguments import load_cluster as load_cluster
     from lightloom.api.arguments import load_fabric as load_fabric
     from lightloom.api.averaging import averager as averager
+    from lightloom.api.bills import bill as bill
     from lightloom.api.calibrating import calibrate as calibrate
     from lightloom.api.collectives import collective as collective
     from lightloom.api.collectives import cost as cost
@@ -53,6 +54,7 @@ _HOMES = {
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
+    "bill": "lightloom.api.bills",
     "compare": "lightloom.api.comparison",
     "compare_reducers": "lightloom.photonics.reducers.compare",
     "Collective": "lightloom.collectives.spec",
@@ -76,6 +78,7 @@ __all__ = [
     "__version__",
     "accuracy",
     "averager",
+    "bill",
     "calibrate",
     "collective",
     "compare",

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 FUNCTIONS = {
     "accuracy",
     "averager",
+    "bill",
     "calibrate",
     "collective",
     "compare",

@@ -13,6 +13,7 @@ import yaml
 from lightloom.accelerators import load as accelerators
 from lightloom.cli.options import Json
 from lightloom.cli.output import print_json
+from lightloom.cli.parts import list_parts
 from lightloom.clusters import load as clusters
 from lightloom.collectives.registry import algorithms
 from lightloom.compression import registry as codecs
@@ -20,6 +21,7 @@ from lightloom.core.errors import UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.core.provenance import provenance
 from lightloom.fabrics import load as fabrics
+from lightloom.parts import load as parts
 from lightloom.workloads.catalog import ZOO
 
 _RANKS = 4
@@ -27,10 +29,15 @@ _RANKS = 4
 
 
 def catalog(
-    name: Annotated[str | None, typer.Argument(help="Show all of one entry, with the source of each value.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show all of one entry, with the source of each value; or list parts alone.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources."""
+    """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources."""
+    if name == "parts":
+        list_parts(as_json)
+        return
     if name is not None:
         _show(name, as_json)
         return
@@ -59,13 +66,14 @@ def _sections() -> dict[str, dict[str, str]]:
         "clusters": described(clusters),
         "fabrics": described(fabrics),
         "accelerators": described(accelerators),
+        "parts": described(parts),
         "codecs": described(codecs),
         "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
     }
 
 
 def _show(name: str, as_json: bool) -> None:
-    modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators}
+    modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
     entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
     if not entries:

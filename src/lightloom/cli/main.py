@@ -36,6 +36,10 @@ COMMANDS = {
         "lightloom.cli.budget",
         "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
     ),
+    "bill": Entry(
+        "lightloom.cli.bill",
+        "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.",
+    ),
     "sweep": Entry(
         "lightloom.cli.sweep",
         "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
@@ -54,7 +58,7 @@ COMMANDS = {
     ),
     "catalog": Entry(
         "lightloom.cli.catalog",
-        "List models, clusters, fabrics, accelerators, codecs and algorithms; or show one entry with its sources.",
+        "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.",
     ),
     "schema": Entry(
         "lightloom.cli.schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."

@@ -59,9 +59,14 @@ class Total:
         without = f"without: {missing_text(self.missing)}" if self.missing else ""
         if self.value is None or self.low is None or self.high is None:
             return f"unknown; {without}" if without else "unknown"
-        least = "at least " if self.missing else ""
-        shown = f"{least}{range_text(self.value, self.low, self.high, self.unit)}"
+        shown = f"{'at least ' if self.missing else ''}{self.known_text()}"
         return f"{shown}; {without}" if without else shown
+
+    def known_text(self) -> str:
+        """Return the sum of what is known, with its range."""
+        if self.value is None or self.low is None or self.high is None:
+            return "unknown"
+        return range_text(self.value, self.low, self.high, self.unit)
 
     def to_json(self) -> dict[str, Any]:
         """Return the total as a document, in SI units."""

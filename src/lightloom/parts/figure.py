@@ -70,7 +70,10 @@ def range_text(value: float, low: float, high: float, unit: Unit) -> str:
     """Return a value with the range around it, where that is wider than the value."""
     shown = format_amount(value, unit)
     least, most = format_amount(low, unit), format_amount(high, unit)
-    return shown if least == most else f"{shown}, {least} to {most}"
+    if least == most:
+        return shown
+    number, _, name = least.partition(" ")
+    return f"{shown} ({number if name and most.endswith(f' {name}') else least} to {most})"
 
 
 class Price(Figure):

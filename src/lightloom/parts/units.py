@@ -13,6 +13,8 @@ def format_amount(value: float, unit: Unit) -> str:
     """Return an SI amount as text: ``$ 1,234``, ``9 W``, ``79,200 h``, ``0.11 a year``."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
+    if unit == "power" and value == 0:
+        return "0 W"
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit == "lifetime":

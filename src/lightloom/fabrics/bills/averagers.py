@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lightloom.fabrics.bills.links import nic, ports_for, transceiver
+from lightloom.fabrics.bills.links import fibres, nic, ports_for, transceiver
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.figure import Power
-from lightloom.parts.load import load_part
 from lightloom.parts.part import Part
 
 
@@ -34,7 +33,7 @@ def averager_bill(
             rate=ports.rate,
             counted_elsewhere=("static_power",) if watts or unknown else (),
         ),
-        Line(load_part("fibre"), choices.link_length, f"{choices.link_length:g} m"),
+        fibres(1, "one for each rank", choices),
     ]
     for name, total in watts.items():
         figure = Power(value=total, confidence="assumption", source="derived from the averager's devices")

@@ -10,7 +10,7 @@ from math import ceil
 from typing import NamedTuple
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.bills.links import nic, ports_for, transceiver
+from lightloom.fabrics.bills.links import fibres, nic, ports_for, transceiver
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.load import load_part
@@ -109,7 +109,7 @@ def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: Bill
     lines = (
         Line(nic(ports, choices), ends, count, rate=ports.rate),
         Line(transceiver(ports, choices), ends, f"one end of {count}: light passes the switch", rate=ports.rate),
-        Line(load_part("fibre"), degree * choices.link_length, f"{degree} planes x {choices.link_length:g} m"),
+        fibres(degree, f"{degree} planes", choices),
         planes.line,
     )
     notes = [planes.note] if planes.note else []

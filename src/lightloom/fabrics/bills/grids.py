@@ -14,11 +14,10 @@ from math import prod
 
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.bills.circuits import planes_of
-from lightloom.fabrics.bills.links import Ports, cables, nic, ports_for, transceiver
+from lightloom.fabrics.bills.links import Ports, cables, fibres, nic, ports_for, transceiver
 from lightloom.fabrics.lattice import describe
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
-from lightloom.parts.load import load_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +115,9 @@ def _through_switches(
     if found.note:
         notes.append(found.note)
     why = f"2 x {sum(faces)} ends on the faces of a block of {describe(block)} / {cells} ranks"
-    count, metres = ends * ports.number, choices.link_length
+    count = ends * ports.number
     return [
         Line(transceiver(ports, choices), count, f"{why} x {ports.why}", rate=ports.rate),
-        Line(load_part("fibre"), count * metres, f"{metres:g} m x {count:.6g} fibres a rank: {why}"),
+        fibres(count, f"one for each end: {why}", choices),
         found.line,
     ]

@@ -101,8 +101,17 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
         return []
     if medium == "copper":
         return [Line(load_part("copper-cable"), per_rank, why, rate=ports.rate)]
-    metres = choices.link_length
     return [
         Line(transceiver(ports, choices), 2 * per_rank, f"2 ends of {why}", rate=ports.rate),
-        Line(load_part("fibre"), per_rank * metres, f"{metres:g} m of {why}"),
+        fibres(per_rank, why, choices),
     ]
+
+
+def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
+    """Return so many fibres a rank, each as long as a link."""
+    metre, length = load_part("fibre-metre"), choices.link_length
+    dollars = metre.dollars
+    if dollars is not None:
+        dollars = dollars.model_copy(update={"value": dollars.value * length})
+    name = f"fibre of {length:g} m"
+    return Line(metre.model_copy(update={"name": name, "dollars": dollars}), per_rank, why)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from lightloom.core.units import format_bandwidth, format_quantity
+from lightloom.fabrics.bills import links
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.figure import Power
@@ -31,9 +32,8 @@ def wavelength_ring_bill(
         launch: watts of light of a wavelength, from the link budget.
         choices: of the bill.
     """
-    rate, metres = format_bandwidth(bandwidth), choices.link_length
-    count = f"{transceivers} wavelengths of {rate}"
-    fibre = Line(load_part("fibre"), fibres * metres, f"{fibres} fibres x {metres:g} m")
+    count = f"{transceivers} wavelengths of {format_bandwidth(bandwidth)}"
+    fibre = links.fibres(fibres, f"{fibres} fibres to the next node, both ways together", choices)
     if choices.wdm == "built":
         lines = [Line(load_part("wdm-engine"), transceivers, count, rate=bandwidth)]
     else:
