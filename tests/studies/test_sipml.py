@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -17,6 +18,7 @@ from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.placement._pass_kernels import forward_pass
 from lightloom.parallelism.placement.base import Link, Reach
+from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import initial_state, problem_of
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.studies import load
@@ -28,8 +30,10 @@ from lightloom.studies.sipml import (
     figure4,
     headline,
     runs,
+    split,
     stored,
     systems,
+    witness,
 )
 from lightloom.studies.sipml.comparison import Comparison
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RING_MS
@@ -263,6 +267,21 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
     assert "sipml.headline.speedup_placed_400" not in flagged
     resumed = runs._resumed(old, hashes)
     assert resumed and not any(key.startswith("rivals") for key in resumed)
+
+
+def test_a_change_of_the_placement_makes_stored_results_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No constant and no input changes, only what the code makes of a model."""
+    monkeypatch.setattr(witness, "_SPLITS", ((8, 4),))
+    hashes = []
+    for effort in (None, 0):
+        if effort is not None:
+            monkeypatch.setattr(split, "place", partial(place, effort=effort))
+        witness.placed_outcomes.cache_clear()
+        stored.inputs_hash.cache_clear()
+        hashes.append(stored.inputs_hash("placed"))
+    assert hashes[0] != hashes[1]
+    witness.placed_outcomes.cache_clear()
+    stored.inputs_hash.cache_clear()
 
 
 @pytest.mark.slow

@@ -34,6 +34,27 @@ class Footprint(NamedTuple):
         return cls(*columns)
 
 
+class CellOrder(NamedTuple):
+    """Where an array holds the channels of all links: ``link`` and ``channel`` are the distances between neighbours."""
+
+    link: int
+    channel: int
+
+    @classmethod
+    def of(cls, links: int, channels: int, footprint: Footprint, width: Any) -> CellOrder:
+        """The order in which the cells of a transfer lie closest: link by link where its lightpath has more channels
+        than links, else channel by channel.
+
+        Args:
+            links: of the fabric.
+            channels: of a link.
+            footprint: of some of the transfers.
+            width: channels of each of them.
+        """
+        wide = len(footprint.length) > 0 and np.mean(width) > footprint.length.sum(axis=1).mean()
+        return cls(channels, 1) if wide else cls(1, links)
+
+
 def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[Any]) -> Ints:
     """The links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
 

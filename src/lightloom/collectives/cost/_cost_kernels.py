@@ -8,7 +8,7 @@ import numpy as np
 
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import CellOrder, Footprint
 
 
 class Channels(NamedTuple):
@@ -138,10 +138,13 @@ def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
 
 
 @njit_without_arrays
-def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: int, tuned: Ints, changed: Mask) -> bool:
+def changes(
+    rows: Ints, key: Ints, used: Channels, runs: Footprint, order: CellOrder, tuned: Ints, changed: Mask
+) -> bool:
     """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
 
-    A circuit stays until another needs one of its channels: ``tuned`` [link * channels] remembers the circuit of each.
+    A circuit stays until another needs one of its channels: ``tuned``, in the order of ``order``, remembers the circuit
+    of each channel of each link.
 
     Args:
         key: number of each row's circuit, above zero, in the order of ``rows``.
@@ -151,16 +154,29 @@ def changes(rows: Ints, key: Ints, used: Channels, runs: Footprint, channels: in
         row = rows[i]
         if i > 0 and key[i] == key[i - 1] and step[row] == step[rows[i - 1]]:
             continue
+        circuit, width = key[i], used.width[row]
+        # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
+        # the end.
+        others, empty = np.uint64(0), np.uint64(0)
         for run in range(runs.base.shape[1]):
-            for k in range(runs.length[i, run]):
-                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
-                cell = link * channels + used.first[row]
-                for c in range(cell, cell + used.width[row]):
-                    if tuned[c] != key[i]:
-                        overwritten = overwritten or tuned[c] != 0
-                        tuned[c] = key[i]
-                        changed[step[row]] = True
-                        used.new[row] = True
+            period, left = runs.period[i, run], runs.length[i, run]
+            start = runs.start[i, run] % period
+            while left > 0:
+                # Links of a run follow each other up to the end of its track.
+                span = min(left, period - start)
+                first = (runs.base[i, run] + start) * order.link + used.first[row] * order.channel
+                lines, pitch, cells = (span, order.link, width) if order.channel == 1 else (width, order.channel, span)
+                for line in range(lines):
+                    begin = first + line * pitch
+                    for c in range(np.uint64(begin), np.uint64(begin + cells)):
+                        others += np.uint64(tuned[c] != circuit)
+                        empty += np.uint64(tuned[c] == 0)
+                        tuned[c] = circuit
+                left, start = left - span, 0
+        if others > 0:
+            changed[step[row]] = True
+            used.new[row] = True
+            overwritten = overwritten or others > empty
     return overwritten
 
 

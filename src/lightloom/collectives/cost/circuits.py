@@ -11,6 +11,7 @@ from lightloom.collectives.cost.order import blocks, rows_by_step
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints, Mask
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import CellOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,14 @@ def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     channel = schedule.fibre.astype(np.int32) * np.int32(wavelengths) + schedule.first_wavelength
     new = np.zeros(len(schedule), np.bool_)
     used, overwritten = kernels.Channels(schedule.step, channel, schedule.wavelength_count, new), False
+    order = None
     for rows in blocks(rows_by_step(schedule)):
         source, destination, route = schedule.ends(rows)
         runs = fabric.footprint(source, destination, route)
         key = ((source * (fabric.ranks + 1) + destination) * 2 + route) * fabric.channels + channel[rows]
         key = key * (fabric.channels + 1) + schedule.wavelength_count[rows] + 1
-        overwritten |= kernels.changes(rows, key, used, runs, fabric.channels, tuned, changed)
+        order = order or CellOrder.of(fabric.links, fabric.channels, runs, schedule.wavelength_count[rows])
+        overwritten |= kernels.changes(rows, key, used, runs, order, tuned, changed)
     if not overwritten:
         # Everything can be set up before the first step: later circuits never take a channel from earlier ones.
         changed[:] = False

@@ -8,7 +8,7 @@ import numpy as np
 
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
-from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.footprint import CellOrder, Footprint
 
 OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED, INCOMPLETE = range(9)
 
@@ -99,13 +99,15 @@ def ordered(before: int, after: int, reach: Column) -> bool:
 
 @njit_without_arrays
 def occupy(
-    rows: Ints, transfers: Transfers, runs: Footprint, channels: int, holder: Int32s, held: Int32s, reach: Column
+    rows: Ints, transfers: Transfers, runs: Footprint, order: CellOrder, holder: Int32s, held: Int32s, reach: Column
 ) -> tuple[int, int, int, int]:
-    """Mark every (link, channel) that the rows hold; the first clash as (row, link, channel, holder), else -1s.
+    """Mark every (link, channel) that the rows hold; the first row with a clash as (row, link, channel, holder), else
+    -1s.
 
     Args:
         runs: links of the rows, in the order of ``rows``.
-        holder: in and out, lightpath that last held each channel of each link, −1: none: [link · channels + channel].
+        order: of the cells of ``holder`` and ``held``.
+        holder: in and out, lightpath that last held each channel of each link, −1: none.
         held: in and out, the step in which it did.
     """
     lightpath, destination = transfers.lightpath, transfers.destination
@@ -113,18 +115,44 @@ def occupy(
         row = rows[i]
         if i > 0 and lightpath[row] == lightpath[rows[i - 1]] and destination[row] == destination[rows[i - 1]]:
             continue
+        path, step, width = lightpath[row], transfers.step[row], transfers.width[row]
         for run in range(runs.base.shape[1]):
-            for k in range(runs.length[i, run]):
-                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
-                cell = link * channels + transfers.channel[row]
-                for c in range(cell, cell + transfers.width[row]):
-                    other = holder[c]
-                    if other != lightpath[row]:
-                        if other >= 0 and not ordered(held[c], transfers.step[row], reach):
-                            return row, link, c - link * channels, other
-                        holder[c] = lightpath[row]
-                        held[c] = transfers.step[row]
+            period, left = runs.period[i, run], runs.length[i, run]
+            start = runs.start[i, run] % period
+            while left > 0:
+                # Links of a run follow each other up to the end of its track.
+                span = min(left, period - start)
+                first = (runs.base[i, run] + start) * order.link + transfers.channel[row] * order.channel
+                lines, pitch, cells = (span, order.link, width) if order.channel == 1 else (width, order.channel, span)
+                for line in range(lines):
+                    begin = first + line * pitch
+                    cell = _clash(begin, begin + cells, path, step, holder, held, reach)
+                    if cell >= 0:
+                        one, other = cell // pitch, cell % pitch
+                        link, channel = (one, other) if order.channel == 1 else (other, one)
+                        return row, link, channel, holder[cell]
+                    for c in range(np.uint64(begin), np.uint64(begin + cells)):
+                        holder[c] = path
+                        held[c] = step
+                left, start = left - span, 0
     return -1, -1, -1, -1
+
+
+@njit_without_arrays
+def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int32s, reach: Column) -> int:
+    """The first of these cells that another lightpath holds in a step that need not end before this one, else -1."""
+    if len(reach) == 0:
+        # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
+        # the end.
+        clashes = np.uint64(0)
+        for c in range(np.uint64(begin), np.uint64(end)):
+            clashes += np.uint64((holder[c] != path) & (held[c] >= step))
+        if clashes == 0:
+            return -1
+    for c in range(begin, end):
+        if holder[c] != path and holder[c] >= 0 and not ordered(held[c], step, reach):
+            return c
+    return -1
 
 
 @njit_without_arrays

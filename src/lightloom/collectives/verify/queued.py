@@ -29,6 +29,7 @@ from lightloom.collectives.verify import checks
 from lightloom.core.arrays import Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import CellOrder
 
 _ADDING = ("reduce-scatter", "reduce")
 _EXPECTED = "expected a fabric that is the same"
@@ -106,11 +107,12 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
             f"{count[at] - 1} more: the fabric has {fabric.channels} a link"
         )
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
+    order = CellOrder.of(fabric.links, fabric.channels, fabric.footprint(source, destination, route), count)
     for copy, first in enumerate(channel):
         begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
         transfers = checks.occupying(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
         runs = fabric.footprint(begin, end, route)
-        at, link, clash, _ = kernels.occupy(paths, transfers, runs, fabric.channels, holder, held, _UNORDERED)
+        at, link, clash, _ = kernels.occupy(paths, transfers, runs, order, holder, held, _UNORDERED)
         if at >= 0:
             row = farthest[at]
             raise VerificationError(

@@ -24,6 +24,7 @@ from lightloom.collectives.verify.folded import first_piece, verify_folded
 from lightloom.collectives.verify.queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.footprint import CellOrder
 
 _BLOCK = 1 << 19
 
@@ -120,6 +121,7 @@ def _check_channels(
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
+    order = None
     transfers = checks.occupying(
         schedule.lightpath, step, schedule.destination, checks.channels(schedule, fabric), schedule.wavelength_count
     )
@@ -128,7 +130,8 @@ def _check_channels(
         runs = fabric.footprint(
             schedule.source[block].astype(np.int64), schedule.destination[block].astype(np.int64), schedule.route[block]
         )
-        row, link, clash, other = kernels.occupy(block, transfers, runs, fabric.channels, holder, held, reach)
+        order = order or CellOrder.of(fabric.links, fabric.channels, runs, schedule.wavelength_count[block])
+        row, link, clash, other = kernels.occupy(block, transfers, runs, order, holder, held, reach)
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(

@@ -17,21 +17,19 @@ import numpy as np
 
 from lightloom.accelerators.base import ELEMENT_BYTES
 from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import Partitions
-from lightloom.parallelism.placement.place import place
-from lightloom.simulation.placed_step import PlacedStep, simulate_best
+from lightloom.simulation.placed_step import PlacedStep
 from lightloom.studies.sipml.comparison import NAME, Comparison, result_key, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
 from lightloom.studies.sipml.rivals import rivals, rounded
-from lightloom.studies.sipml.stored import MOST_DEVICES, PARTS, PRECISIONS, QUANTA, Part, inputs_hash, ports
-from lightloom.studies.sipml.systems import SYSTEMS, System, fabric, link, reach
+from lightloom.studies.sipml.split import PRECISIONS, Network, simulate_split
+from lightloom.studies.sipml.stored import MOST_DEVICES, PARTS, QUANTA, Part, inputs_hash, ports
+from lightloom.studies.sipml.systems import SYSTEMS, System, fabric
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.load import load_workload
 
@@ -136,20 +134,9 @@ def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
     Raises:
         UnsupportedError: it does not fit the memory, or no circuits reach.
     """
-    plan = _plan(setting, k, quantum)
-    on = fabric(setting.system, setting.ranks, setting.gbps)
-    chip = load_accelerator(setting.accelerator).flat()
-    training = TrainingSettings(precision=PRECISIONS[setting.accelerator])
-    return simulate_best(plan, on, chip, training)
-
-
-def _plan(setting: Setting, k: int, quantum: float) -> HybridPlan:
-    system, groups = setting.system, setting.ranks // k
-    within = reach(system, k, groups)
-    samples = JOBS[setting.model].global_batch // groups
-    balanced = _partitions(setting.model, setting.accelerator, samples, within.clique(k))(k, quantum)
-    memory = load_accelerator(setting.accelerator).memory
-    return HybridPlan(place(balanced, k, within, memory, link(system, k, groups, setting.gbps)), balanced, k, groups)
+    samples = JOBS[setting.model].global_batch // (setting.ranks // k)
+    on = Network(setting.system, setting.ranks, setting.gbps, setting.accelerator)
+    return simulate_split(on, k, quantum, partial(_partitions, setting.model, setting.accelerator, samples))
 
 
 @lru_cache(16)

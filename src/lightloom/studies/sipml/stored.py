@@ -8,12 +8,14 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel
 
-from lightloom.accelerators.base import Precision
 from lightloom.accelerators.load import load_accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.provenance import content_hash
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, TODAY
+from lightloom.studies.sipml.rivals import ALGORITHMS
+from lightloom.studies.sipml.split import PRECISIONS
 from lightloom.studies.sipml.systems import SYSTEMS, System, fabric
+from lightloom.studies.sipml.witness import placed_outcomes, rival_outcomes
 from lightloom.workloads.catalog import ZOO
 
 Part = Literal["placed", "rivals"]
@@ -27,10 +29,6 @@ QUANTA = (1e-6, 10e-6)
 """Quanta τ in seconds: the authors' value, and one ten times as long."""
 MOST_DEVICES = 128
 """Largest k that is tried: beyond it no samples of a group are left to split, and edges grow with k squared."""
-PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
-"""Precision by accelerator."""
-ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
-"""Verified schedules of the exchanges of other splits; striped, so that they use all circuits or wavelengths."""
 
 
 def ports(system: System) -> tuple[float, ...]:
@@ -40,8 +38,8 @@ def ports(system: System) -> tuple[float, ...]:
 
 @cache
 def inputs_hash(part: Part) -> str:
-    """Return a hash of all that decides a part: jobs, models, accelerators, networks, training, and the code's
-    constants and version."""
+    """Return a hash of all that decides a part: jobs, models, accelerators, networks, training, the code's constants
+    and version, and what the code makes of a small network."""
     own = [QUANTA, MOST_DEVICES, SCALING] if part == "placed" else [ALGORITHMS]
     models = {job.model: ZOO[job.model] for job in JOBS.values()}
     return content_hash(
@@ -53,6 +51,7 @@ def inputs_hash(part: Part) -> str:
             "precisions": PRECISIONS,
             "networks": [_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
             "training": TrainingSettings().model_dump(mode="json"),
+            "witness": placed_outcomes() if part == "placed" else rival_outcomes(),
         }
     )
 
