@@ -11,10 +11,10 @@ along the short dimension comes back after 2 a cells, as along a long one:
 All dimensions are alike then, and no cell is farther than in the torus without a twist. For three dimensions these are
 the face-centred (a x a x 2a) and body-centred (a x 2a x 2a) cubic lattices.
 
-Sources: twisted 2D and 3D tori of unequal sides, whose links are alike: Camara, Moreto, Vallejo, Beivide, Miguel-Alonso,
-Martinez and Navaridas, Twisted Torus Topologies for Enhanced Interconnection Networks, IEEE TPDS 21 (12), 2010, from
-p. 1765. Cubic crystal lattices as networks: Camarero, Martinez and Beivide, Lattice Graphs for High-Scale
-Interconnection Topologies, IEEE TPDS 26 (9), 2015, pp. 2506-2519 (arXiv 1311.2019). Shapes of TPU v4: Cloud TPU
+Sources: twisted 2D and 3D tori of unequal sides, whose links are all alike: Camara, Moreto, Vallejo, Beivide,
+Miguel-Alonso, Martinez and Navaridas, Twisted Torus Topologies for Enhanced Interconnection Networks, IEEE TPDS 21
+(12), 2010, from p. 1765. Cubic crystal lattices as networks: Camarero, Martinez and Beivide, Lattice Graphs for
+High-Scale Interconnection Topologies, IEEE TPDS 26 (9), 2015, pp. 2506-2519. Shapes of TPU v4: Cloud TPU
 documentation.
 """
 
