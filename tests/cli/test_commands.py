@@ -89,7 +89,8 @@ def test_plan_of_a_users_model_on_a_users_cluster() -> None:
         assert row["verified"] is True
         assert sum(row["breakdown"].values()) == pytest.approx(row["iteration_time_s"])
         assert row["strategy"] in found["strategies"] and "compression" in row
-    assert found["ranking"][0]["energy_j"] > 0
+    energy = found["ranking"][0]["energy"]
+    assert energy["known_j"] > 0 and energy["missing"] == ["power of the host of our-chip"]
     assert found["reference"] and found["explanation"]
 
 

@@ -71,14 +71,25 @@ def named_once(step: StepLedger) -> None:
 
 
 def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> None:
+    assert "host-hgx-a100" in ClusterLedger.of(load_cluster("terarack-64")).static_power.assumptions
     h100, tpu = ClusterLedger.of(load_cluster("dgx-h100-64")), ClusterLedger.of(load_cluster("tpu-v4-1024"))
     assert (h100.boards.static_power.value, h100.hosts.static_power.value) == (700, 350)
     assert not any("nic" in name for name in h100.static_power.missing)
     assert h100.dollars.missing and tpu.static_power.missing[0] == "power of the host of tpu-v4"
-    given = site_of({"host_power": "100 W", "host_price": "2 k$"})
+    given = site_of({"host_power": "100 W", "host_price": "2 k$", "board_price": "$ 5000"})
     assert ClusterLedger.of(load_cluster("tpu-v4-1024"), given).hosts.static_power.value == 100
     stated = ClusterLedger.of(load_cluster("dgx-h100-64"), given).hosts
     assert (stated.static_power.value, stated.dollars.value) == (100, 2000)
+    assert ClusterLedger.of(load_cluster("dgx-h100-64"), given).boards.dollars.value == 5000
+
+
+def test_cards_beyond_those_of_the_host_count() -> None:
+    ledger = ClusterLedger.of(load_cluster("sip-ocs-1024", {"accelerator": "h100", "ranks": 64}))
+    cards = [line for line in ledger.fabric.lines if line.part.kind == "nic"]
+    assert [line.per_rank for line in cards] == [1, 7]
+    assert cards[1].why.endswith("beyond the 400 Gb/s of the host")
+    assert "power of nic-400g" in ledger.static_power.missing
+    assert sum(line.total("dollars").value or 0 for line in cards) == 8 * 1499
 
 
 def test_a_board_draws_what_its_accelerator_states() -> None:

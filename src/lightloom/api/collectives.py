@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,9 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_size, format_time, parse
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.site import Site, site_of
+from lightloom.economics.step import StepLedger
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.formats import import_schedule
 from lightloom.reports.numbers import format_ratio
@@ -44,6 +48,19 @@ class CollectiveRanking(Result):
     """Verified schedules, fastest first."""
     refused: tuple[Refusal, ...]
     """The algorithms that cannot serve, each with the reason."""
+    site: Site = field(default_factory=Site)
+    """What turns the fabric's parts and watts into dollars."""
+
+    @cached_property
+    def fabric_ledger(self) -> ClusterLedger:
+        """Dollars and watts of the fabric alone."""
+        return ClusterLedger.of_fabric(self.fabric, self.site)
+
+    def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
+        """Joules and dollars of the fabric alone in one run of a schedule."""
+        return StepLedger(
+            cluster=self.fabric_ledger, step_time=schedule.time, sent_joules=schedule.cost.energy, samples=0
+        )
 
     @property
     def winner(self) -> VerifiedSchedule:
@@ -92,6 +109,8 @@ class CollectiveRanking(Result):
             "cost_model": self.cost_model,
             "fabric": fabric,
             "library_time_s": self.library_time,
+            "site": self.site.to_json(),
+            "fabric_ledger": self.fabric_ledger.to_json(),
             "rows": self.rows(),
             "refused": [refusal.to_json() for refusal in self.refused],
             "warnings": list(self.fabric.warnings),
@@ -100,7 +119,7 @@ class CollectiveRanking(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        return [schedule.row() for schedule in self.ranking]
+        return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, object]]:
         return [row for schedule in self.ranking for row in schedule.display_rows()]
@@ -118,6 +137,7 @@ def collective(
     nbytes_per_rank: Quantity | None = None,
     algorithm: str = ALL,
     cost_model: str = "physical",
+    site: Site | Settings | None = None,
     set: Settings | None = None,
     **fields: object,
 ) -> CollectiveRanking:
@@ -133,6 +153,7 @@ def collective(
         nbytes_per_rank: the same, divided by the number of ranks.
         algorithm: one algorithm by name, or ``all`` that the fabric admits.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
         set: fields of the fabric and their values.
         fields: fields of the fabric by keyword.
 
@@ -140,7 +161,7 @@ def collective(
         UnsupportedError: no algorithm serves this collective on this fabric, or the requested one does not.
         InputError: an argument that cannot be read.
     """
-    on = load_fabric(fabric, ranks, set=set, **fields)
+    on, place = load_fabric(fabric, ranks, set=set, **fields), site_of(site)
     request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
     model = known_cost_model(cost_model)
     candidates = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
@@ -158,6 +179,7 @@ def collective(
         algorithm=algorithm,
         ranking=tuple(VerifiedSchedule.evaluated(evaluation, on) for evaluation in evaluations),
         refused=tuple(refused),
+        site=place,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -162,6 +163,11 @@ class PlanComparison(Result):
                 "step_after_s": change.after["iteration_time_s"],
                 "sample_time_ratio": change.ratio,
                 **{f"{key.removesuffix('_s')}_change_per_sample_s": value for key, value in change.parts().items()},
+                **{
+                    f"{name}_per_sample_{when}": cost(row)
+                    for name, cost in _COSTS.items()
+                    for when, row in (("before", change.before), ("after", change.after))
+                },
                 "memory_before_bytes": change.before["memory_bytes"],
                 "memory_after_bytes": change.after["memory_bytes"],
                 "why": change.why,
@@ -177,6 +183,7 @@ class PlanComparison(Result):
                 "step before": format_time(change.before["iteration_time_s"]),
                 "after": format_time(change.after["iteration_time_s"]),
                 "a sample": f"{change.ratio:.4g}×",
+                **{f"{name} a sample": _both(cost, change) for name, cost in _COSTS.items()},
                 "memory": " → ".join(
                     dict.fromkeys(format_size(row["memory_bytes"]) for row in (change.before, change.after))
                 ),
@@ -272,6 +279,25 @@ def _share(row: Row, key: str) -> float:
     return float(row["breakdown"].get(key, 0.0)) / int(row["global_batch"])
 
 
+def _known(row: Row, key: str) -> float | None:
+    """What is known of a total of a plan, for each sample; None where a document of before has no ledger."""
+    total = row.get("ledger", {}).get(key, {}).get("value")
+    return None if total is None else float(total) / int(row["global_batch"])
+
+
+_COSTS: Mapping[str, Callable[[Row], float | None]] = {
+    "dollars": partial(_known, key="dollars_per_step"),
+    "joules": partial(_known, key="metered_joules_per_step"),
+}
+"""What a plan costs for each sample, as far as it is known; joules at the meter."""
+
+
+def _both(cost: Callable[[Row], float | None], change: PlanChange) -> str:
+    """A cost before and after; one value where nothing changed."""
+    values = [cost(row) for row in (change.before, change.after)]
+    return " → ".join(dict.fromkeys("unknown" if value is None else f"{value:.4g}" for value in values))
+
+
 def _algorithms(row: Row) -> str:
     return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
 
@@ -281,7 +307,8 @@ def _signed(seconds: float) -> str:
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
-    before, after = (dict(_leaves({key: document[key] for key in _QUESTIONS})) for document in (first, second))
+    asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
+    before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):
         if before.get(field) != after.get(field):
             yield InputChange(field, before.get(field), after.get(field))

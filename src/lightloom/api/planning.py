@@ -17,6 +17,7 @@ from lightloom.core.forms import looks_like_file
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.economics.site import Site, site_of
 from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
 from lightloom.model_files.megatron.read import LINE, is_shell_line
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
@@ -84,6 +85,8 @@ class PlanRanking(Result):
         rows = [plan_row(plan, self.search) for plan in self]
         for row in rows:
             row |= row.pop("breakdown")
+            row["dollars_per_rank"] = row["ledger"]["dollars_per_rank"]["value"]
+            row["least_dollars_per_step"] = row["ledger"]["dollars_per_step"]["value"]
         return rows
 
     def display_rows(self) -> list[dict[str, object]]:
@@ -97,6 +100,7 @@ class PlanRanking(Result):
                 "memory": format_size(plan.memory),
                 "fits": {True: "yes", False: "no", None: "unknown"}[plan.fits],
                 "energy": format_energy(plan.energy.total_j),
+                "dollars a step": plan.ledger.dollars.text(),
             }
             for plan in self
         ]
@@ -145,6 +149,7 @@ def plan(
     compression_profile: str | Path | None = None,
     compression_engine: str | None = None,
     reconfigure_in_step: bool = False,
+    site: Site | Settings | None = None,
     set: Settings | None = None,
     **fields: object,
 ) -> PlanRanking:
@@ -189,6 +194,8 @@ def plan(
         compression_profile: refused.
         compression_engine: refused.
         reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
+        site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
+            years", "maintenance": "3 %", "host_power": "300 W", "host_price": "5 k$"}``; decides no ranking.
         set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
         **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
 
@@ -202,7 +209,7 @@ def plan(
     clusters = _clusters(cluster, {**(set or {}), **fields})
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)
-    request = replace(request, reconfigure_in_step=reconfigure_in_step)
+    request = replace(request, reconfigure_in_step=reconfigure_in_step, site=site_of(site))
     refuse_old_options(
         compression=compression,
         compression_ratio=compression_ratio,
@@ -314,5 +321,6 @@ def _answer(
         dict(request.pins),
         [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
         [exchange_settings(exchange) for exchange in request.exchanges],
+        *([request.site.to_json()] if request.site.model_fields_set else []),
     ]
     return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.api.collectives import ALL, CollectiveRanking
 from lightloom.api.collectives import collective as rank
@@ -23,10 +24,12 @@ from lightloom.cli.options import (
     option,
 )
 from lightloom.cli.output import check_outputs, print_result, read_settings
+from lightloom.cli.site import Amortisation, Electricity, Maintenance, Pue
 from lightloom.core.provenance import provenance_line
 from lightloom.core.units import format_time
-from lightloom.reports.console import collective_table, make_console
+from lightloom.reports.console import collective_table, make_console, plain_table
 from lightloom.reports.figures.base import save
+from lightloom.reports.ledger import TITLE, ledger_notes, ledger_rows
 
 _CostModel = Annotated[str, option("physical (change circuits when needed) or paper (every step costs d/B + a).")]
 
@@ -42,6 +45,10 @@ def collective(
     settings: Settings = None,
     algorithm: Annotated[str, option("One algorithm, or all that the fabric admits.")] = ALL,
     cost_model: _CostModel = "physical",
+    pue: Pue = None,
+    electricity: Electricity = None,
+    amortisation: Amortisation = None,
+    maintenance: Maintenance = None,
     figure: Annotated[Path | None, figure_option("Draw the fastest schedule: wavelength, link, time")] = None,
     as_json: Json = False,
 ) -> None:
@@ -55,6 +62,7 @@ def collective(
         nbytes_per_rank=nbytes_per_rank,
         algorithm=algorithm,
         cost_model=cost_model,
+        site={"pue": pue, "electricity": electricity, "amortisation": amortisation, "maintenance": maintenance},
         set=read_settings(settings, wavelengths),
     )
     document = ranking.to_json()
@@ -63,7 +71,7 @@ def collective(
     print_result(document, as_json, _parts(ranking), {"drawn": figure})
 
 
-def _parts(ranking: CollectiveRanking) -> Iterator[str | Table]:
+def _parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
     """The table of algorithms, the bound, and the algorithms that failed."""
     bound = ranking.winner.lower_bound
     rows = [schedule.report_row() for schedule in ranking]
@@ -73,6 +81,11 @@ def _parts(ranking: CollectiveRanking) -> Iterator[str | Table]:
         yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
     elif not ranking.fabric.exclusive:
         yield "software adds nothing: the fabric states no transport"
+    ledger = {f"{ranking.fabric.kind_name}, {ranking.winner.algorithm}": ranking.ledger_of(ranking.winner)}
+    yield plain_table(
+        ("", *ledger), ledger_rows(ledger, "run"), title=f"{TITLE.lower()} of the fabric", left=("", *ledger)
+    )
+    yield from (Text(line, style="dim") for line in ledger_notes(ledger))
     yield from (f"warning: {line}" for line in ranking.fabric.warnings)
     for refusal in ranking.refused:
         if refusal.failed:

@@ -18,6 +18,7 @@ from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import InputError
 from lightloom.core.results import Document
+from lightloom.core.units import format_bandwidth
 from lightloom.economics.site import Site
 from lightloom.fabrics.base import Fabric
 from lightloom.parts.bill import Bill, Line, Total
@@ -50,7 +51,7 @@ class ClusterLedger:
             name=cluster.name,
             ranks=ranks,
             site=site,
-            boards=Bill(ranks, (Line(board_of(cluster.accelerator), 1, f"one {kind} a rank"),)),
+            boards=Bill(ranks, (Line(board_of(cluster.accelerator, site), 1, f"one {kind} a rank"),)),
             hosts=Bill(ranks, (Line(host, 1 / host.serves, f"{share} of a host a rank"),)),
             fabric=without_covered(fabric_bill(cluster.fabric, choices), host),
         )
@@ -123,16 +124,17 @@ def fabric_bill(fabric: Fabric, choices: BillChoices | None = None) -> Bill:
         return Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
 
 
-def board_of(accelerator: Accelerator) -> Part:
-    """Return the board of an accelerator, at the power that the accelerator states."""
-    board = _fitting("board", accelerator)
-    stated, known = accelerator.power, board.static_power
-    if stated is None or (known is not None and known.value == stated):
-        return board
-    source = accelerator.sources.get("power", "stated by the accelerator")
-    confidence = "assumption" if source.startswith("assumption") else "read"
-    power = Power.model_validate({"value": stated, "confidence": confidence, "source": source})
-    return board.model_copy(update={"static_power": power})
+def board_of(accelerator: Accelerator, site: Site) -> Part:
+    """Return the board of an accelerator, at the power that this states and at the price of the site's input."""
+    board, stated = _fitting("board", accelerator), accelerator.power
+    given: dict[str, Power | Price] = {}
+    if stated is not None and (board.static_power is None or board.static_power.value != stated):
+        source = accelerator.sources.get("power", "stated by the accelerator")
+        confidence = "assumption" if source.startswith("assumption") else "read"
+        given["static_power"] = Power.model_validate({"value": stated, "confidence": confidence, "source": source})
+    if site.board_price is not None:
+        given["dollars"] = _price(site.board_price)
+    return board.model_copy(update=given) if given else board
 
 
 def host_of(accelerator: Accelerator, site: Site) -> Part:
@@ -142,22 +144,38 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
     if site.host_power is not None:
         given["static_power"] = Power(value=site.host_power * host.serves, confidence="read", source=_GIVEN)
     if site.host_price is not None:
-        # A price has a year; nothing is made of that of an input.
-        given["dollars"] = Price(value=site.host_price * host.serves, confidence="read", source=_GIVEN, year=2025)
-    covers = host.covers | ({"static_power": ("nic", "domain-port")} if "static_power" in given else {})
+        given["dollars"] = _price(site.host_price * host.serves)
+    covers = host.covers | ({"static_power": ("nic", "node-link")} if "static_power" in given else {})
     return host.model_copy(update={**given, "covers": covers}) if given else host
 
 
+def _price(dollars: float) -> Price:
+    # A price has a year; nothing is made of that of an input.
+    return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
+
+
 def without_covered(bill: Bill, host: Part) -> Bill:
-    """Return a fabric's bill in which figures that the host's hold already count there alone."""
-    held = {name: kinds for name, kinds in host.covers.items() if host.figure(name) is not None}
-    lines = tuple(
-        replace(line, counted_elsewhere=(*line.counted_elsewhere, *held_by_host))
-        if (held_by_host := [name for name, kinds in held.items() if line.part.kind in kinds])
-        else line
-        for line in bill.lines
-    )
-    return replace(bill, lines=lines)
+    """Return a fabric's bill in which figures that the host's hold already count there alone.
+
+    Of cards, a host holds so many bytes per second; what a fabric has beyond them is beside the host, and counts.
+    """
+    left, lines = dict(host.holds), []
+    for line in bill.lines:
+        held = tuple(name for name, kinds in host.covers.items() if line.part.kind in kinds and host.figure(name))
+        rate = line.per_rank * ((line.part.rate if line.rate is None else line.rate) or 0.0)
+        if not held:
+            lines.append(line)
+            continue
+        share = min(1.0, left[line.part.kind] / rate) if line.part.kind in left and rate else 1.0
+        if line.part.kind in left:
+            left[line.part.kind] -= share * rate
+        elsewhere = (*line.counted_elsewhere, *held)
+        if share > 0:
+            lines.append(replace(line, per_rank=share * line.per_rank, counted_elsewhere=elsewhere))
+        if share < 1:
+            beyond = f"{line.why}, beyond the {format_bandwidth(host.holds[line.part.kind])} of the host"
+            lines.append(replace(line, per_rank=(1 - share) * line.per_rank, why=beyond))
+    return replace(bill, lines=tuple(lines))
 
 
 def _fitting(kind: Kind, accelerator: Accelerator) -> Part:

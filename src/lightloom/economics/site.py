@@ -35,6 +35,8 @@ class Site(Config):
     """Seconds over which the price is paid, in equal parts."""
     maintenance: Annotated[Share, Field(le=1)] = 0.05
     """Share of the price that maintenance costs a year."""
+    board_price: Dollars | None = None
+    """Dollars of one accelerator with its board. Null: of the catalog's board for the accelerator."""
     host_power: Watts | None = None
     """Watts of a node beside its accelerators, for each of them: processors, memory, fans, disks, network cards and
     switches within the node. Null: of the catalog's host for the accelerator."""

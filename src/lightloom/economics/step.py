@@ -22,6 +22,7 @@ from lightloom.economics.ledger import ClusterLedger
 from lightloom.parts.bill import Total, summed
 
 _NO_GOODPUT = "failures and checkpoints (lightloom goodput)"
+_NO_SAMPLES = "samples (a collective trains none)"
 _DYNAMIC = "fabric.energy_per_bit"
 
 
@@ -178,4 +179,4 @@ class StepLedger:
         return None if samples is None or self.goodput is None else self.goodput * samples
 
     def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
-        return missing if self.samples else (*missing, "samples")
+        return missing if self.samples else (*missing, _NO_SAMPLES)

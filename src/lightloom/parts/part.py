@@ -83,6 +83,8 @@ class Part(Described):
     """Ranks of one: 8 of a host with eight boards."""
     covers: dict[FigureName, tuple[Kind, ...]] = Field(default_factory=dict)
     """Kinds of other components whose figures these hold already: a host's measured power holds its network cards."""
+    holds: dict[Kind, Bandwidth] = Field(default_factory=dict)
+    """Bytes per second, for each rank it serves, of such components that it holds at most; of others, all."""
     counted_elsewhere: dict[FigureName, str] = Field(default_factory=dict)
     """Figures that another component's hold, and why: such a null is not missing."""
     unknown: dict[FigureName, str] = Field(default_factory=dict)

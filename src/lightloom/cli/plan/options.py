@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lightloom.cli.options import Json, count_option, option
+from lightloom.cli.site import Amortisation, BoardPrice, Electricity, HostPower, HostPrice, Maintenance, Pue
 
 Many = list[str] | None
 Counts = list[int] | None
@@ -133,6 +134,13 @@ class PlanOptions:
     latency_sensitivity: Annotated[
         bool, option("Search the latency of a hop at which another plan wins; done anyway where a fabric states none.")
     ] = False
+    pue: Pue = None
+    electricity: Electricity = None
+    amortisation: Amortisation = None
+    maintenance: Maintenance = None
+    board_price: BoardPrice = None
+    host_power: HostPower = None
+    host_price: HostPrice = None
     report: Annotated[Path | None, option("Write a self-contained HTML report.")] = None
     trace: Annotated[Path | None, option("Write the winner's timeline for ui.perfetto.dev.")] = None
     figure: Annotated[Path | None, option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None

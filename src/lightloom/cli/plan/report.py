@@ -8,7 +8,7 @@ from typing import Any
 from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, times_the_bound
 from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumptions, warning_lines
 from lightloom.cli.plan.pictures import drawn_schedule, figures
-from lightloom.cli.plan.spent import spent_tables
+from lightloom.cli.plan.spent import ledger_table, spent_tables
 from lightloom.clusters.base import Cluster
 from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
 from lightloom.exchange.evidence import accuracy_note
@@ -136,6 +136,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         explored=tuple(_explored(search)) if draws() else (),
         light=_light(search) if draws() else None,
         tables=(
+            ledger_table(search),
             *algorithm_tables(search),
             *circuit_tables(search),
             *spent_tables(search, document),

@@ -24,15 +24,18 @@ from lightloom.cli.plan.assumed import (
 from lightloom.cli.plan.exports import check_exports, exported_files, write_exports
 from lightloom.cli.plan.pictures import save_figure, save_pictures
 from lightloom.cli.plan.report import exchange_notes, interval_note, plan_report, ranking_rows, throughput, utilization
-from lightloom.cli.plan.spent import spent_lines
+from lightloom.cli.plan.spent import place_ledgers, spent_lines
+from lightloom.cli.site import INPUTS
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.units import format_size, format_time
 from lightloom.planner.export.counters import counted
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.sensitivity import latency_sensitivity
-from lightloom.reports.console import legend, make_console, ranking_table
+from lightloom.reports.console import legend, make_console, plain_table, ranking_table
 from lightloom.reports.html import write
+from lightloom.reports.ledger import TITLE as LEDGER
+from lightloom.reports.ledger import ledger_notes, ledger_rows
 from lightloom.reports.perfetto import write_perfetto_trace
 from lightloom.reports.report import FRONT
 
@@ -87,6 +90,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
         "algorithm": options.algorithm or ALL,
         "quantum": options.quantum or DEFAULT_QUANTA,
         "exchange": options.exchange or (),
+        "site": {name: getattr(options, name) for name in INPUTS},
     }
     return plan(**arguments)
 
@@ -170,6 +174,9 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
     yield Text(interval_note(search), "dim")
     yield str(document["explanation"])
     yield from spent_lines(search, document)
+    ledgers = place_ledgers(search)
+    yield plain_table(("", *ledgers), ledger_rows(ledgers), title=LEDGER.lower(), left=("", *ledgers))
+    yield from (Text(line, style="dim") for line in ledger_notes(ledgers))
     yield from (Text(line, style="dim") for line in [*_notes(search, document), *messages])
 
 

@@ -1,4 +1,4 @@
-"""Tables of a plan's report that say where the time of the winner goes, by stage and by operator."""
+"""Tables of a plan's report that say what is spent: time by stage and by operator, dollars and joules by place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lightloom.core.units import format_time
+from lightloom.economics.step import StepLedger
 from lightloom.planner.circuits.in_step import InStep
 from lightloom.planner.circuits.regranted import RegrantedStep
 from lightloom.planner.search.plans import PlanSearch
+from lightloom.reports.ledger import MOST_PLACES, TITLE, ledger_notes, ledger_rows
 from lightloom.reports.report import Table
 
 
@@ -28,6 +30,26 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
     if operators:
         told = ", ".join(f"{row['name']} {100 * row['share']:.3g} % ({row['bound']})" for row in operators)
         yield f"most of its computing, and what bounds it: {told}"
+
+
+def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
+    """What a step of the first plan costs on each of the first clusters, and on the electrical reference, by place."""
+    first = search.first_of_clusters
+    reference = [plan for plan in first if plan in search.reference]
+    shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
+    places = {plan.site: plan.ledger for plan in shown}
+    return places | {f"reference {plan.cluster.fabric.kind_name}": plan.ledger for plan in reference}
+
+
+def ledger_table(search: PlanSearch) -> Table:
+    """Dollars, watts and joules of every place, with what they leave out and assume."""
+    ledgers = place_ledgers(search)
+    return Table(
+        title=TITLE,
+        columns=("of the first plan", *ledgers),
+        rows=tuple(ledger_rows(ledgers)),
+        caption=" ".join(f"{line[0].upper()}{line[1:]}." for line in ledger_notes(ledgers)),
+    )
 
 
 def _in_step(in_step: InStep) -> str:

@@ -1,0 +1,89 @@
+"""What steps cost, as rows for terminals and pages: one column for each place where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lightloom.core.units import format_quantity
+from lightloom.economics.step import StepLedger
+from lightloom.parts.bill import Total
+from lightloom.parts.units import format_amount
+from lightloom.reports.numbers import format_rate
+
+TITLE = "Dollars, watts and joules"
+MOST_PLACES = 4
+"""Places beside each other; JSON holds all."""
+
+
+def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tuple[str, ...]]:
+    """Return the rows of a table: the figure's name, and its value at every place (by name) with its range.
+
+    ``run`` is the word for what takes the joules.
+
+    ``≥`` marks a sum that misses something, ``≤`` what such a sum is divided into; :func:`ledger_notes` names it.
+    """
+    steps = list(ledgers.values())
+    rows = [
+        ("dollars a rank", *(_amount(step.cluster.dollars) for step in steps)),
+        ("watts a rank", *(_amount(step.watts) for step in steps)),
+        (f"joules a {run}", *(_amount(step.energy.total) for step in steps)),
+        ("at the meter", *(_amount(step.metered) for step in steps)),
+        (f"dollars a {run}", *(_amount(step.dollars) for step in steps)),
+    ]
+    if any(step.samples for step in steps):
+        rows += [
+            ("samples per dollar", *(_rate(step.samples_per_dollar, step.dollars) for step in steps)),
+            ("samples per joule", *(_rate(step.samples_per_joule, step.metered) for step in steps)),
+            ("goodput", *("not computed" if step.goodput is None else f"{step.goodput:.3g}" for step in steps)),
+        ]
+    return rows
+
+
+def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
+    """Return a line for what every place leaves out, for what its bill notes, and for what is assumed."""
+    lines = []
+    for place, step in ledgers.items():
+        missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
+        if missing:
+            lines.append(f"at least (≥), {place}: without {', '.join(missing)}")
+        lines += [f"bill of {place}: {note}" for note in step.cluster.fabric.notes]
+    return lines + assumption_lines(list(ledgers.values()))
+
+
+def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
+    """Return what is assumed of the site, and the parts whose price or power no publication states."""
+    lines = []
+    if steps:
+        site = steps[0].cluster.site
+        texts = [text for name, text in site.texts().items() if name in site.defaults]
+        lines += [f"assumed of the site: {', '.join(texts)}"] if texts else []
+    totals = {
+        "prices": [step.cluster.dollars for step in steps],
+        "watts": [step.cluster.static_power for step in steps],
+        "joules of a bit beside them": [step.energy.transmission for step in steps],
+    }
+    for what, sums in totals.items():
+        if names := dict.fromkeys(name for total in sums for name in total.assumptions):
+            lines.append(f"assumed {what}: those of {', '.join(names)}; `lightloom catalog PART` says why")
+    return lines
+
+
+def _amount(total: Total) -> str:
+    """Return a total with its range, marked where something is missing."""
+    if total.value is None or total.low is None or total.high is None:
+        return "unknown"
+    shown, low, high = (_text(value, total) for value in (total.value, total.low, total.high))
+    least = "≥ " if total.missing else ""
+    return least + (shown if low == high else f"{shown} ({low} to {high})")
+
+
+def _text(value: float, total: Total) -> str:
+    if total.unit == "dollars" and 0 < value < 0.01:
+        return format_quantity(100 * value, "money").replace("$", "ct")
+    return format_amount(value, total.unit)
+
+
+def _rate(value: float | None, total: Total) -> str:
+    if value is None:
+        return "unknown"
+    return ("≤ " if total.missing else "") + format_rate(value)
