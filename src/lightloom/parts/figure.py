@@ -113,6 +113,15 @@ class MeanTime(Figure):
     high: Annotated[Seconds, Field(gt=0)] | None = None
 
 
+class Decibels(Figure):
+    """A loss or a gain of light."""
+
+    unit: ClassVar[Unit] = "decibels"
+    value: Annotated[float, Field(ge=0)]
+    low: Annotated[float, Field(ge=0)] | None = None
+    high: Annotated[float, Field(ge=0)] | None = None
+
+
 class Share(Figure):
     """A share of one, such as an efficiency."""
 

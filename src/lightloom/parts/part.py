@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.described import Described
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.parts.figure import EnergyPerBit, Figure, MeanTime, Power, Price, Share
+from lightloom.parts.figure import Decibels, EnergyPerBit, Figure, MeanTime, Power, Price, Share
 
 Kind = Literal[
     "transceiver",
@@ -27,7 +27,8 @@ Kind = Literal[
     "ring",
     "phase-shifter",
     "amplifier",
-    "converter",
+    "logic",
+    "splitter",
     "averager",
     "board",
     "host",
@@ -73,8 +74,10 @@ class Part(Described):
     """Seconds in which a circuit switch sets new circuits."""
     link_up_time: Seconds | None = None
     """Seconds from new circuits until the links over them carry data."""
-    loss_db: Annotated[float, Field(ge=0)] | None = None
-    """Decibels that light loses in it."""
+    loss: Decibels | None = None
+    """What light loses in it."""
+    gain: Decibels | None = None
+    """What light gains in it."""
     efficiency: Share | None = None
     """Light for electricity, of a light source."""
     fits: tuple[str, ...] = ()

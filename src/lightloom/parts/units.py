@@ -6,7 +6,7 @@ from typing import Literal
 
 from lightloom.core.units import YEAR, format_quantity
 
-Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share"]
+Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share", "decibels"]
 
 
 def format_amount(value: float, unit: Unit) -> str:
@@ -17,6 +17,8 @@ def format_amount(value: float, unit: Unit) -> str:
         return "0 W"
     if unit == "share":
         return f"{100 * value:.3g} %"
+    if unit == "decibels":
+        return f"{value:.3g} dB"
     if unit == "lifetime":
         return f"{value / 3600:,.0f} h"
     if unit == "rate":

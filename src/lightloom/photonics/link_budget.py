@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Config, Count, Watts
+from lightloom.parts.load import load_part
 
 Decibels = Annotated[float, Field(ge=0, le=200)]
 
@@ -63,6 +64,13 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 """Source of each default."""
 
 
+def _loss_of(part: str) -> float:
+    """Return the loss of a part of the catalog, in decibels."""
+    loss = load_part(part).loss
+    assert loss is not None
+    return loss.value
+
+
 class Loss(NamedTuple):
     """A line of the budget."""
 
@@ -92,9 +100,9 @@ class LinkBudget(Config):
     """Ratio of the upper to the lower level, in decibels."""
     ring_loss: Decibels = 0.01
     """Loss of passing a micro-ring off resonance."""
-    drop_loss: Decibels = 1.91
+    drop_loss: Decibels = Field(default_factory=lambda: _loss_of("ring-filter"))
     """Loss from a filter ring to the photodiode."""
-    tap_loss: Decibels = 0.2
+    tap_loss: Decibels = Field(default_factory=lambda: _loss_of("splitter"))
     """Excess loss of a tap, besides the split."""
     node_loss: Decibels | None = None
     """Loss of passing a node; null for two couplers and all rings."""

@@ -44,7 +44,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
             f"planes of {ports:,} ports on switches of {radix}: three stages join {radix * radix // 2:,}: expected "
             "fewer ranks, or another circuit_switch"
         )
-    loss = "" if product.loss_db is None else f" and loses {3 * product.loss_db:g} dB instead of {product.loss_db:g}"
+    loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
     note = (
         f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
         f"{product.name}, {radix} ports each, are priced, light passes three switches{loss}"

@@ -10,11 +10,12 @@ total is then a lower bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
+from lightloom.parts.load import load_part
 from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
@@ -30,6 +31,11 @@ MEAN_PHASES = 1.5
 the matrices."""
 
 
+def _heater_power() -> float | None:
+    figure = load_part("heater").static_power
+    return None if figure is None else figure.value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Device parameters of averagers; None if no sourced figure is available."""
@@ -42,9 +48,8 @@ class Parts:
     """Latency of a nonlinear unit, in seconds (`photonics.nonlinear` explains why there is no figure)."""
     receiver_latency: float | None = None
     """Latency of a receiver from light to code, in seconds."""
-    heater_power: float | None = 21.4e-3
-    """Power of a heater for a phase of π, in watts: a TiN heater on a silicon strip, table of thermo-optic shifters in
-    the review Micromachines 13, 1509 (2022), its reference 67; heaters without trenches take 10 to 58 mW there."""
+    heater_power: float | None = field(default_factory=_heater_power)
+    """Power of a heater for a phase of π, in watts: part ``heater`` of the catalog, with its range and source."""
     unit_energy: float | None = None
     """Energy of a nonlinear unit per symbol, in joules."""
     receiver_sensitivity: float | None = None

@@ -13,6 +13,7 @@ import numpy as np
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.parts.load import load_part
 
 _SCALES: Mapping[str, float] = MappingProxyType(
     {
@@ -84,6 +85,8 @@ def published() -> Mapping[str, Constant]:
 
 
 def _read(name: str, entry: Any) -> Constant:
+    if "part" in entry:
+        return _of_part(name, entry)
     return Constant(
         name=name,
         value=float(entry["value"]),
@@ -92,6 +95,26 @@ def _read(name: str, entry: Any) -> Constant:
         unit=entry["unit"],
         meaning=entry["of"],
         source=entry["source"],
+    )
+
+
+def _of_part(name: str, entry: Any) -> Constant:
+    """Return a figure of a component, whose home is the catalog of parts."""
+    part = load_part(entry["part"])
+    figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
+    assert figure is not None
+    # Decimal as the catalog writes it, whatever the conversion to SI and back rounds.
+    value, low, high = (
+        float(f"{number / _SCALES[entry['unit']]:.12g}") for number in (figure.value, figure.least, figure.most)
+    )
+    return Constant(
+        name=name,
+        value=value,
+        low=low,
+        high=high,
+        unit=entry["unit"],
+        meaning=entry["of"],
+        source=figure.source,
     )
 
 
