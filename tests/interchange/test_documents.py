@@ -17,6 +17,10 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.fabrics.base import Fabric, GroupFabric
+from lightloom.fabrics.part import PartFabric
+from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
 from lightloom.interchange.files import read_schedule, write_schedule
 from tests.interchange.schedules import Made, made, ring, same
 
@@ -55,6 +59,25 @@ def test_steps_that_name_others_come_back(tmp_path: Path, suffix: str) -> None:
     assert read.dependencies is not None
     assert read.dependencies.tolist() == chain.tolist()
     assert read.notes == ("a «note»",)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        WdmRing(ranks=12, wavelengths=8).group(4, 3),
+        WdmRing(ranks=12, wavelengths=8).group(4, 1),
+        TwoTierSwitch(ranks=16, domain_size=4).group(4, 2),
+        GroupFabric.of(Ring(ranks=8), 4, 2),
+        PartFabric.on(Ring(ranks=8), (0, 2, 4, 6)),
+    ],
+    ids=["ring group around", "ring group", "two tiers", "group", "part"],
+)
+def test_a_schedule_on_a_part_of_a_fabric_comes_back(tmp_path: Path, part: Fabric) -> None:
+    path = tmp_path / "part.json"
+    schedule = build(find("ring"), Collective("all-gather", 4, 1e6), part)
+    write_schedule(path, schedule, part)
+    read, fabric = read_schedule(path)
+    assert same(read, schedule) and fabric == part
 
 
 def test_a_schedule_is_verified_on_the_fabric_that_is_given(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ def test_a_program_is_checked_without_a_fabric(
     assert "allreduce over 6 GPUs, in place: every GPU ends with all chunks summed over all; 60 messages" in done.out
     document = json.loads(run(monkeypatch, capsys, "schedule", "check", str(path), "--json").out)
     assert document["messages"] == 60
+    run(monkeypatch, capsys, "schedule", "export", "all-gather", str(path), *_RING, "--nbytes", "960kB")
+    done = run(monkeypatch, capsys, "schedule", "check", str(path))
+    assert "chosen by microsoft/msccl for 937.5 KiB (960,000 bytes), where 12 divides" in done.out
 
 
 @pytest.mark.parametrize(

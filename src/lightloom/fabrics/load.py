@@ -10,7 +10,7 @@ from typing import Any
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
-from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing
 from lightloom.fabrics.graph.edges import read_edges, with_edge_file
@@ -18,9 +18,10 @@ from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.part import PartFabric
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.fabrics.wdm_ring import Ring, RingGroup, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
 _NAMED = ("transport",)
@@ -38,6 +39,10 @@ _BUILT_IN: tuple[type[Fabric], ...] = (
     CircuitSwitch,
     OpticalAverager,
 )
+_PARTS: dict[str, type[Fabric]] = {
+    str(kind.model_fields["kind"].default): kind for kind in (RingGroup, GroupFabric, PartFabric)
+}
+"""Kinds of which only other fabrics are made, by the word that files hold."""
 
 
 @cache
@@ -97,6 +102,23 @@ def fabric_from(
     if not isinstance(fields["kind"], str) or fields["kind"] not in kinds():
         raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
     built: Fabric = validate(kinds()[fields["kind"]], fields, where)
+    return built
+
+
+def recorded_fabric(data: Mapping[str, Any], *, where: str) -> Fabric:
+    """Build the fabric that a schedule's file holds, which may be a part of another: schedules of groups run on those.
+
+    Raises:
+        UnknownNameError: another kind.
+        ConfigError: a field is missing, unknown or out of range.
+    """
+    kind = _PARTS.get(str(data.get("kind")))
+    if kind is None:
+        return fabric_from(data, None, where=where)
+    fields = dict(data)
+    if isinstance(fields.get("whole"), Mapping):
+        fields["whole"] = recorded_fabric(fields["whole"], where=f"{where}: whole")
+    built: Fabric = validate(kind, fields, where)
     return built
 
 

@@ -22,7 +22,7 @@ from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Ranks
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import fabric_from, kinds
+from lightloom.fabrics.load import kinds, recorded_fabric
 
 SCHEMA: Literal["lightloom.schedule/1"] = "lightloom.schedule/1"
 _MOST_STEPS_IN_ORDER = 20_000
@@ -169,7 +169,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         pipeline=pipeline,
         notes=tuple(fields.notes),
     )
-    return schedule, None if fields.fabric is None else fabric_from(fields.fabric, None, where=f"{where}: fabric")
+    return schedule, None if fields.fabric is None else recorded_fabric(fields.fabric, where=f"{where}: fabric")
 
 
 def columns_from(entries: object, where: str) -> dict[str, Column]:

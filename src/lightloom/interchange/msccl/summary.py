@@ -45,7 +45,12 @@ def _chosen(program: Program) -> str:
         limits = f"minBytes={program.min_bytes}, maxBytes={program.max_bytes}"
         return f"never: {limits}, and it asks minBytes <= size < maxBytes"
     smallest, largest = format_size(program.min_bytes), format_size(program.max_bytes)
-    return f"from {smallest} to less than {largest}, where {program.chunks} divides the number of elements"
+    sizes = f"from {smallest} to less than {largest}"
+    if smallest == largest:
+        sizes = f"for {smallest} ({program.min_bytes:,} to {program.max_bytes - 1:,} bytes)"
+        if program.max_bytes == program.min_bytes + 1:
+            sizes = f"for {smallest} ({program.min_bytes:,} bytes)"
+    return f"{sizes}, where {program.chunks} divides the number of elements"
 
 
 def document(program: Program, runs: list[Run]) -> Document:
