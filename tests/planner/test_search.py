@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lightloom.api import planning
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import admitted, algorithms
@@ -65,6 +67,17 @@ def test_every_strategy_and_admitted_algorithm_is_ranked_fastest_first() -> None
     assert {(r.strategy, r.algorithm) for r in found.refused} | expected == {
         (s, a) for s in ("ddp", "fsdp") for a in algorithms()
     }
+
+
+def test_no_two_rows_have_one_label() -> None:
+    cluster = load_cluster("inceptionn-4")
+    found = planning.plan(graph(), cluster, strategy=["ddp", "fsdp"], exchange="int4", batch=32).search
+    labels = [row.label for row in found.ranking]
+    assert len(set(labels)) == len(labels) > 20
+    assert any("one-stage + ring · int4" in label for label in labels)
+    operators = tuple(replace(operator, parameters=0, parameter_bytes=0) for operator in graph().operators)
+    silent = planning.plan(replace(graph(), operators=operators), cluster, strategy="ddp", recompute="none", batch=32)
+    assert [row.label for row in silent.search.ranking] == ["dp 4 · ddp"]
 
 
 def test_no_plan_beats_computing_alone_and_none_is_slower_than_everything_in_a_row() -> None:

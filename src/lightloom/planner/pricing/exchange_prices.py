@@ -151,6 +151,14 @@ class ExchangePrices:
         values = nbytes / self._element_bytes[kind]
         return group_phases(self.exchange, kind, values, *self._group, in_network=self._in_network)
 
+    def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
+        """Names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of that."""
+        if kind not in self._element_bytes:
+            return (self.choice(kind, nbytes).algorithm.name,)
+        carriers = (self._plain(phase.ranks, phase.stride) for phase in self.phases(kind, nbytes))
+        phases = zip(carriers, self.phases(kind, nbytes), strict=True)
+        return tuple(carrier.choice(phase.kind, phase.nbytes).algorithm.name for carrier, phase in phases)
+
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Bytes of float32 that are exchanged in the place of a collective; None where this kind is left as it is."""
         return 4 * nbytes / self._element_bytes[kind] if kind in self._element_bytes else None

@@ -143,8 +143,12 @@ class Plan:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Algorithms of the step's collectives, that of the largest first."""
-        return tuple(dict.fromkeys(use.algorithm for use in self.exchanges))
+        """Algorithms of the step's collectives, that of the largest first, and of further phases of an exchange."""
+        names = [use.algorithm for use in self.exchanges]
+        if isinstance(self.prices, ExchangePrices):
+            for use in self.exchanges:
+                names += self.prices.algorithms(use.kind, use.nbytes)
+        return tuple(dict.fromkeys(names))
 
     @property
     def verified(self) -> bool:

@@ -201,7 +201,7 @@ class _Search:
             heapify(left)
             self._simulate(left, until=self._known_best)
         self._simulate_undivided(heap)
-        plans = sorted([*compared, *_distinct([plan for plan, _ in self._found], compared)], key=order)
+        plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
         if plans[0].fits is not False:
@@ -265,15 +265,16 @@ class _Search:
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
-    """Plans without those that choose one algorithm for everything and are compared by it already."""
-    known = {plan.choice for plan in compared}
-    return [
-        plan
-        for plan in plans
-        if not (
-            isinstance(plan.choice, Strategy)
-            and plan.choice.algorithm == AUTO
-            and len(plan.algorithms) == 1
-            and plan.choice._replace(algorithm=plan.algorithm) in known
-        )
-    ]
+    """Compared plans, then the others, each strategy once with the same algorithms: a plan may choose one algorithm for
+    everything that is compared by it already, and without exchanges no algorithm matters."""
+    seen: set[tuple[object, tuple[str, ...]]] = set()
+    distinct = []
+    for place, plan in enumerate((*compared, *plans)):
+        is_compared = place < len(compared)
+        if isinstance(plan.choice, Strategy) and (is_compared or plan.choice.algorithm == AUTO):
+            key = plan.choice._replace(algorithm=""), plan.algorithms
+            if key in seen and not (is_compared and plan.algorithms):
+                continue
+            seen.add(key)
+        distinct.append(plan)
+    return distinct
