@@ -93,9 +93,10 @@ class CollectiveRanking(Result):
 
     def summary(self) -> str:
         winner = self.winner
+        without = f", {format_ratio(winner.repeated_ratio)} without set-up" if winner.repeated_ratio else ""
         return (
             f"{self.title}: {winner.algorithm} is the fastest of {len(self)} with {format_time(winner.time)}, "
-            f"{format_ratio(winner.ratio)} the lower bound (set by {winner.lower_bound.bound_by})"
+            f"{format_ratio(winner.ratio)} the lower bound{without} (set by {winner.lower_bound.bound_by})"
         )
 
     def to_json(self) -> Document:

@@ -68,7 +68,12 @@ class VerifiedSchedule(Result):
     @property
     def ratio(self) -> float | None:
         """Time over lower bound; None where the bound is zero."""
-        return self.cost.time / self.lower_bound.time if self.lower_bound.time else None
+        return self.lower_bound.ratio(self.cost)
+
+    @property
+    def repeated_ratio(self) -> float | None:
+        """The same without the first set-up of circuits in either; None where a repeated run pays as much."""
+        return self.lower_bound.repeated_ratio(self.cost)
 
     def save(self, path: str | Path) -> list[Path]:
         """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL).
@@ -126,6 +131,9 @@ class VerifiedSchedule(Result):
             "conversion_s": cost.conversion,
             "reconfiguration_s": cost.reconfiguration,
             "static_circuits": cost.static,
+            "setup_s": cost.setup,
+            "ratio": self.ratio,
+            "ratio_without_setup": self.repeated_ratio,
             "notes": list(self.schedule.notes),
         }
 
@@ -141,6 +149,7 @@ class VerifiedSchedule(Result):
                 "steps": self.cost.steps,
                 "time": format_time(self.time),
                 "vs bound": format_ratio(self.ratio),
+                "steady": format_ratio(self.repeated_ratio),
                 "lower bound": format_time(self.lower_bound.time),
                 "energy": format_energy(self.cost.energy),
                 "bound set by": self.lower_bound.bound_by,

@@ -77,6 +77,12 @@ def _parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
     rows = [schedule.report_row() for schedule in ranking]
     yield collective_table(rows, make_console().width, title=ranking.title)
     yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
+    if any(row.times_repeated for row in rows):
+        setup = ranking.winner.cost.setup
+        yield (
+            f"steady: times the bound of {format_time(bound.time - setup)} without the first set-up of circuits, which "
+            f"takes {format_time(setup)}"
+        )
     if (seconds := ranking.library_time) is not None:
         yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
     elif not ranking.fabric.exclusive:

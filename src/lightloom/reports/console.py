@@ -196,11 +196,14 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
         _Column("steps", lambda row: Text(str(row.steps)), right=True),
         _Column("time", lambda row: Text(format_time(row.time), "bold"), right=True),
         _Column("vs bound", lambda row: Text(format_ratio(row.times_bound)), right=True),
+        _Column("steady", lambda row: Text(format_ratio(row.times_repeated)), right=True),
         _Column("lower bound", lambda row: Text(format_time(row.lower_bound)), 1, right=True),
         _Column("energy", lambda row: _energy(format_energy(row.energy), row.energy), 2, right=True),
         _Column("checks", lambda row: _flag(row.verified, "verified", "NOT VERIFIED"), 3),
         _Column("bound set by", lambda row: Text(row.bound_by, "dim"), 4, wraps=True),
     ]
+    if all(row.times_repeated is None for row in rows):
+        columns = [column for column in columns if column.name != "steady"]
     return _fitted_table(columns, rows, width, title)
 
 

@@ -143,6 +143,8 @@ class CollectiveRow:
     energy: float | None = None
     """Joules."""
     verified: bool = True
+    times_repeated: float | None = None
+    """Time over lower bound without the first set-up of circuits in either; None where a repeated run pays as much."""
 
     @property
     def times_bound(self) -> float | None:
@@ -239,6 +241,7 @@ def collective_row(algorithm: str, cost: Cost, bound: Bound) -> CollectiveRow:
         lower_bound=bound.time,
         bound_by=bound.bound_by,
         energy=cost.energy,
+        times_repeated=bound.repeated_ratio(cost),
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from lightloom.collectives.bounds.degree import degree_seconds
 from lightloom.collectives.bounds.ring import ring_bounds
-from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
@@ -41,6 +41,19 @@ class Bound(Result):
 
     time: float
     bound_by: str
+
+    def ratio(self, cost: Cost) -> float | None:
+        """Time of a run over the bound, the first set-up in both; None where the bound is zero."""
+        return cost.time / self.time if self.time else None
+
+    def repeated_ratio(self, cost: Cost) -> float | None:
+        """Time over the bound without the first set-up in either, as for a run that finds its circuits in place.
+
+        None where nothing is set up, where circuits change from step to step, and where nothing else is left.
+        """
+        if not (cost.static and cost.setup) or self.time <= cost.setup * (1 + _ROUNDING):
+            return None
+        return cost.repeated_time / (self.time - cost.setup)
 
     def summary(self) -> str:
         return f"at least {format_time(self.time)}, set by {self.bound_by}"

@@ -87,12 +87,13 @@ def _how_near(winner: Plan) -> str:
         return ""
     exchange = winner.exchanges[0]
     cost, bound = winner.prices.cost(exchange.kind, exchange.nbytes)
-    times = cost.time / bound.time if bound.time else 1.0
+    times, repeated = bound.ratio(cost) or 1.0, bound.repeated_ratio(cost)
+    without = f" ({repeated:.2f} times without set-up)" if repeated else ""
     stays = winner.cluster.fabric.setup_time and not winner.result.busy_time["reconfiguration"]
     circuits = ", the circuits of the plan never change" if stays else ""
     return (
         f"its largest {exchange.kind} ({format_size(exchange.nbytes)}) takes {format_time(cost.time)}, "
-        f"{times:.2f} times the lower bound set by {bound.bound_by}{circuits}"
+        f"{times:.2f} times the lower bound{without} set by {bound.bound_by}{circuits}"
     )
 
 
