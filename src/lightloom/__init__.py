@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lightloom.api.collectives import synthesize as synthesize
     from lightloom.api.collectives import verify as verify
     from lightloom.api.comparison import compare as compare
+    from lightloom.api.goodput import goodput as goodput
     from lightloom.api.models import trace as trace
     from lightloom.api.planning import plan as plan
     from lightloom.api.traffic import traffic as traffic
@@ -51,6 +52,7 @@ _HOMES = {
     "accuracy": "lightloom.api.accuracy",
     "calibrate": "lightloom.api.calibrating",
     "traffic": "lightloom.api.traffic",
+    "goodput": "lightloom.api.goodput",
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
@@ -84,6 +86,7 @@ __all__ = [
     "compare",
     "compare_reducers",
     "cost",
+    "goodput",
     "load_cluster",
     "load_fabric",
     "lower_bound",

@@ -23,6 +23,7 @@ FUNCTIONS = {
     "compare",
     "compare_reducers",
     "cost",
+    "goodput",
     "load_cluster",
     "load_fabric",
     "lower_bound",

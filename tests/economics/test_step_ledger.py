@@ -75,7 +75,7 @@ def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> N
     h100, tpu = ClusterLedger.of(load_cluster("dgx-h100-64")), ClusterLedger.of(load_cluster("tpu-v4-1024"))
     assert (h100.boards.static_power.value, h100.hosts.static_power.value) == (700, 350)
     assert not any("nic" in name for name in h100.static_power.missing)
-    assert h100.dollars.missing and tpu.static_power.missing[0] == "power of the host of tpu-v4"
+    assert h100.dollars.missing and tpu.static_power.missing[0] == "power of host-tpu-v4"
     given = site_of({"host_power": "100 W", "host_price": "2 k$", "board_price": "$ 5000"})
     assert ClusterLedger.of(load_cluster("tpu-v4-1024"), given).hosts.static_power.value == 100
     stated = ClusterLedger.of(load_cluster("dgx-h100-64"), given).hosts

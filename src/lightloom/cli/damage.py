@@ -13,9 +13,10 @@ from rich.table import Table
 from lightloom.api.arguments import collective_of
 from lightloom.cli.options import Json, NbytesPerRank, Settings, Wavelengths, count_option, figure_option, option
 from lightloom.cli.output import check_outputs, print_result, read_settings
+from lightloom.collectives.around_failures import around_failures
 from lightloom.collectives.cost.straggling import straggling
-from lightloom.collectives.evaluate import Refusal, attempt, evaluate
-from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.evaluate import Refusal, attempt
+from lightloom.collectives.registry import admitted, build
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
@@ -60,7 +61,9 @@ def damage(
     request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
     straggler = _straggler(late, slow)
     check_outputs([figure])
-    rows = _measured(request, ring, failures, together)
+    cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
+    with progress("Failures", len(cases)) as advance:
+        rows = around_failures(request, ring, cases, advance)
     broken = [[failure.text() for failure in failures], together]
     origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), broken, straggler])
     stragglers, refused = _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else ([], [])
@@ -87,31 +90,6 @@ def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
     except ValueError as error:
         raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
     return (0.0 if late is None else parse(late, "time")), slower
-
-
-def _measured(request: Collective, ring: Fabric, failures: list[Failure], together: bool) -> list[Document]:
-    """Rows of the undamaged ring and then of each case."""
-    cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
-    fabrics = [damaged(ring, case) if case else ring for case in cases]
-    rows: list[Document] = []
-    with progress("Failures", len(cases)) as advance:
-        for case, fabric in zip(cases, fabrics, strict=True):
-            remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)
-            result = evaluate(find("synthesized"), remaining, fabric)
-            rows.append(
-                {
-                    "failures": [failure.text() for failure in case],
-                    "ranks": fabric.ranks,
-                    "time_s": result.cost.time,
-                    "slowdown": result.cost.time / rows[0]["time_s"] if rows else 1.0,
-                    "lower_bound_s": result.bound.time,
-                    "bound_by": result.bound.bound_by,
-                    "verified": True,
-                    "notes": list(result.schedule.notes),
-                }
-            )
-            advance(1)
-    return rows
 
 
 def _stragglers(

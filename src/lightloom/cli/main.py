@@ -28,6 +28,10 @@ COMMANDS = {
         "Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.",
     ),
     "damage": Entry("lightloom.cli.damage", "Synthesize around failures; every rank's share stays as large as it was."),
+    "goodput": Entry(
+        "lightloom.cli.goodput",
+        "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
+    ),
     "execute": Entry(
         "lightloom.cli.execute",
         "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.",

@@ -118,6 +118,11 @@ class Capabilities(Described):
         return ()
 
     @property
+    def circuit_block(self) -> int | None:
+        """Ranks of the blocks that optical circuit switches join in any order; None where none do."""
+        return 1 if self.switch_planes else None
+
+    @property
     def library(self) -> Library | None:
         """The collective library and what it finds on the fabric; None where the fabric states none."""
         return None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lightloom.core.errors import ConfigError
 
@@ -62,7 +62,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Where the time goes; the five add up to 1."""
+    """Where the time goes; all add up to 1."""
 
     useful: float
     """Training that is kept."""
@@ -74,6 +74,8 @@ class Shares:
     """Downtime and restarts."""
     waiting: float = 0.0
     """Too few nodes work, and the job waits for a repair."""
+    slowed: float = 0.0
+    """Steps take longer than on a sound cluster."""
 
     def available(self, share: float) -> Shares:
         """Return the shares where the job can run for ``share`` of the time and waits for the rest."""
@@ -84,6 +86,10 @@ class Shares:
             restarting=self.restarting * share,
             waiting=1 - share,
         )
+
+    def at_speed(self, speed: float) -> Shares:
+        """Return the shares where training runs at ``speed`` of what a sound cluster does."""
+        return replace(self, useful=self.useful * speed, slowed=self.useful * (1 - speed))
 
 
 def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:

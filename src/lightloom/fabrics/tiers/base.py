@@ -89,6 +89,17 @@ class TieredFabric(PacketFabric):
         return not self.levels[0].switched and self.levels[0].size > 1
 
     @property
+    def circuit_block(self) -> int | None:
+        inside = 1
+        for tier in self.tier_list():
+            if tier.shape == "circuit-switch":
+                return min(inside, self.ranks)
+            if tier.children is None:
+                return None
+            inside *= tier.children
+        return None
+
+    @property
     def axes(self) -> tuple[Axis, ...]:
         return tuple(
             axis._replace(

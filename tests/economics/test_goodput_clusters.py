@@ -1,0 +1,142 @@
+"""Goodput of clusters: causes from the bill, responses and spares that prices decide, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lightloom.api.arguments import load_cluster
+from lightloom.api.goodput import Goodput, goodput
+from lightloom.core.errors import InputError
+from lightloom.economics.goodput.logs import load_log, names
+from lightloom.economics.goodput.worth import spare_counts
+
+RING: dict[str, Any] = {"mtbf": {"wdm-engine": "1e6h", "host": "400000h"}}
+SWITCH = "h100-1024-fat-tree-400g"
+
+
+def test_rates_follow_from_the_bill() -> None:
+    """Parts of a rank over their mean times, and software of Llama 3's log."""
+    result = goodput(SWITCH)
+    rates = {answer.cause.name: answer.cause.rate for answer in result.estimate.answers}
+    lines = [line for line in result.estimate.machine.bill.lines if line.part.name == "transceiver-400g"]
+    assert rates["transceiver-400g"] == pytest.approx(sum(line.per_rank for line in lines) / (2.56e6 * 3600))
+    assert rates["software"] == pytest.approx(63 / (54 * 86400 * 16384))
+    assert result.goodput is not None and result.missing == ()
+    assert result.estimate.job.nodes == 128
+    document = json.loads(json.dumps(result.to_json()))
+    assert sum(document["shares"].values()) == pytest.approx(1)
+    assert document["goodput"] == result.goodput
+
+
+def test_what_is_unknown_is_named_and_nothing_is_said_of_the_total() -> None:
+    result = goodput("terarack-64", mtbf={"host": "400000h"}, damage_slowdown=1.1)
+    assert result.goodput is None
+    assert result.missing == ("mean time between failures of wdm-engine",)
+    assert result.summary().startswith("at most ")
+    known = goodput("terarack-64", damage_slowdown=1.1, **RING)
+    assert known.goodput is not None and known.goodput < result.most_goodput
+    assert "a spare wavelength of every rank" in [change.name for change in known.changes]
+    assert "a spare wavelength of every rank" not in [change.name for change in result.changes]
+
+
+def remedy(result: Goodput) -> str:
+    (chosen,) = [answer.chosen for answer in result.estimate.answers if answer.chosen is not None]
+    return chosen.remedy
+
+
+def test_a_small_change_of_its_price_decides_between_damage_and_rewiring() -> None:
+    """Damage costs slower steps until the repair and one restart more; rewiring costs link-up."""
+    ring = load_cluster("terarack-64")
+    fields: dict[str, Any] = {**RING, "spare_channels": 1, "recovery": {"link_up": "900s"}, "spares": 1}
+
+    def kept(which: str, slowdown: float) -> float:
+        return goodput(ring, remedy=which, damage_slowdown=slowdown, **fields).most_goodput
+
+    low, high = 1.0, 1.5
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept("damaged", middle) > kept("rewire", middle) else (low, middle)
+    assert 1.0001 < low < 1.1
+    for factor, chosen in ((0.999, "damaged"), (1.001, "rewire")):
+        assert remedy(goodput(ring, damage_slowdown=low * factor, **fields)) == chosen
+    faster = {**fields, "recovery": {"link_up": "890s"}}
+    assert remedy(goodput(ring, damage_slowdown=low, **faster)) == "rewire"
+
+
+def test_a_small_change_of_the_price_of_a_spare_decides_how_many_there_are() -> None:
+    switch = load_cluster(SWITCH)
+    base = goodput(switch, spares=4, node_price=400_000)
+    worth = next(row.worth for row in base.spare_counts if row.chosen)
+    assert worth is not None and 1000 < worth < 400_000
+    # The fourth pays below what it is worth beside three at that price, hence beside three that cost less than nodes.
+    low, high = 1.0, 400_000.0
+    for _ in range(24):
+        price = (low + high) / 2
+        spares = goodput(switch, spare_price=price, node_price=400_000).estimate.job.spares
+        low, high = (price, high) if spares >= 4 else (low, price)
+    cheap, dear = (goodput(switch, spare_price=low * f, node_price=400_000) for f in (0.999, 1.001))
+    assert (cheap.estimate.job.spares, dear.estimate.job.spares) == (4, 3)
+    fourth = next(row for row in spare_counts(dear.estimate) if row.spares == 4)
+    assert fourth.worth == pytest.approx(low, rel=2e-3)
+
+
+def test_options_that_are_missing_say_why() -> None:
+    answers = goodput(SWITCH).estimate.answers
+    said = {response.remedy: response.why for answer in answers for response, _ in answer.alternatives}
+    assert "lightloom damage does not serve" in said["damaged"]
+    assert "no circuits" in said["rewire"]
+    (circuits,) = [a for a in goodput("sip-ocs-1024").estimate.answers if a.cause.name == "transceiver-400g"]
+    assert {response.remedy: response.possible for response, _ in circuits.alternatives} == {
+        "restart": True,
+        "rewire": False,
+        "damaged": False,
+    }
+
+
+@pytest.mark.parametrize(("ranks", "hours", "within"), [(16384, 1.8, 0.01), (131072, 0.23, 0.01), (1024, 28.8, 0.1)])
+def test_mean_time_to_failure_by_metas_own_rate(ranks: int, hours: float, within: float) -> None:
+    result = goodput(SWITCH, ranks=ranks, rates="rsc-1")
+    assert result.estimate.job.mtbf / 3600 == pytest.approx(hours, abs=within)
+
+
+def test_logs() -> None:
+    assert names() == ["llama-3", "rsc-1", "rsc-2"]
+    log = load_log("llama-3")
+    assert log.total == 419
+    assert [sum(rows.values()) for rows in log.interruptions.values()] == [268, 46, 42, 63]
+
+
+def test_tpu_v4_slices_from_its_fabric() -> None:
+    result = goodput("tpu-v4-1024", set={"ranks": 4096}, slices=[1024, 2048, 3072], host_availability=0.995)
+    assert [row.block_ranks for row in result.slices] == [64, 64, 64]
+    assert [round(100 * row.static, 1) for row in result.slices] == [27.7, 7.7, 1.6]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"mtbf": {"gpu": "1h"}}, "'gpu': expected one of accelerator"),
+        ({"mtbf": {"host": "-1h"}}, "must be finite and not negative"),
+        ({"mtbf": {"nic-400g": "1h", "network": "1h"}}, "and of a part of it"),
+        ({"rates": "rsc-3"}, "did you mean 'rsc-"),
+        ({"recovery": {"boot": "1s"}}, "unknown part of a restart 'boot'"),
+        ({"recovery": {"swap": "1s"}, "restart": "1s"}, "contradict each other"),
+        ({"interruption_time": "3h", "spares": 2}, "contradict each other"),
+        ({"spares": 2, "spare_price": 10}, "contradict each other"),
+        ({"interval": "10s", "stall": "1s", "save": "100s"}, "at least 99 s"),
+        ({"save": "100s"}, "save without stall"),
+        ({"remedy": "rewire"}, "no circuits to rewire"),
+        ({"months": 0}, "more than 0"),
+        ({"ranks": 3}, "one node"),
+        ({"slices": [4096]}, "slices of 4096 ranks"),
+        ({"node_price": -1}, "greater than or equal to 0"),
+        ({"colour": "red"}, "unknown field 'colour'"),
+    ],
+)
+def test_bad_input_is_one_line(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        goodput(SWITCH, **fields)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
