@@ -67,13 +67,17 @@ class Figure(Config):
 
 
 def range_text(value: float, low: float, high: float, unit: Unit) -> str:
-    """Return a value with the range around it, where that is wider than the value."""
+    """Return a value with the range around it, where that is wider than the value: ``9 W (8 to 18)``."""
     shown = format_amount(value, unit)
     least, most = format_amount(low, unit), format_amount(high, unit)
     if least == most:
         return shown
-    number, _, name = least.partition(" ")
-    return f"{shown} ({number if name and most.endswith(f' {name}') else least} to {most})"
+    numbers, names = zip(
+        *(text.split(" ", 1) if " " in text else (text, "") for text in (shown, least, most)), strict=True
+    )
+    if unit != "dollars" and len(set(names)) == 1:
+        return f"{shown} ({numbers[1]} to {numbers[2]})"
+    return f"{shown} ({least} to {most})"
 
 
 class Price(Figure):
