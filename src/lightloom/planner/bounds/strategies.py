@@ -94,17 +94,21 @@ def memory(job: Job, strategies: Strategies) -> Floats:
     return found
 
 
-def bounds(job: Job, strategies: Strategies) -> Floats:
-    """Seconds that no simulated step of each row falls below: [rows]."""
+def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
+    """Seconds that no simulated step of each row falls below: [rows].
+
+    With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
+    below the prices of schedules say, which is never less.
+    """
     divided = isinstance(job.pricing, GroupPrices) and divides(job.fabric)
-    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False, divided=divided)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False, divided=divided, proved=proved)
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         # A smaller last micro-batch only makes the step longer than one without it.
         times = stage_times(job, rows, lines, sharing=not divided)
         found[which] = pipeline_bound(times, rows.micro_batches - (rows.micro_batch > 0))
-    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True, proved=proved)
     for sharding, kind in KIND_OF_SHARDING.items():
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
         if len(which):
@@ -182,10 +186,18 @@ class PriceLines:
     """
 
     def __init__(
-        self, pricing: Pricing, algorithms: Sequence[str], *, hidden_setup: bool, divided: bool = False
+        self,
+        pricing: Pricing,
+        algorithms: Sequence[str],
+        *,
+        hidden_setup: bool,
+        divided: bool = False,
+        proved: bool = False,
     ) -> None:
-        """``divided``: whether groups have no more than a share of the channels, and bytes count once."""
+        """``divided``: whether groups have no more than a share of the channels, and bytes count once; ``proved``:
+        whether bounds of the collectives stand for those of their schedules."""
         self._pricing = pricing
+        self._proved = proved
         self._algorithms = algorithms
         self._hidden_setup = hidden_setup
         self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
@@ -228,7 +240,10 @@ class PriceLines:
         if (kind, group) not in self._lines:
             algorithm, ranks, stride, exchange = group
             name = self._algorithms[algorithm]
-            lines = self._pricing.lines(kind, name, ranks, exchange, stride, hidden_setup=self._hidden_setup)
+            lines_of = self._pricing.lines
+            if self._proved and isinstance(self._pricing, GroupPrices):
+                lines_of = self._pricing.proved_lines
+            lines = lines_of(kind, name, ranks, exchange, stride, hidden_setup=self._hidden_setup)
             self._lines[kind, group] = undominated(lines)
         return self._lines[kind, group]
 

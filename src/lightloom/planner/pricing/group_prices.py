@@ -19,7 +19,7 @@ from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices,
 from lightloom.planner.pricing.exchange_prices import ExchangePrices
 from lightloom.planner.pricing.library import LIBRARY, LibraryPrices, carrier
 from lightloom.planner.pricing.price_cache import prices_path, read_prices, write_prices
-from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice
+from lightloom.planner.pricing.price_line import LINE_SIZES, LowerPrice, proved_line
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.simulation.lower import Price
 
@@ -86,6 +86,7 @@ class GroupPrices(Pricing):
         """These prices on other fabrics."""
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
+        self._proved: dict[tuple[str, Kind], LowerPrice] = {}
         self._read: dict[tuple[str, str], int] = {}
         """Number of prices that came from the disk."""
 
@@ -105,7 +106,7 @@ class GroupPrices(Pricing):
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
         """Prices that share all schedules and prices with these."""
         other = GroupPrices(fabric, self._training, self.model, tuple(self._exchanges.values()), choices)
-        for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines"):
+        for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -190,6 +191,20 @@ class GroupPrices(Pricing):
             return plain(kind, ranks, stride) if phased is None else phased
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
+
+    def proved_lines(
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        """Lower bounds of the prices for which no schedule is built; :meth:`lines` where these do not hold, since a
+        codec changes the bytes, or where prices are those of a library, in closed form."""
+        part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
+        assert part is not None
+        if exchange or LIBRARY in self._among(kind, algorithm, part, exchange):
+            return self.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
+        key = self._key(part), kind
+        if key not in self._proved:
+            self._proved[key] = proved_line(kind, part, self.model)
+        return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
         """Prices of one algorithm on a fabric, those on the disk included, or of the fabric's library."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.lower_bound import bandwidth_bound, lower_bound
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Floats
@@ -139,6 +139,14 @@ def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
     """The proved lower bounds of a collective, circuits set up beforehand."""
     proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
     return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
+
+
+def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
+    """The bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that needs
+    no schedule."""
+    nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
+    slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _ROUNDING
+    return PriceLine(max(nothing, 0.0) * _ROUNDING, 0.0, slope * _LARGE, slope)
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:

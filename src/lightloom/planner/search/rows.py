@@ -39,8 +39,11 @@ from lightloom.simulation.placed_step import PlacedStep
 from lightloom.workloads.graph import ComputeGraph
 
 _PLACED = KINDS.index("placed")
-_BOUNDS = 3
-"""Bounds of a placed row: of the row alone, with its placement, with its circuits. Other rows have one."""
+_PLACED_BOUNDS, _STRATEGY_BOUNDS = 3, 2
+"""Bounds of a placed row: of the row alone, with its placement, with its circuits. Bounds of other rows: by what no
+schedule beats, and by lines below the prices of schedules."""
+_AT_ONCE = 8
+"""Strategies whose second bounds are taken together at first, those with the least first bounds; then twice as many."""
 _REASONS = 6
 """Refused algorithms that an error names."""
 
@@ -64,7 +67,7 @@ class Row(NamedTuple):
     @property
     def last(self) -> bool:
         """Whether only simulating says more."""
-        return self.kind != _PLACED or self.bounded == _BOUNDS
+        return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
 
 
 class ClusterRows:
@@ -88,6 +91,11 @@ class ClusterRows:
         self._planes = _planes(prices) if anew else None
         self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
         self._strategies: Strategies | None = None
+        self._kind = self._in_order = np.zeros(0, np.int64)
+        """Kinds of the strategies, and their numbers in the order of their first bounds."""
+        self._second_bounds = np.zeros(0)
+        """Of the strategies; not a number where it was not needed so far."""
+        self._at_once = _AT_ONCE
         self._placed = PlacedRows.of([])
         self._counts = Counts()
         self._needed: list[str] = []
@@ -124,6 +132,8 @@ class ClusterRows:
 
     def refined(self, row: Row) -> Row | None:
         """The row with its next bound; None when it turns out to be impossible."""
+        if row.kind != _PLACED:
+            return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
         try:
             bound = self._plans.structure_bound(choice) if placing else self._plans.circuits_bound(choice)
@@ -132,6 +142,22 @@ class ClusterRows:
             (self._needed if placing else self._unserved).append(str(error))
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
+
+    def _refined_strategy(self, row: Row) -> Row | None:
+        """The row with the bound by its schedules' prices, which is taken for rows of the same kind together."""
+        assert self._strategies is not None
+        if np.isnan(self._second_bounds[row.number]):
+            ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
+            same = np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)
+            which = ahead[same][: self._at_once]
+            strategies = self._strategies.rows(which)
+            self._second_bounds[which] = bounds(self.job, strategies) / strategies.global_batch
+            self._at_once *= 2
+        bound = float(self._second_bounds[row.number])
+        if not np.isfinite(bound):
+            self._counts += Counts(refused=1)
+            return None
+        return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
 
     def undivided(self, row: Row) -> bool:
         """Whether it is a placed row with one device a group."""
@@ -236,13 +262,15 @@ class ClusterRows:
         if self._request.largest_batches:
             fitting &= with_largest_batch(possible, fitting)
         rows = possible.rows(fitting)
-        bound = bounds(self.job, rows) / rows.global_batch
+        bound = bounds(self.job, rows, proved=True) / rows.global_batch
         served = np.isfinite(bound)
         self._strategies = rows.rows(served)
         unserved = len(space) - len(possible) + int((~served).sum())
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
-        kind = kinds_of(self._strategies).tolist()
-        return [Row(least, kind[row], row, 1) for row, least in enumerate(bound[served].tolist())]
+        first, self._kind = bound[served], kinds_of(self._strategies)
+        self._in_order = np.lexsort((np.arange(len(first)), self._kind, first))
+        self._second_bounds = np.full(len(first), np.nan)
+        return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 
     def _recomputations(self) -> tuple[str, ...]:
         """Those that are searched: selective where attention keeps scores that it can recompute."""

@@ -25,7 +25,7 @@ from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
 from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
-from lightloom.planner.search.request import DATA_PARALLEL, LARGEST, SearchRequest
+from lightloom.planner.search.request import DATA_PARALLEL, KINDS, LARGEST, SearchRequest
 from lightloom.planner.search.rows import ClusterRows, Row, TooLargeError, verify_winner
 from lightloom.workloads.graph import ComputeGraph
 
@@ -251,7 +251,7 @@ class _Search:
             row = heappop(heap)
             self._advance()
             if not row.last:
-                self._refined += 1
+                self._refined += KINDS[row.kind] == "placed"
                 refined = self._rows.refined(row)
                 if refined is not None:
                     heappush(heap, refined)
