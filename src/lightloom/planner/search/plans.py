@@ -300,9 +300,10 @@ class PlanSearch:
     @property
     def first_of_clusters(self) -> tuple[Plan, ...]:
         """The first plan of every cluster of the ranking, and the first on the electrical reference."""
-        return tuple({id(plan.ledger.cluster): plan for plan in reversed((*self.ranking, *self.reference))}.values())[
-            ::-1
-        ]
+        first: dict[int, Plan] = {}
+        for plan in (*self.ranking, *self.reference):
+            first.setdefault(id(plan.ledger.cluster), plan)
+        return tuple(first.values())
 
     @property
     def sequence_length(self) -> int | None:
