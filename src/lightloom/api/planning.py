@@ -28,6 +28,7 @@ from lightloom.planner.search.request import KINDS, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.html import notebook_svg
+from lightloom.reports.ledger import amount
 from lightloom.reports.numbers import format_rate
 from lightloom.reports.progress import progress
 
@@ -100,7 +101,7 @@ class PlanRanking(Result):
                 "memory": format_size(plan.memory),
                 "fits": {True: "yes", False: "no", None: "unknown"}[plan.fits],
                 "energy": format_energy(plan.energy.total_j),
-                "dollars a step": plan.ledger.dollars.text(),
+                "dollars a step": amount(plan.ledger.dollars),
             }
             for plan in self
         ]

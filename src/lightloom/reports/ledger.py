@@ -24,11 +24,11 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     """
     steps = list(ledgers.values())
     rows = [
-        ("dollars a rank", *(_amount(step.cluster.dollars) for step in steps)),
-        ("watts a rank", *(_amount(step.watts) for step in steps)),
-        (f"joules a {run}", *(_amount(step.energy.total) for step in steps)),
-        ("at the meter", *(_amount(step.metered) for step in steps)),
-        (f"dollars a {run}", *(_amount(step.dollars) for step in steps)),
+        ("dollars a rank", *(amount(step.cluster.dollars) for step in steps)),
+        ("watts a rank", *(amount(step.watts) for step in steps)),
+        (f"joules a {run}", *(amount(step.energy.total) for step in steps)),
+        ("at the meter", *(amount(step.metered) for step in steps)),
+        (f"dollars a {run}", *(amount(step.dollars) for step in steps)),
     ]
     if any(step.samples for step in steps):
         rows += [
@@ -64,11 +64,11 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
     }
     for what, sums in totals.items():
         if names := dict.fromkeys(name for total in sums for name in total.assumptions):
-            lines.append(f"assumed {what}: those of {', '.join(names)}; `lightloom catalog PART` says why")
+            lines.append(f"assumed {what}: those of {', '.join(names)} (lightloom catalog PART)")
     return lines
 
 
-def _amount(total: Total) -> str:
+def amount(total: Total) -> str:
     """Return a total with its range, marked where something is missing."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
