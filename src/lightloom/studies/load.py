@@ -55,6 +55,7 @@ class Entry:
 STUDIES: Mapping[str, Entry] = MappingProxyType(
     {
         "dadiannao": Entry("dadiannao"),
+        "economics": Entry("economics"),
         "inceptionn": Entry("inceptionn", Measurements("lightloom.studies.inceptionn.runs")),
         "optinc": Entry("optinc", Measurements("lightloom.studies.optinc.runs")),
         "optree": Entry("optree"),
