@@ -12,7 +12,7 @@ from lightloom.model_files.base import FileRequest
 from lightloom.model_files.megatron.options import read_options
 from lightloom.model_files.megatron.read import is_shell_line
 from lightloom.model_files.megatron.sizes import decoder_sizes
-from lightloom.model_files.megatron.strategy import strategy_pins
+from lightloom.model_files.megatron.strategy import strategy_notes, strategy_pins
 from lightloom.model_files.read import read_model_file
 from lightloom.workloads.decoder import DecoderSizes
 
@@ -60,6 +60,36 @@ def test_a_shell_line_is_the_script_that_holds_it(tmp_path: Path) -> None:
     assert (read.pins.tp, read.global_batch) == (2, 16)
     with pytest.raises(InputError, match="the shell line: no command or array"):
         read_model("python train.py --lr 3", batch=2)
+
+
+def test_experts_of_megatron_deepspeed_are_in_every_second_layer(tmp_path: Path) -> None:
+    deepspeed = "--deepspeed --deepspeed_config ds.json"
+    options = read_options(written(tmp_path, f"{deepspeed} --num-experts 8 --moe-expert-parallel-size 4"), {})
+    sizes, _ = decoder_sizes(options, None)
+    assert (sizes.experts, sizes.visited, sizes.dense_layers) == (8, 1, (0, 2))
+    pins = strategy_pins(options)
+    assert (pins.ep, pins.sharding) == (4, None)
+    assert any("stage of ZeRO" in note for note in strategy_notes(options, None))
+    sizes, _ = decoder_sizes(read_options(written(tmp_path, f"{deepspeed} --num-experts 1 --topk 2"), {}), None)
+    assert sizes.experts == 0
+    assert strategy_pins(read_options(written(tmp_path, "--deepspeed --zero-stage 2"), {})).sharding == "zero-2"
+    for more, complaint in (
+        ("--num-experts 4 8", "layers with different numbers of experts"),
+        ("--deepspeed --num-experts 4 --mlp-type residual", "--mlp-type residual"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            decoder_sizes(read_options(written(tmp_path, more), {}), None)
+
+
+def test_what_an_unknown_condition_decides_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "SIZE=\\\n$2\nif [ $SIZE = 7B ]; then\nHIDDEN=64\nfi\nONE=${10}\n" + GPT.format(more="", layers="4")
+    )
+    path.write_text(path.read_text().replace("--hidden-size 64", "--hidden-size $HIDDEN"))
+    with pytest.raises(InputError, match=r"line 3: whether \[ \$SIZE = 7B \] \(--define 2=VALUE\)"):
+        decoder_sizes(read_options(path, {}), None)
+    assert decoder_sizes(read_options(path, {"2": "7B"}), None)[0].hidden == 64
 
 
 def test_a_mixture_of_experts_has_the_sizes_that_are_stated(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lightloom.exchange.methods.low_rank import PowerSgdExchange
 from lightloom.exchange.methods.ring_codec import RingCodecExchange
 from lightloom.exchange.methods.sparse import TopKExchange
 from lightloom.exchange.rates import KernelRates
+from lightloom.workloads.resolve import INSTALL_TORCH
 
 _LARGE, _SMALL = 1 << 22, 256
 """Values of a message whose rate is measured, and of one whose call is."""
@@ -36,8 +37,18 @@ def measure(method: ExchangeMethod) -> KernelRates:
     """Time the kernels of a method.
 
     Raises:
-        UnsupportedError: it codes nothing, or nothing here codes it.
+        UnsupportedError: it codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels take, is
+            missing.
     """
+    try:
+        return _measured(method)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UnsupportedError(f"exchange {method.name!r}: measuring its kernels {INSTALL_TORCH}") from error
+
+
+def _measured(method: ExchangeMethod) -> KernelRates:
     part = method.coding
     if isinstance(part, BlockExchange):
         return _rates(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")

@@ -28,6 +28,8 @@ class Options:
     """Name of the Python file that takes them; empty where no command is called."""
     notes: tuple[str, ...] = ()
     """What of the script could not be followed."""
+    undecided: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a condition of the script sets which is not known, and that condition."""
     used: set[str] = field(default_factory=set)
 
     def flag(self, name: str) -> bool:
@@ -51,8 +53,14 @@ class Options:
             raise ConfigError(
                 f"{self.path}: --{name}: the file does not set {mark[1]}: expected its value, by --define "
                 f"{mark[1]}=VALUE"
+                + (f", or what decides it: {self.undecided[mark[1]]}" if mark[1] in self.undecided else "")
             )
         return values[0]
+
+    def texts(self, name: str) -> Sequence[str]:
+        """All values of an option, none where it is not given."""
+        self.used.add(name)
+        return self.given.get(name, ())
 
     def count(self, name: str, default: int | None = None) -> int | None:
         """The value of an option that is a whole number of at least 1.
@@ -101,13 +109,13 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
         words = commands[-1]
         program = next((word for word in words if word.endswith(".py")), "")
         begin = words.index(program) + 1 if program in words else 0
-        return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes))
+        return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
     words = _held(script)
     if not set(_SIZES) & set(_names(words)):
         raise ConfigError(
             f"{path}: no command or array with arguments of Megatron-LM: expected {' or '.join(_SIZES[:2])} among them"
         )
-    return Options(path, _given(words), "", tuple(notes))
+    return Options(path, _given(words), "", tuple(notes), script.undecided)
 
 
 def _held(script: Script) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lightloom.core.errors import ConfigError
+from lightloom.model_files.megatron.mixture import mixture
 from lightloom.model_files.megatron.options import Options
 from lightloom.workloads.decoder import DecoderSizes, LatentAttention
 
@@ -43,7 +44,7 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
     grouped = options.flag("group-query-attention")
     groups, layers = options.count("num-query-groups"), options.needed("num-layers")
     bias = not options.flag("disable-bias-linear")
-    experts = options.count("num-experts") or 0
+    experts, visited, dense_layers = mixture(options, layers)
     options.count("kv-channels")
     sizes = DecoderSizes(
         layers=layers,
@@ -62,11 +63,11 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
         tied=not options.flag("untie-embeddings-and-output-weights"),
         dropout=_dropout(options),
         experts=experts,
-        visited=options.count("moe-router-topk") or 2,
+        visited=visited,
         expert_ffn=options.count("moe-ffn-hidden-size"),
         shared_ffn=options.count("moe-shared-expert-intermediate-size") or 0,
         shared_gate=options.flag("moe-shared-expert-gate"),
-        dense_layers=_dense_layers(options, layers) if experts else (),
+        dense_layers=dense_layers,
         latent=latent,
         table_length=options.needed("max-position-embeddings") if positions == "learned" else None,
         rotary=positions == "rotary",
@@ -108,8 +109,9 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
         assumed.append(f"vocabulary: the {stated:,} of {kind}" if stated else "")
     if stated is None:
         raise ConfigError(
-            f"{options.path}: --vocab-size is missing, which {kind or 'no tokenizer'} does not tell: "
-            "expected --define vocab-size=N"
+            f"{options.path}: --vocab-size is missing, "
+            + (f"which {kind} does not tell" if kind else "and --tokenizer-type too")
+            + ": expected --define vocab-size=N"
         )
     return -(-stated // multiple) * multiple, assumed
 
@@ -144,19 +146,3 @@ def _latent(options: Options) -> LatentAttention | None:
         rotated_width=options.count("qk-pos-emb-head-dim") or 64,
         value_width=options.count("v-head-dim") or 128,
     )
-
-
-def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
-    """Return the layers without experts: all but every n-th, or those with a 0 in ``([0]*3+[1]*58)``."""
-    text = options.text("moe-layer-freq", "1") or "1"
-    if text.isdecimal() and int(text) > 0:
-        return tuple(number for number in range(layers) if number % int(text))
-    pattern: list[int] = []
-    for part in text.replace(" ", "").strip("()").split("+"):
-        match = re.fullmatch(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d+))?", part)
-        if match is None:
-            raise ConfigError(f"{options.path}: --moe-layer-freq {text}: expected a number, or such as ([0]*3+[1]*58)")
-        pattern += [int(bit) for bit in match[1].split(",")] * int(match[2] or 1)
-    if len(pattern) != layers:
-        raise ConfigError(f"{options.path}: --moe-layer-freq {text}: {len(pattern)} layers, expected {layers}")
-    return tuple(number for number, mixes in enumerate(pattern) if not mixes)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lightloom.core.errors import ConfigError
+from lightloom.model_files.megatron.mixture import is_deepspeed
 from lightloom.model_files.megatron.options import Options
 from lightloom.planner.search.request import Pins
 
 _FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
 _SHARDED = {"no_shard": "none", "optim": "zero-1", "optim_grads": "zero-2", "optim_grads_params": "zero-3"}
+_ZERO_STAGES: dict[str | None, str | None] = {"0": "none", "1": "zero-1", "2": "zero-2", "3": "zero-3", None: None}
 _DEGREES = {
     "tp": "tensor-model-parallel-size",
     "pp": "pipeline-model-parallel-size",
@@ -25,6 +27,7 @@ def strategy_pins(options: Options) -> Pins:
         ConfigError: choices that contradict each other.
     """
     degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
+    degrees["ep"] = degrees["ep"] or options.count("moe-expert-parallel-size")
     if options.program or any(degrees.values()):
         degrees = {pin: number or 1 for pin, number in degrees.items()}
     flat = degrees["tp"] in (None, 1)
@@ -57,6 +60,12 @@ def strategy_notes(options: Options, ranks: int | None) -> list[str]:
             f"recomputation of {options.text('recompute-num-layers')} layers a stage: the plan recomputes all of them"
         )
     options.text("recompute-num-layers")
+    if is_deepspeed(options) and _zero_stage(options) is None:
+        notes.append("stage of ZeRO: in the configuration of DeepSpeed, which is not read; plans choose theirs")
+    if (options.count("ds-sequence-parallel-size") or 1) > 1:
+        notes.append(
+            f"slices of the sequence over {options.count('ds-sequence-parallel-size')} ranks (DeepSpeed): none here"
+        )
     if ranks is not None:
         notes.append(f"ranks: the file starts {ranks:,}; the plan takes those of the cluster")
     return notes
@@ -74,9 +83,23 @@ def _sharding(options: Options) -> str | None:
             )
         pinned = _SHARDED[strategy] if strategy else "zero-3" if sharded[0] == "use-torch-fsdp2" else "none"
         return "hybrid" if instances > 1 and pinned == "zero-3" else pinned
+    if is_deepspeed(options):
+        return _ZERO_STAGES[_zero_stage(options)]
     if optimizer:
         return "zero-1"
     return "none" if options.program else None
+
+
+def _zero_stage(options: Options) -> str | None:
+    """Return the stage of ZeRO that arguments of DeepSpeed state; None where its configuration does.
+
+    Raises:
+        ConfigError: no stage.
+    """
+    stage = options.text("zero-stage")
+    if stage not in _ZERO_STAGES:
+        raise ConfigError(f"{options.path}: --zero-stage {stage}: expected 0, 1, 2 or 3")
+    return stage
 
 
 def _recomputation(options: Options) -> str | None:

@@ -27,6 +27,8 @@ class Script:
     variables: Variables = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What could not be followed, with its line."""
+    undecided: dict[str, str] = field(default_factory=dict)
+    """Variables that a branch would set whose condition depends on what the file does not say: line and condition."""
 
 
 def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
@@ -115,15 +117,26 @@ class _Reader:
         """Follow the branch whose condition holds; none where that is not known."""
         for condition, branch in _branches(body):
             known = True if condition is None else holds(condition, self._script.variables)
-            if known is None and not any("--" in token.text for token in branch):
-                return
+            text = " ".join(token.text.strip() for token in condition or ()).strip(" ;")
+            if not known:
+                self._leave_undecided(f"line {head.line}: whether {text}", condition or (), branch)
             if known is None:
-                text = " ".join(token.text.strip() for token in condition or ()).strip()
-                self._script.notes.append(f"line {head.line}: whether {text} is not known, and left out")
+                if any("--" in token.text for token in branch):
+                    self._script.notes.append(f"line {head.line}: whether {text} is not known, and left out")
                 return
             if known:
                 self.run(branch)
                 return
+
+    def _leave_undecided(self, what: str, condition: Sequence[Token], branch: Sequence[Token]) -> None:
+        """Remember which variables a branch would set that depends on what the file does not say."""
+        words = " ".join(value(token.text, self._script.variables) for token in condition)
+        missing = [name for name in dict.fromkeys(MARK.findall(words)) if name.isalnum() or name.isidentifier()]
+        for token in branch if missing else ():
+            name, sign, _ = token.text.partition("=")
+            if sign and name.isidentifier():
+                settings = ", ".join(f"--define {name}=VALUE" for name in missing)
+                self._script.undecided.setdefault(name, f"{what} ({settings})")
 
     def _case(self, head: Token, body: Sequence[Token]) -> None:
         subject = value(body[0].text, self._script.variables) if body else ""

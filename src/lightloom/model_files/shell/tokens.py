@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from lightloom.core.errors import ConfigError
@@ -36,7 +38,10 @@ def tokens(text: str, where: str) -> list[Token]:
 
 class _Scanner:
     def __init__(self, text: str, where: str) -> None:
-        self._text, self._where = text.replace("\r\n", "\n").replace("\\\n", " "), where
+        lines = text.replace("\r\n", "\n").split("\\\n")
+        self._text, self._where = "".join(lines), where
+        self._joints = list(accumulate(len(line) for line in lines[:-1]))
+        """Where lines go on after a backslash."""
         self._at = 0
 
     def tokens(self) -> Iterator[Token]:
@@ -137,4 +142,5 @@ class _Scanner:
         return len(self._text) if end < 0 else end
 
     def _line(self, at: int | None = None) -> int:
-        return self._text.count("\n", 0, self._at if at is None else at) + 1
+        at = self._at if at is None else at
+        return self._text.count("\n", 0, at) + bisect_right(self._joints, at) + 1

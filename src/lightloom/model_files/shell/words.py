@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 Variables = dict[str, "str | list[str]"]
 MARK = re.compile(r"⟨(.*?)⟩")
-_PARAMETER = re.compile(r"(#?)([A-Za-z_]\w*|[0-9@*#?$!])(?:\[([^\]]*)\])?(.*)", re.DOTALL)
+_PARAMETER = re.compile(r"(#?)([A-Za-z_]\w*|[0-9]+|[@*#?$!])(?:\[([^\]]*)\])?(.*)", re.DOTALL)
 _SPACES = re.compile(r"[ \t\n]+")
 _SPLIT = "\x1f"
 """Between the fields of a word while it is expanded."""
