@@ -49,6 +49,21 @@ def test_parts_of_a_change_add_up_whatever_the_batch(
     )
 
 
+def test_dollars_and_inputs_of_the_site_are_set_side_by_side(document: dict[str, Any]) -> None:
+    other, old = copy.deepcopy(document), copy.deepcopy(document)
+    other["site"]["pue"] = 1.1
+    other["ranking"][0]["ledger"]["dollars_per_step"]["value"] *= 2
+    found = ll.compare(document, other)
+    assert [(each.field, each.before, each.after) for each in found.inputs] == [("site.pue", 1.4, 1.1)]
+    row = found.to_json()["rows"][0]
+    assert row["dollars_per_sample_after"] == pytest.approx(2 * row["dollars_per_sample_before"])
+    assert row["joules_per_sample_after"] == row["joules_per_sample_before"] > 0
+    del old["site"], old["ranking"][0]["ledger"]
+    older = ll.compare(old, other)
+    assert not older.inputs and older.to_json()["rows"][0]["dollars_per_sample_before"] is None
+    assert older.display_rows()[0]["dollars a sample"].startswith("unknown → ")  # type: ignore[attr-defined]
+
+
 def test_what_was_asked_and_what_is_absent_is_said(document: dict[str, Any]) -> None:
     after = ll.plan(
         "hdc",

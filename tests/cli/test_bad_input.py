@@ -34,6 +34,13 @@ fabric:
 _GOOD = {"ranks": 8, "bandwidth": "40Gbps", "setup": "25us"}
 
 BAD_ARGUMENTS: list[tuple[list[str], str]] = [
+    ([*_GOOD_RING, "--electricity", "0.12"], "'0.12' has no unit: expected a price of electricity such as 12 ct/kWh"),
+    ([*_GOOD_RING, "--pue", "0.5"], "field 'pue': '0.5': Input should be greater than or equal to 1"),
+    ([*_GOOD_RING, "--set", "averaging.loss_db=1"], "unknown field 'averaging'"),
+    ([*_GOOD_RING, "--set", "bandwidth.x=1"], "cannot set field 'bandwidth.x'"),
+    (["plan", "hdc", "--amortisation", "4"], "field 'amortisation': '4'"),
+    (["plan", "hdc", "--host-price", "-1 $"], "'-1 $': a price must be finite and not negative"),
+    (["plan", "hdc", "--maintenance", "lots"], "'lots' is not a share: expected e.g. 5 %, 0.05"),
     ([*_GATHER, "dgx-h100", "--ranks", "12"], "tiers of 8 ranks do not divide ranks=12"),
     ([*_GATHER, "gb200-nvl72", "--ranks", "144"], "joins 144 children of 1 ranks: expected at most 72"),
     ([*_GATHER, "nowhere.csv", "--ranks", "8"], "cannot read 'nowhere.csv': No such file"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lightloom as ll
 from lightloom.clusters.load import load_cluster
 from lightloom.clusters.load import names as clusters
 from lightloom.core.errors import ConfigError
@@ -135,3 +136,18 @@ def test_inputs_of_a_site_have_units(price: str | float) -> None:
 def test_bad_inputs_of_a_site_are_one_line(given: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         site_of(given)
+
+
+def test_collectives_count_the_fabric_alone() -> None:
+    arguments = {"fabric": "switch", "ranks": 4, "nbytes": "1MB", "algorithm": "ring"}
+    plain = ll.collective("all-reduce", **arguments)  # type: ignore[arg-type]
+    cheap = ll.collective("all-reduce", site={"amortisation": "8 years", "maintenance": 0}, **arguments)  # type: ignore[arg-type]
+    rows = [ranking.to_json()["rows"][0] for ranking in (plain, cheap)]
+    assert rows[0]["dollars_per_step"] is None and rows[0]["missing"]["dollars_per_step"] == ["power of nic-400g"]
+    assert rows[0]["missing"]["samples_per_joule"] == ["power of nic-400g", "samples (a collective trains none)"]
+    paid = [row["ledger"]["dollars_per_step"]["value"] for row in rows]
+    price, watts = plain.fabric_ledger.dollars.value, plain.fabric_ledger.static_power.value
+    assert price is not None and watts is not None
+    power, seconds = 1.4 * watts * 0.12 / 3.6e6, 4 * plain.winner.time
+    assert paid[0] == pytest.approx(seconds * (price * (1 / (4 * YEAR) + 0.05 / YEAR) + power))
+    assert paid[1] == pytest.approx(seconds * (price / (8 * YEAR) + power))

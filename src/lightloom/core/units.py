@@ -24,7 +24,7 @@ Dimension = Literal[
     "power",
     "energy",
     "energy_per_bit",
-    "money",
+    "price",
     "price_of_electricity",
     "share",
 ]
@@ -58,7 +58,7 @@ _UNITS: dict[Dimension, dict[str, float]] = {
     "power": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"W": 1.0}),
     "energy": _with_prefixes(_SMALL | {"k": 1e3, "M": 1e6}, {"J": 1.0}) | {"Wh": 3600.0, "kWh": 3.6e6},
     "energy_per_bit": _with_prefixes(_SMALL, {"J/bit": 1.0, "J/b": 1.0}),
-    "money": _MONEY,
+    "price": _MONEY,
     "price_of_electricity": {
         f"{coin}/{unit}": dollars / joules
         for coin, dollars in _MONEY.items()
@@ -74,7 +74,7 @@ _EXAMPLES: dict[Dimension, str] = {
     "power": "700W, 3.5 W",
     "energy": "1.2 J, 3 kWh",
     "energy_per_bit": "5 pJ/bit",
-    "money": "$ 30000, 30 k$",
+    "price": "$ 30000, 30 k$",
     "price_of_electricity": "12 ct/kWh, 0.12 $/kWh",
     "share": "5 %, 0.05",
 }
@@ -88,7 +88,7 @@ _FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
     "power": (1.0, (("MW", 1e6), ("kW", 1e3), ("W", 1.0), ("mW", 1e-3))),
     "energy": (1.0, (("MJ", 1e6), ("kJ", 1e3), ("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6))),
     "energy_per_bit": (1.0, (("nJ/bit", 1e-9), ("pJ/bit", 1e-12), ("fJ/bit", 1e-15))),
-    "money": (1.0, (("M$", 1e6), ("k$", 1e3), ("$", 1.0))),
+    "price": (1.0, (("M$", 1e6), ("k$", 1e3), ("$", 1.0))),
     "price_of_electricity": (3.6e8, (("ct/kWh", 1.0),)),
     "share": (100.0, (("%", 1.0),)),
 }
@@ -116,7 +116,7 @@ def parse(value: str | float, dimension: Dimension) -> float:
 
 
 def _split(text: str, dimension: Dimension) -> tuple[float, str]:
-    leading = "$" if dimension in ("money", "price_of_electricity") and text.lstrip().startswith("$") else ""
+    leading = "$" if dimension in ("price", "price_of_electricity") and text.lstrip().startswith("$") else ""
     match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
         raise UnitError(f"{text!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")

@@ -46,8 +46,8 @@ class Fabric(Shares):
     hop_latency: Seconds = 0.0
     """Propagation (and forwarding) delay of one link, seconds."""
     energy_per_bit: JoulesPerBit | None = None
-    """Joules per transmitted bit: once a lightpath where light passes nodes untouched, once a link on packet
-    fabrics."""
+    """Joules per transmitted bit beside the watts that flow busy or idle: once a lightpath where light passes nodes
+    untouched, once a link on packet fabrics."""
     power_per_rank: Watts | None = None
     """Power of a rank's network interface while the job runs, busy or not."""
     sources: dict[str, str] = Field(default_factory=dict)

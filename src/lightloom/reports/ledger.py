@@ -79,7 +79,7 @@ def amount(total: Total) -> str:
 
 def _text(value: float, total: Total) -> str:
     if total.unit == "dollars" and 0 < value < 0.01:
-        return format_quantity(100 * value, "money").replace("$", "ct")
+        return format_quantity(100 * value, "price").replace("$", "ct")
     return format_amount(value, total.unit)
 
 
