@@ -88,6 +88,10 @@ class StepLedger:
     """Samples of the step; 0 of a step that trains none."""
     goodput: float | None = None
     """Share of the time that trains, after failures and checkpoints; None where it was not computed."""
+    goodput_missing: tuple[str, ...] = ()
+    """Causes of failures that nothing states, so that ``goodput`` is an upper bound."""
+    spare_share: float = 0.0
+    """Price of the spare nodes that ``goodput`` takes, over that of the cluster."""
 
     @cached_property
     def energy(self) -> StepEnergy:
@@ -151,7 +155,7 @@ class StepLedger:
             "dollars_per_step": self.dollars.missing,
             "samples_per_dollar": self._without_samples(self.dollars.missing),
             "samples_per_joule": self._without_samples(self.metered.missing),
-            "goodput": () if self.goodput is not None else (_NO_GOODPUT,),
+            "goodput": self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,),
         }
         per_dollar, per_joule = self.samples_per_dollar, self.samples_per_joule
         figures = {
@@ -170,13 +174,15 @@ class StepLedger:
                 "dollars_per_step": self.dollars.to_json(),
                 "most_samples_per_dollar": per_dollar,
                 "most_samples_per_joule": per_joule,
-                "most_samples_per_dollar_after_goodput": self._after_goodput(per_dollar),
+                "most_goodput": self.goodput,
+                "spare_share": self.spare_share,
+                "most_samples_per_dollar_after_goodput": self._after_goodput(per_dollar, 1 + self.spare_share),
                 "most_samples_per_joule_after_goodput": self._after_goodput(per_joule),
             },
         }
 
-    def _after_goodput(self, samples: float | None) -> float | None:
-        return None if samples is None or self.goodput is None else self.goodput * samples
+    def _after_goodput(self, samples: float | None, price: float = 1.0) -> float | None:
+        return None if samples is None or self.goodput is None else self.goodput * samples / price
 
     def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
         return missing if self.samples else (*missing, _NO_SAMPLES)

@@ -34,7 +34,7 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
         rows += [
             ("samples per dollar", *(_rate(step.samples_per_dollar, step.dollars) for step in steps)),
             ("samples per joule", *(_rate(step.samples_per_joule, step.metered) for step in steps)),
-            ("goodput", *("not computed" if step.goodput is None else f"{step.goodput:.3g}" for step in steps)),
+            ("goodput", *(_goodput(step) for step in steps)),
         ]
     return rows
 
@@ -46,6 +46,8 @@ def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
         if missing:
             lines.append(f"at least (≥), {place}: without {', '.join(missing)}")
+        if step.goodput is not None and step.goodput_missing:
+            lines.append(f"goodput at most (≤), {place}: without {', '.join(step.goodput_missing)}")
         lines += [f"bill of {place}: {note}" for note in step.cluster.fabric.notes]
     return lines + assumption_lines(list(ledgers.values()))
 
@@ -57,6 +59,10 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
         site = steps[0].cluster.site
         texts = [text for name, text in site.texts().items() if name in site.defaults]
         lines += [f"assumed of the site: {', '.join(texts)}"] if texts else []
+    if any(step.goodput is not None for step in steps):
+        lines.append(
+            "assumed of failures: checkpoints, restarts, repairs and spares as `lightloom goodput CLUSTER` lists them"
+        )
     totals = {
         "prices": [step.cluster.dollars for step in steps],
         "watts": [step.cluster.static_power for step in steps],
@@ -66,6 +72,12 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
         if names := dict.fromkeys(name for total in sums for name in total.assumptions):
             lines.append(f"assumed {what}: those of {', '.join(names)} (lightloom catalog PART)")
     return lines
+
+
+def _goodput(step: StepLedger) -> str:
+    if step.goodput is None:
+        return "not computed"
+    return f"{'≤ ' if step.goodput_missing else ''}{step.goodput:.2%}"
 
 
 def amount(total: Total) -> str:

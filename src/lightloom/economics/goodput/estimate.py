@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from lightloom.core.errors import ConfigError
 from lightloom.economics.goodput.causes import Cause, causes_of
@@ -164,13 +164,15 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     recovery = recovery_of(machine, options)
     price = _node_price(machine, options)
     ratio = _spare_ratio(options, price)
+    result_with = partial(
+        Estimate, machine=machine, options=options, recovery=recovery, spare_ratio=ratio, node_price=price
+    )
     if options.interruption_time is not None:
         job = total_job(options.interruption_time, recovery.seconds("node"), checkpoint_of(options), options.interval)
         rate = 1 / options.interruption_time / machine.ranks
         cause = Cause(name="all", group="all", kind=None, rate=rate, source="given")
         alone = (Answer(cause=cause, chosen=None, restart=job.node_restart),)
-        job = replace(job, nodes=machine.nodes)
-        return _estimate(machine, options, job, 1.0, alone, recovery, ratio, price)
+        return result_with(job=replace(job, nodes=machine.nodes), speed=1.0, answers=alone)
     log = None if options.rates is None else load_log(options.rates)
     causes = causes_of(machine.bill, log, options.mtbf)
     choices = {
@@ -182,7 +184,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
     def job_with(picked: Mapping[str, Response]) -> Estimate:
         job, speed = _job(machine, options, recovery, causes, picked, ratio)
-        return _estimate(machine, options, job, speed, (), recovery, ratio, price)
+        return result_with(job=job, speed=speed, answers=())
 
     alternatives: dict[str, tuple[tuple[Response, float | None], ...]] = {}
     for name, given in choices.items():
@@ -201,28 +203,6 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         for cause in causes
     )
     return replace(job_with(chosen), answers=answers)
-
-
-def _estimate(
-    machine: Machine,
-    options: GoodputOptions,
-    job: Job,
-    speed: float,
-    answers: tuple[Answer, ...],
-    recovery: Recovery,
-    ratio: float,
-    price: Total,
-) -> Estimate:
-    return Estimate(
-        machine=machine,
-        options=options,
-        job=job,
-        speed=speed,
-        answers=answers,
-        recovery=recovery,
-        spare_ratio=ratio,
-        node_price=price,
-    )
 
 
 def _restart(cause: Cause, recovery: Recovery) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError
@@ -86,11 +87,22 @@ def play(estimated: Estimate, months: float, runs: int, seed: int, world: World)
     )
 
 
-def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> tuple[float | None, tuple[str, ...]]:
-    """Return the goodput that plans show, and the causes whose rate is missing: None where there are any.
+class ClusterGoodput(NamedTuple):
+    """What plans show of goodput."""
+
+    most: float
+    """Share of the time that trains, an upper bound where causes are missing."""
+    missing: tuple[str, ...]
+    """Causes of failures that nothing states."""
+    spare_share: float
+    """Price of the spare nodes over that of the nodes in use."""
+
+
+def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
+    """Return the goodput that plans show.
 
     Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; damage is not priced.
     """
     options = GoodputOptions()
     result = estimate(machine_of(cluster, options, ledger), options, price_damage=False)
-    return result.goodput, result.missing
+    return ClusterGoodput(result.most_goodput, result.missing, result.cost / result.job.nodes - 1)

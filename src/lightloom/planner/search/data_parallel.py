@@ -11,6 +11,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms
 from lightloom.collectives.spec import Kind
+from lightloom.economics.goodput.evaluate import ClusterGoodput
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.economics.step import StepLedger
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
@@ -33,6 +34,7 @@ class Comparison:
 
     cluster: Cluster
     ledger: ClusterLedger
+    goodput: ClusterGoodput
     job: Job
     prices: GroupPrices
     request: SearchRequest
@@ -109,6 +111,9 @@ class Comparison:
                 step_time=step.step_time,
                 sent_joules=step.result.sent_joules,
                 samples=strategy.global_batch,
+                goodput=self.goodput.most,
+                goodput_missing=self.goodput.missing,
+                spare_share=self.goodput.spare_share,
             ),
             memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
             gradient_exchange=method,

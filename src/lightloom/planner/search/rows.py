@@ -11,6 +11,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
+from lightloom.economics.goodput.evaluate import goodput_of
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.economics.step import StepLedger
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
@@ -76,6 +77,7 @@ class ClusterRows:
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
         self.ledger = ClusterLedger.of(cluster, request.site)
+        self.goodput = goodput_of(cluster, self.ledger)
         exchanges = request.exchanges_on(cluster.accelerator)
         self.job = Job.of(
             graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap, exchanges
@@ -230,7 +232,13 @@ class ClusterRows:
         self, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep, sent_joules: float | None
     ) -> StepLedger:
         return StepLedger(
-            cluster=self.ledger, step_time=step.step_time, sent_joules=sent_joules, samples=choice.global_batch
+            cluster=self.ledger,
+            step_time=step.step_time,
+            sent_joules=sent_joules,
+            samples=choice.global_batch,
+            goodput=self.goodput.most,
+            goodput_missing=self.goodput.missing,
+            spare_share=self.goodput.spare_share,
         )
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:

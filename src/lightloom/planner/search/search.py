@@ -17,6 +17,7 @@ from heapq import heapify, heappop, heappush
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.economics.goodput.evaluate import goodput_of
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
@@ -147,9 +148,9 @@ def _reference(
     prices = GroupPrices(fabric, cluster.training, request.cost_model, exchanges)
     job = Job.of(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap, exchanges)
     used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
-    plans, _ = Comparison(
-        cluster, ClusterLedger.of(cluster, request.site), job, prices, replace(request, algorithms=())
-    ).run(used)
+    ledger = ClusterLedger.of(cluster, request.site)
+    goodput = goodput_of(cluster, ledger)
+    plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run(used)
     prices.save()
     return tuple(sorted(plans, key=order))
 
@@ -176,7 +177,7 @@ class _Search:
         advance: Callable[[], None],
     ) -> None:
         self._rows = ClusterRows(graph, cluster, request, prices)
-        self._comparison = Comparison(cluster, self._rows.ledger, self._rows.job, prices, request)
+        self._comparison = Comparison(cluster, self._rows.ledger, self._rows.goodput, self._rows.job, prices, request)
         self._request = request
         self._advance = advance
         self._best = float("inf")
