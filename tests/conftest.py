@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
 
-EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.2"))
+EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.12"))
 """Share of each law's random examples that is drawn; ``make test-slow`` draws them all."""
 
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -80,17 +80,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 _LONGEST = (
-    "tests/collectives/test_every_algorithm.py",
-    "tests/workloads/test_zoo.py",
-    "tests/training/gpu/test_codec.py",
-    "tests/calibration/test_fit.py",
-    "tests/workloads/test_library_models.py",
-    "tests/planner/test_exact_search.py",
     "launch",
-    "tests/parallelism/test_placement.py",
-    "tests/simulation/test_placed_step.py",
+    "tests/planner/test_exact_search.py",
+    "tests/collectives/test_every_algorithm.py",
+    "tests/calibration/test_fit.py",
+    "tests/exchange/test_distributed.py",
+    "tests/exchange/test_fsdp.py",
     "tests/examples/test_plugins.py",
     "tests/reports/test_pictures.py",
+    "tests/studies/test_optree.py",
+    "tests/cli/test_plan.py",
+    "tests/cli/test_onn.py",
+    "tests/workloads/test_library_models.py",
+    "tests/compression/test_format.py",
+    "sax",
+    "tests/training/gpu/test_compiled.py",
     "tests/sweeps/test_kills.py",
     "tests/sweeps/test_dask.py",
 )
@@ -106,8 +110,7 @@ _TOGETHER = {
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Costly fixtures belong to a file, and are made once.
 
-    The longest files come first, so that no process is left with one of them at the end. One process compiles the
-    kernels of schedules while the other has files that use none, so that searches and launches find them compiled.
+    The longest files come first, so that no process is left with one of them at the end.
     """
 
     def _assign_work_unit(self, node: object) -> None:

@@ -72,6 +72,7 @@ def test_calibrate_writes_what_accuracy_reads(
     assert "nine tenths" in held.out
 
 
+@pytest.mark.slow
 def test_the_python_api_returns_the_command_s_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], few: Path, fitted: StepsCalibration
 ) -> None:

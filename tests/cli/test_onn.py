@@ -157,6 +157,7 @@ def test_pictures_of_a_layer_and_of_the_chain(onn: Command) -> None:
     assert "layer 1" in (onn.folder / "mesh.svg").read_text()
 
 
+@pytest.mark.slow
 def test_every_error_of_devices_is_swept(onn: Command) -> None:
     onn.json("build", *SMALL, *QUICK, "--nonlinearity", "clipped", "--out", "net.npz")
     sweeps = {

@@ -22,7 +22,7 @@ from tests.collectives.strategies import wdm_ring
 
 @pytest.mark.parametrize("taps", [1, 10])
 @pytest.mark.parametrize("reach", [1, 3, 10])
-@pytest.mark.parametrize("ranks", [16, 27])
+@pytest.mark.parametrize("ranks", [9, *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in (16, 27))])
 def test_every_admitted_algorithm_keeps_within_reach(ranks: int, reach: int, taps: int) -> None:
     fabric = wdm_ring(ranks, 8, lightpath_reach=reach, multicast_taps=taps)
     for kind in KINDS:

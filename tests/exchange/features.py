@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
+from tests import imported_by_ranks  # noqa: F401
 
 STEPS = 6
 WIDTH, OUT = 24, 8

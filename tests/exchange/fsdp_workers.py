@@ -6,7 +6,6 @@ import hashlib
 from typing import Any
 
 import torch
-import torch._dynamo  # each rank would import it for itself
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -16,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
 from lightloom.training.transport.worker import Worker
+from tests import imported_by_ranks  # noqa: F401
 
 NODE = 2
 

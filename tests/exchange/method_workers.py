@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo  # each rank would import it for itself
 import torch.distributed as dist
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from lightloom.training.gradients.exchanger import Exchanger
 from lightloom.training.gradients.geometry import Geometry
 from lightloom.training.gradients.group import OwnGroup
 from lightloom.training.transport.worker import Worker
+from tests import imported_by_ranks  # noqa: F401
 from tests.exchange import periodic_workers
 
 SHAPES: dict[str, tuple[int, ...]] = {"weight": (48, 64), "bias": (64,), "scale": (), "kernel": (16, 8, 3, 3)}

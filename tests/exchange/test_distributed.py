@@ -6,7 +6,6 @@ import pytest
 
 from lightloom import exchange
 from lightloom.training.transport.launch import launch
-from tests.exchange import method_workers
 
 RANKS = 4
 METHODS = {
@@ -67,7 +66,7 @@ PERIODIC = {
 def ranks() -> list[dict[str, Any]]:
     methods = [text for text in METHODS if text not in VARIANTS]
     arguments = {"methods": methods, "every step": EVERY_STEP, "periodic": list(PERIODIC)}
-    outcomes = launch(method_workers.everything, RANKS, 120, arguments)
+    outcomes = launch("tests.exchange.method_workers:everything", RANKS, 120, arguments)
     return [outcome.value for outcome in outcomes]
 
 
@@ -99,7 +98,10 @@ def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None
 
 @pytest.mark.slow
 def test_variants_of_methods_keep_their_laws() -> None:
-    ranks = [outcome.value for outcome in launch(method_workers.laws_of_all, RANKS, 300, {"methods": sorted(VARIANTS)})]
+    ranks = [
+        outcome.value
+        for outcome in launch("tests.exchange.method_workers:laws_of_all", RANKS, 300, {"methods": sorted(VARIANTS)})
+    ]
     for text in VARIANTS:
         check_laws(text, [rank[text] for rank in ranks])
 
@@ -109,7 +111,7 @@ def test_variants_of_methods_keep_their_laws() -> None:
 def test_methods_among_other_numbers_of_ranks(count: int) -> None:
     methods = [text for text in METHODS if "node=4" not in text and "table2" not in text]
     arguments = {"methods": methods}
-    ranks = [outcome.value for outcome in launch(method_workers.laws_of_all, count, 300, arguments)]
+    ranks = [outcome.value for outcome in launch("tests.exchange.method_workers:laws_of_all", count, 300, arguments)]
     for text in methods:
         check_laws(text, [rank[text] for rank in ranks])
 

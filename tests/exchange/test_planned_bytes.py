@@ -27,7 +27,7 @@ def counted_bytes(codec_name: str, ranks: int) -> float:
 
 
 @pytest.mark.parametrize("name", ["inceptionn:bound=2^-10", "inceptionn:scaled"])
-@pytest.mark.parametrize("ranks", [4, 64])
+@pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=pytest.mark.slow)])
 def test_profiles_of_sums_predict_the_bytes_of_a_ring(name: str, ranks: int) -> None:
     method = find(name)
     codec_name = getattr(method, "codec", "")

@@ -55,8 +55,10 @@ def costs(reading: TraceReading) -> list[tuple[str, int, int, int]]:
     ("marked", "threads"),
     [
         (True, True),
-        (False, False),
-        *(pytest.param(marked, not marked, marks=pytest.mark.slow) for marked in (True, False)),
+        *(
+            pytest.param(marked, threads, marks=pytest.mark.slow)
+            for marked, threads in ((False, False), (True, False), (False, True))
+        ),
     ],
 )
 def test_any_step_of_three_is_the_step_of_one(tmp_path: Path, marked: bool, threads: bool) -> None:

@@ -132,7 +132,7 @@ def test_lines_stay_below_verified_prices(verified: Job) -> None:
                 assert (below[2:] >= 0.5 * seconds[2:]).all()
 
 
-@pytest.mark.parametrize("model", [transformer, mixture])
+@pytest.mark.parametrize("model", [pytest.param(transformer, marks=pytest.mark.slow), mixture])
 def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, model: Model) -> None:
     verified = with_model(verified, graph=model(4, 256))
     rows = space(verified, (64,), ALGORITHMS)
@@ -153,7 +153,7 @@ def test_no_step_at_verified_prices_is_shorter_than_its_bound(verified: Job, mod
             assert bound <= simulate(verified, each[row]).step_time
 
 
-@pytest.mark.parametrize("model", [transformer, mixture])
+@pytest.mark.parametrize("model", [pytest.param(transformer, marks=pytest.mark.slow), mixture])
 def test_bounds_hold_where_groups_lie_in_and_across_domains(model: Model) -> None:
     on = load_cluster("h100-512-two-tier", {"ranks": 32})
     of = verified_job(model(8, 256), on)

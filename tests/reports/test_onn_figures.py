@@ -21,7 +21,7 @@ def curve(rates: list[float], limit: float | None = 2e-3) -> NoiseCurve:
     return NoiseCurve(name="a $ curve", sigmas=sigmas, error_rates=np.array(rates), evaluations=1000, limit=limit)
 
 
-@pytest.mark.parametrize("bound", [1e-2, float("inf")])
+@pytest.mark.parametrize("bound", [1e-2, pytest.param(float("inf"), marks=pytest.mark.slow)])
 def test_noise_shows_curve_limit_and_bound(bound: float) -> None:
     text = to_svg(noise_figure([curve([0, 0, 0.01, 0.5]), curve([0, 0, 0, 0], None)], bound, "a title"))
     assert "a title" in text and "limit 0.002" in text and "hollow: none wrong" in text

@@ -67,7 +67,9 @@ def test_shares_add_up_to_whole_operators(k: int, groups: int) -> None:
     assert np.allclose(share @ whole, busy)
 
 
-@pytest.mark.parametrize(("k", "blocks"), [(8, 1), (8, 24), (128, 6)])
+@pytest.mark.parametrize(
+    ("k", "blocks"), [(8, 24), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((8, 1), (128, 6)))]
+)
 def test_operators_have_names_that_do_not_overlap(k: int, blocks: int) -> None:
     figure = placement_figure(planned(k, 1, blocks))
     axes = figure.axes[0]
@@ -111,7 +113,9 @@ def test_a_thousand_ranks_stay_readable() -> None:
     assert "8 ranks a row" in figure.axes[0].get_ylabel()
 
 
-@pytest.mark.parametrize("draw", ["placement", "traffic", "pareto"])
+@pytest.mark.parametrize(
+    "draw", ["traffic", *(pytest.param(draw, marks=pytest.mark.slow) for draw in ("placement", "pareto"))]
+)
 def test_equal_inputs_give_equal_bytes(draw: str) -> None:
     plan = planned(4, 2)
     points = [Point("fsdp", "here", "a $1 name", 1e-3, 5.0), Point("placed", "there", "k 8", 2e-3, 4.0)]

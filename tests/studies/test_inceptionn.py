@@ -110,9 +110,7 @@ def test_algorithm_1_is_right_only_when_phase_2_is_corrected(workers: int) -> No
     assert slips.blocks_right(workers, corrected=False) < workers**2
 
 
-@pytest.mark.parametrize(
-    "k", [pytest.param(k, marks=() if k in (1, 7, 8, 14) else pytest.mark.slow) for k in range(1, 15)]
-)
+@pytest.mark.parametrize("k", [pytest.param(k, marks=() if k in (7, 14) else pytest.mark.slow) for k in range(1, 15)])
 def test_only_the_windowed_codec_keeps_every_bound(k: int) -> None:
     assert slips.largest_error(Inceptionn(2.0**-k)) < 1
     printed = slips.largest_error(InceptionnPrinted(2.0**-k))

@@ -279,6 +279,7 @@ def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
     assert traced(name).to_json() == workload(name).to_json()
 
 
+@pytest.mark.slow
 def test_every_quick_figure_draws() -> None:
     from lightloom.studies.optinc import drawings
 

@@ -149,12 +149,11 @@ def test_equation_2_has_no_value_for_few_ranks() -> None:
         ceiling_stages(7)
 
 
-def test_figures_draw(study: Study) -> None:
+def test_figures_say_what_is_the_papers_and_what_is_ours(study: Study) -> None:
     assert len(study.figures) == 3
     for each in study.figures:
         assert "Paper:" in each.caption
         assert "Ours:" in each.caption
-        assert each.draw().axes
 
 
 @pytest.mark.slow

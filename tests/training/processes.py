@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch._dynamo
 import torch.distributed as dist
 import torch.distributed.checkpoint
 
 from lightloom.photonics import block_quantisation
 from lightloom.training.transport.worker import Worker
+from tests import imported_by_ranks  # noqa: F401
 from tests.training.hooks import attacked_workers, dtype_workers, fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
 
 def prepare() -> None:
-    """Make schedules and compile kernels before ranks are forked, so that they share them; modules that ranks would
-    each import for themselves are imported above."""
+    """Make schedules and compile kernels before ranks are forked, so that they share them."""
     execution_workers.prepare(4)
     for bits in (16, 32):
         buffers = block_quantisation.CodeBuffers.of((3,), bits)

@@ -19,8 +19,10 @@ from lightloom.workloads.torch.trace import trace
 
 from .models import Tricky, Vision, small_mixture
 
-NAMES = ("alexnet", "googlenet-2014", "hdc", "optinc-llama")
+NAMES = ("alexnet", "hdc")
 LARGER = (
+    "googlenet-2014",
+    "optinc-llama",
     "resnet50",
     "transformer-big",
     "gpt2-355m",

@@ -32,11 +32,16 @@ KEEPERS = (
 )
 """Models whose activations are compared."""
 LIKE_OTHERS = (
+    "mixtral-float32",
     "mixtral-mask",
     "qwen3-moe",
     "llama-mask",
     "qwen3",
+    "gpt2",
+    "gpt2-mask-checkpointed",
+    "bert-mask",
     "bart-mask",
+    "clip",
     "torchvision-efficientnet",
     "torchvision-resnet50",
     "torchvision-convnext",
@@ -98,7 +103,7 @@ def test_activations(name: str) -> None:
     assert graph.saved_bytes == pytest.approx(bytes_kept(example.module, example.inputs), rel=0.15)
 
 
-@pytest.mark.parametrize("name", ["llama-checkpointed", "gpt2-mask-checkpointed"])
+@pytest.mark.parametrize("name", models(("llama-checkpointed", "gpt2-mask-checkpointed")))
 def test_checkpointed_models_compute_their_blocks_again(name: str) -> None:
     example, graph = built(name), graph_of(name)
     products = [operator for operator in graph.operators if operator.kind in TENSOR_KINDS]

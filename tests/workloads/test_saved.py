@@ -45,7 +45,8 @@ BUILDERS = {name: partial(zoo, name) for name in ZOO_NAMES} | {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "resnet50" else ()) for name in BUILDERS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("resnet50", "optinc-llama") else ()) for name in BUILDERS],
 )
 def test_as_much_is_kept_as_autograd_keeps(name: str) -> None:
     build = BUILDERS[name]

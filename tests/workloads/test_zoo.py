@@ -18,16 +18,29 @@ from lightloom.workloads.load import TRACE_BATCH, load_workload
 from lightloom.workloads.resolve import resolve
 from lightloom.workloads.torch.build import trace_factory
 
-LARGER = ("inception-v3", "vgg19", "resnet101", "resnet152", "gpt3-175b", "llama2-70b")
+LARGER = (
+    "googlenet",
+    "inception-v3",
+    "inception-v3-plain",
+    "vgg19",
+    "resnet101",
+    "resnet152",
+    "gpt3-175b",
+    "llama2-70b",
+)
 """Networks of the same modules as others."""
-TRACED_AGAIN = ("alexnet", "googlenet-plain", "resnet50", "hdc", "optinc-llama", "gpt2-355m")
-"""One network of each family."""
+TRACED_AGAIN = ("alexnet", "resnet50", "hdc", "optinc-llama")
+"""Networks of convolutions, perceptrons and transformers."""
 
 
 def of_the_zoo(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Parameters of a test, rows that begin with a network's name; those of the larger networks are slow."""
     return [
-        pytest.param(*row, id=row[0], marks=pytest.mark.slow if row[0].removesuffix("-2015") in LARGER else ())
+        pytest.param(
+            *row,
+            id=row[0],
+            marks=pytest.mark.slow if row[0].removesuffix("-2014").removesuffix("-2015") in LARGER else (),
+        )
         for row in rows
     ]
 
@@ -182,6 +195,7 @@ def test_the_index_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_llama_traces_in_little_memory() -> None:
     """Seven billion parameters, and the whole process stays below 1.5 GiB.
 

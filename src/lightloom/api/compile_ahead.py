@@ -1,4 +1,4 @@
-"""Compile what plans and collectives call, once, for every machine that a wheel is installed on.
+"""Compile what plans, collectives and averagers call, once, for every machine that a wheel is installed on.
 
     python -m lightloom.api.compile_ahead
 
@@ -26,6 +26,8 @@ _PLANNED = {
 """Clusters of the catalog with fabrics of each kind, and of their ranks enough for all kinds of plans."""
 
 _FABRICS = ("wdm-ring", "circuit-switch", "torus", "mesh", "ring", "switch", "two-tier-400g", "fat-tree-400g")
+_FEW_CHANNELS: dict[str, dict[str, object]] = {"wdm-ring": {"wavelengths": 1}, "circuit-switch": {"degree": 2}}
+"""Fabrics again, with so few channels that blocks of an all-to-all share circuits."""
 _RANKS = 16
 _EFFORT = 1 / 1000
 """Of what searches take by themselves: which schedule they find does not matter here."""
@@ -44,6 +46,7 @@ def main() -> int:
         # What searches found before is not searched again, and would leave their kernels out.
         os.environ["LIGHTLOOM_CACHE"] = folder
         _search()
+        _average()
     kept = KernelCache.used
     for path in AHEAD.rglob("*.nb?"):
         if path not in kept:
@@ -62,11 +65,31 @@ def _search() -> None:
     graph = transformer_graph(sizes, batch=_RANKS)
     for cluster, ranks in _PLANNED.items():
         plan(graph, cluster, reconfigure_in_step=cluster == "sip-ocs-1024", set={"ranks": ranks})
-    for fabric in _FABRICS:
+    for fabric, fields in (*((fabric, {}) for fabric in _FABRICS), *_FEW_CHANNELS.items()):
         for kind in KINDS:
             # A fabric need not carry every kind.
             with suppress(LightloomError):
-                collective(kind, fabric=fabric, ranks=_RANKS, nbytes=1e6)
+                collective(kind, fabric=fabric, ranks=_RANKS, nbytes=1e6, set=fields)
+
+
+def _average() -> None:
+    """Average codes, and map a network onto meshes of each kind and through them."""
+    import numpy as np
+
+    from lightloom.photonics.averaging import build
+    from lightloom.photonics.block_quantisation import CodeBuffers, mean_codes
+    from lightloom.photonics.meshes import map_matrix
+
+    for bits in (16, 32):
+        buffers = CodeBuffers.of((3,), bits)
+        values, codes = np.ones(3, np.float32), np.empty(3, buffers.code_type)
+        scales = buffers.scales(values)
+        buffers.encode(values, scales, codes)
+        buffers.decode(codes, scales, values)
+        mean_codes(codes[None], "floor", np.empty_like(codes))
+    for weights in build(2, 4).network.weights:
+        for mapped in (map_matrix(weights, kind="rectangular"), map_matrix(weights, kind="triangular")):
+            mapped.propagate(np.eye(weights.shape[1]))
 
 
 if __name__ == "__main__":

@@ -155,7 +155,14 @@ def test_more_effort_is_never_worse() -> None:
     assert times[1] <= times[0]
 
 
-@pytest.mark.parametrize(("ranks", "taps", "reach"), [(64, 10, None), (100, 4, 12), (37, 10, 9), (256, 10, 64)])
+@pytest.mark.parametrize(
+    ("ranks", "taps", "reach"),
+    [
+        (100, 4, 12),
+        (37, 10, 9),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((64, 10, None), (256, 10, 64))),
+    ],
+)
 def test_candidates_are_sound_and_fit_the_fibre(ranks: int, taps: int, reach: int | None) -> None:
     found = multicast_candidates(ranks, 8, taps, reach, 1e3, Timing(BANDWIDTH, 1e-6))
     assert len(found) > 3

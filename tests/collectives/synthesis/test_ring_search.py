@@ -35,10 +35,11 @@ def bound_of(ranks: int, channels: int, nbytes: float) -> float:
     ("ranks", "channels", "nbytes", "most"),
     [
         (16, 8, 1e3, 1.08),
-        (64, 8, 1e4, 1.12),
-        (64, 64, 1e3, 1.08),
         (17, 8, 1e3, 1.12),
-        pytest.param(100, 64, 1e4, 1.12, marks=pytest.mark.slow),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((64, 8, 1e4, 1.12), (64, 64, 1e3, 1.08), (100, 64, 1e4, 1.12))
+        ),
         (64, 8, 1e6, 1.0),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_few_tuples_and_their_count() -> None:
     assert found["wrong_with_decimals"] == 0 < found["wrong_without_decimals"]
 
 
-@pytest.mark.parametrize("servers", [2, 3])
+@pytest.mark.parametrize("servers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_constructions_are_recognised_by_their_weights(servers: int) -> None:
     function = AveragingFunction.of(servers, 6)
     made = build(servers, 6, nonlinearity="clipped")

@@ -33,7 +33,7 @@ def same(a: Trained, b: Trained) -> bool:
     return all(np.array_equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("form", ["free", "cayley", "periodic"])
+@pytest.mark.parametrize("form", ["free", "cayley", pytest.param("periodic", marks=pytest.mark.slow)])
 def test_it_learns_a_small_function_exactly_and_in_the_form(form: str) -> None:
     approximated = () if form == "free" else (1, 2, 3)
     trained = train(smallest(form=form, approximated=approximated))
@@ -63,7 +63,7 @@ class _Interrupt(Exception):
     pass
 
 
-@pytest.mark.parametrize("form", ["periodic", "cayley"])
+@pytest.mark.parametrize("form", [pytest.param("periodic", marks=pytest.mark.slow), "cayley"])
 def test_an_interrupted_training_ends_as_if_it_was_not(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def job_on(seconds: float) -> Job:
 
 
 @pytest.mark.parametrize("seconds", [1e-6, 1e-4])
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_no_slower_than_circuits_granted_once_and_not_below_the_bound(seconds: float, micro_batches: int) -> None:
     job, choice = job_on(seconds), CHOICE._replace(micro_batches=micro_batches)
     anew = PlacedPlans(job, regrants=True)

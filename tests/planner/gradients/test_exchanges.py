@@ -56,7 +56,7 @@ def pairs(found: PlanSearch) -> list[tuple[Plan, Plan]]:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("name", ["inceptionn-4", "terarack-64"])
+@pytest.mark.parametrize("name", ["inceptionn-4", pytest.param("terarack-64", marks=pytest.mark.slow)])
 def test_a_ratio_of_one_at_no_cost_changes_nothing(name: str, placement: Placement) -> None:
     on = load_cluster(
         name,

@@ -42,15 +42,15 @@ def compile_codec(counts: str) -> None:
         assert compile(ASTSource(kernel, types, values), target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
 
-def compile_blocks(*formats: BlockFormat) -> None:
-    """Compile the kernels of blocks for sm80 and sm90; no product may be contracted with a sum, divisions are exact."""
+def compile_blocks(*formats: BlockFormat, capabilities: tuple[int, ...] = (80, 90)) -> None:
+    """Compile the kernels of blocks for some GPUs; no product may be contracted with a sum, divisions are exact."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
     from lightloom.training.gpu import block_kernels, blocks
 
     kernels = (block_kernels.encode_blocks, block_kernels.decode_blocks)
-    for fmt, kernel, capability in product(formats, kernels, (80, 90)):
+    for fmt, kernel, capability in product(formats, kernels, capabilities):
         constants = blocks.constants_of(fmt) | {"add": True, "leave": True}
         options = {"enable_fp_fusion": constants["enable_fp_fusion"]}
         names = kernel.arg_names
@@ -62,10 +62,11 @@ def compile_blocks(*formats: BlockFormat) -> None:
         assert "fma." not in code and "div.full" not in code and "div.approx" not in code
 
 
-USUAL = "compile_codec('i32'); compile_blocks(BlockFormat('linear', 4, 128))"
+USUAL = "compile_codec('i32'); compile_blocks(BlockFormat('linear', 4, 128), capabilities=(90,))"
 OTHERS = (
-    "compile_codec('i64'); compile_blocks(BlockFormat('linear', 8, 256), BlockFormat('linear', 3, 128),"
-    "BlockFormat('lloyd', 2, 64), BlockFormat('sign', 1, 256), BlockFormat('linear', 5, 24))"
+    "compile_codec('i64'); compile_blocks(BlockFormat('linear', 4, 128), BlockFormat('linear', 8, 256),"
+    "BlockFormat('linear', 3, 128), BlockFormat('lloyd', 2, 64),"
+    "BlockFormat('sign', 1, 256), BlockFormat('linear', 5, 24))"
 )
 
 

@@ -1,0 +1,14 @@
+"""Modules that every rank of a launch would import for itself, at two CPU seconds each time.
+
+What runs in ranks imports this module, so that all are imported once, before the ranks are forked.
+"""
+
+import scipy.linalg  # noqa: F401
+import torch._dynamo
+import torch.distributed.fsdp  # noqa: F401
+
+import lightloom.exchange.distributed.ddp
+import lightloom.exchange.distributed.fsdp
+import lightloom.exchange.distributed.function
+import lightloom.exchange.distributed.periodic
+import lightloom.training.transport.process_group  # noqa: F401
