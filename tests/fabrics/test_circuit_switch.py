@@ -2,6 +2,10 @@
 
 import pytest
 
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import find
+from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.load import changed, fabric_from, load_fabric
 
@@ -37,8 +41,19 @@ def test_what_a_file_states_stands_before_the_product() -> None:
 
 
 @pytest.mark.parametrize(
-    ("product", "complaint"), [("fibre", "no optical circuit switch"), ("palomar", "did you mean 'palomar-136'")]
+    ("product", "complaint"), [("fibre-metre", "no optical circuit switch"), ("palomar", "did you mean 'palomar-136'")]
 )
 def test_products_are_optical_circuit_switches(product: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         fabric_from({"kind": "circuit-switch", "product": product}, 8, where="mine.yaml")
+
+
+def test_links_that_come_up_late_cost_as_much_as_slow_mirrors() -> None:
+    slow = load_fabric("circuit-switch", 8, {"degree": 2, "reconfiguration_time": "30ms"})
+    late = load_fabric("circuit-switch", 8, {"degree": 2, "reconfiguration_time": "10ms", "link_up_time": "20ms"})
+    collective = Collective("all-to-all", 8, 8e8)
+    for algorithm in ("ring-two-way", "one-stage"):
+        costs = [evaluate(find(algorithm), collective, fabric).cost for fabric in (slow, late)]
+        assert costs[0].time == costs[1].time
+        assert costs[0].reconfiguration == costs[1].reconfiguration >= 30e-3
+    assert lower_bound(collective, slow).time == lower_bound(collective, late).time

@@ -8,7 +8,7 @@ plane D−1                                        a circuit takes a source's in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -50,7 +50,7 @@ class CircuitSwitch(StarGeometry):
 
     @model_validator(mode="before")
     @classmethod
-    def _times_of_the_product(cls, data: Any) -> Any:
+    def _times_of_the_product(cls, data: object) -> object:
         if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
             return data
         try:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from lightloom.core.results import Document
 from lightloom.parts.figure import range_text
 from lightloom.parts.part import FigureName, Part
 from lightloom.parts.units import Unit, format_amount
@@ -68,7 +68,7 @@ class Total:
             return "unknown"
         return range_text(self.value, self.low, self.high, self.unit)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the total as a document, in SI units."""
         return {
             "value": self.value,
@@ -223,7 +223,7 @@ class Bill:
             rows.append(f"{line.per_rank:.6g} {line.part.name}: {line.why}; {'; '.join(t.text() for t in totals)}")
         return rows
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the bill as a document, in SI units; failures are per second."""
         return {
             "ranks": self.ranks,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.results import Document
 from lightloom.parts.part import Kind, Part
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -18,7 +18,7 @@ def names() -> list[str]:
     return sorted(catalog_files(CATALOG))
 
 
-def description(name: str) -> dict[str, Any]:
+def description(name: str) -> Document:
     """Return a catalog entry as written, with its sources."""
     return read_yaml(_find(name))
 

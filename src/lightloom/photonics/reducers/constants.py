@@ -98,7 +98,7 @@ def _read(name: str, entry: Any) -> Constant:
     )
 
 
-def _of_part(name: str, entry: Any) -> Constant:
+def _of_part(name: str, entry: Mapping[str, str]) -> Constant:
     """Return a figure of a component, whose home is the catalog of parts."""
     part = load_part(entry["part"])
     figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
