@@ -120,6 +120,8 @@ def test_oversubscription_saves_ports_above_the_leaves() -> None:
 def test_rails_are_switches_of_their_own() -> None:
     # 8 rails of 8 nodes each: every rail is one switch, and 256 ports would need a tree.
     assert count(load_fabric("dgx-h100", 256).bill(), "switch-port-400g") == 1
+    # Two units of 256: the 32 uplinks of each of 8 rail switches are as many as the ranks.
+    assert count(load_fabric("dgx-h100-superpod", 512).bill(), "switch-port-400g") == 3
     assert count(load_fabric("aws-p5", 256).bill(), "switch-port-100g") == 4 * 3
 
 

@@ -50,7 +50,8 @@ def _node_bill(level: Level, bandwidth: float) -> Bill:
 def _network_bill(level: Level, choices: BillChoices) -> Bill:
     """Return the switches of a tier, what leads to them, and the tree behind them."""
     ports = ports_for(level.tier.bandwidth, choices)
-    per_rank = level.ports / level.child
+    # Ports are a child's where ranks have them, and a switch's where they are uplinks of the switches beneath.
+    per_rank = level.ports * (1 if level.beneath is None else level.planes) / level.child
     joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
     if level.beneath is not None:
         # Uplinks of a switch lead to as many others beside each other: each of these joins the children once.
