@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lightloom.studies.base import Study
-from lightloom.studies.economics import PAPER, bills
+from lightloom.studies.economics import PAPER, bills, goodput
 
 
 def study() -> Study:
     """Set published figures beside ours."""
-    return PAPER.study(claims=bills.claims(), figures=())
+    return PAPER.study(claims=(*bills.claims(), *goodput.claims()), figures=())
