@@ -31,7 +31,7 @@ def main() -> None:
     for ranks, wavelengths, nbytes in product(parser.parse_args().ranks, (8, 64), SIZES):
         wanted = Collective("all-gather", ranks, ranks * nbytes)
         on = WdmRing(ranks=ranks, wavelengths=wavelengths, conversion_time=1e-6)
-        standing = [gather(wanted, on), *in_few_steps(wanted, on)]
+        standing = [*gather(wanted, on), *in_few_steps(wanted, on)]
         cells = [_cell(wanted, on.model_copy(update={"reconfiguration_time": setup}), standing) for setup in SETUPS]
         print(f"{ranks:5}{wavelengths:4}{nbytes:9.0e}  " + " | ".join(cells), flush=True)
 

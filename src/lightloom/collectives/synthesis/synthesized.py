@@ -80,7 +80,8 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     else:
         # Lightpaths with one tap are among those of the search for multicasts.
         by_taps = fabric.taps > 1 and collective.kind == "all-gather"
-        standing = [(multicast if by_taps else gather)(collective, fabric), *in_few_steps(collective, fabric)]
+        levels = [multicast(collective, fabric)] if by_taps else gather(collective, fabric)
+        standing = [*levels, *in_few_steps(collective, fabric)]
         timed = [(cost(schedule, fabric).time, schedule) for schedule in standing]
         least, best = min(timed, key=lambda pair: pair[0])
         yield best

@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -23,11 +24,13 @@ from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
 
-_VERSION = 5
+_VERSION = 6
 """Version of the search; raised when it improves, so that results of an older search are not used."""
 _MOST_PIECES = 64
 _MOST_ROWS = 1 << 23
 """Most rows of a schedule that is cached; a row takes 28 bytes."""
+Chords = tuple[tuple[int, ...], int, float]
+"""A circulant graph: lengths of chords, pieces, slack."""
 _FIELDS = ("algorithm", "chunks", "steps", "queued", "notes")
 
 
@@ -36,21 +39,32 @@ def cache_path(request: object, suffix: str = ".json") -> Path:
     return cache_directory() / "synthesis" / f"{content_hash([request, _VERSION])}{suffix}"
 
 
-def read_design(request: object) -> Design | None:
-    """Return the cached design, or None."""
+def read_design(request: object) -> tuple[Design, Chords | None] | None:
+    """Return the cached design, with the circulant graph that is faster if there is one; or None."""
     try:
         document = json.loads(cache_path(request).read_text())
         chords = tuple(Level(*(int(number) for number in chord)) for chord in document.pop("chords"))
+        circulant = _circulant(document.pop("circulant"))
         design = Design(chords, **document)
         sound = 1 <= design.pieces <= _MOST_PIECES and (design.longest is None or design.longest >= 1)
-        return design if sound and design.walk >= 0 and design.slack > 0 else None
+        return (design, circulant) if sound and design.walk >= 0 and design.slack > 0 else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def write_design(request: object, design: Design) -> None:
-    """Cache a design; a folder that cannot be written is ignored."""
-    document = asdict(design) | {"chords": [list(chord) for chord in design.chords]}
+def _circulant(document: object) -> Chords | None:
+    if document is None:
+        return None
+    skips, pieces, slack = cast(Chords, document)
+    lengths = tuple(int(skip) for skip in skips)
+    if not lengths or min(lengths) < 1 or not 1 <= pieces <= _MOST_PIECES or slack <= 0:
+        raise ValueError(f"{document}: expected lengths of chords, pieces and slack")
+    return lengths, pieces, slack
+
+
+def write_design(request: object, design: Design, circulant: Chords | None) -> None:
+    """Cache a design, and the circulant graph that is faster; a folder that cannot be written is ignored."""
+    document = asdict(design) | {"chords": [list(chord) for chord in design.chords], "circulant": circulant}
     _write(cache_path(request), json.dumps(document))
 
 

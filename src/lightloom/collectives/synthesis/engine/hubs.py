@@ -111,6 +111,15 @@ def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) ->
     return paths, Lines(line[order].astype(np.int32), every, length[order].astype(np.int32), unit, unit, longest)
 
 
+def tour_colours(hubs: int, skips: Sequence[int]) -> int | None:
+    """Wavelengths that chords of all these lengths from every hub take together, each way; None where none suffice.
+
+    One behind the other, the lengths of a tour repeat around the ring if their sum divides the hubs, or with a gap the
+    next number that does. Tours that start at each of so many hubs carry every chord once.
+    """
+    return next((colours for colours in range(max(sum(skips), 1), hubs + 1) if hubs % colours == 0), None)
+
+
 def repetition(ranks: int, levels: Sequence[Level]) -> int:
     """Ranks after which nested levels repeat, unit links aside."""
     regular = all(ranks % level.hubs == 0 for level in levels)

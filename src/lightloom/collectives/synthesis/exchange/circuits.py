@@ -8,6 +8,7 @@ Everything is the same both ways, and repeats from hub to hub.
 *Tours.* With m hubs, m even, the chords over k hubs and over m/2 − k hubs, one behind the other, close a tour of the
 ring: hub i, i + k, i + m/2, i + m/2 + k. So m/2 wavelengths carry all chords of both lengths and fill every link; m/4
 do where the two are equal. Chords over all of 1 ... m/2 − 1 hubs thus take m²/8 − m/4 wavelengths, none wasted.
+Chords of any lengths that add up to a divisor of m share as many wavelengths in the same way (:class:`MixedTours`).
 
 *Trees.* In half a gap the hub reaches its ranks over spans that nest, so that a span takes its wavelengths from those
 of the spans around it (:func:`feeder`).
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.hubs import Level, colour, hub_ranks
+from lightloom.collectives.synthesis.engine.hubs import Level, colour, hub_ranks, tour_colours
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 
@@ -59,6 +60,32 @@ class Tours(NamedTuple):
         return tuple(dict.fromkeys((self.skip, self.hubs // 2 - self.skip)))
 
 
+class MixedTours(NamedTuple):
+    """Chords of several lengths that share wavelengths."""
+
+    hubs: int
+    skips: tuple[int, ...]
+    """Hubs that chords pass, ascending."""
+    width: int
+
+    @property
+    def skip(self) -> int:
+        """Hubs that the shortest chords pass."""
+        return self.skips[0]
+
+    @property
+    def colours(self) -> int:
+        """Wavelengths of a link that chords of width 1 take, each way."""
+        colours = tour_colours(self.hubs, self.skips)
+        assert colours is not None
+        return colours
+
+    @property
+    def wavelengths(self) -> int:
+        """Wavelengths of a link that the tours take, each way."""
+        return self.colours * self.width
+
+
 class Feeder(NamedTuple):
     """Trees between the ranks of half a gap and its hub."""
 
@@ -75,7 +102,7 @@ class Wiring(NamedTuple):
 
     hubs: int
     """Hub i is rank ⌊i · ranks / hubs⌋; all ranks where there is nothing to feed."""
-    chords: tuple[Level | Tours, ...]
+    chords: tuple[Level | Tours | MixedTours, ...]
     """Between hubs, or some of them; unit links, where every rank is a hub, among them."""
     feeder: Feeder | None
 
@@ -94,6 +121,17 @@ class Wiring(NamedTuple):
             return ranks
         period = lcm(*(ranks // count for count in counts))
         return 2 * period if period % 2 and ranks % 2 == 0 and ranks <= _FEW else period
+
+
+def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
+    """Chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours."""
+    if not skips or skips[0] < 1 or skips[-1] > ranks // 2 or sum(skips) > channels:
+        return None
+    colours = tour_colours(ranks, skips)
+    if colours is None or colours > channels:
+        return None
+    tours, left = MixedTours(ranks, skips, channels // colours), channels % colours
+    return Wiring(ranks, (tours, Level(ranks, 1, left)) if left else (tours,), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,14 +194,15 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     )
 
 
-def _chords(chords: Level | Tours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """Start, length, width and first channel of the clockwise chords."""
     hub = hub_ranks(ranks, chords.hubs)
     number = np.arange(chords.hubs, dtype=np.int64)
+    passed = 0
     for skip in chords.skips:
-        if isinstance(chords, Tours):
-            entered = number if skip == chords.skip else number - chords.skip
-            colours = entered % chords.colours
+        if not isinstance(chords, Level):
+            colours = (number - passed) % chords.colours
+            passed += skip
         else:
             colours = colour(chords, number)
         length = (np.roll(hub, -skip) - hub) % ranks

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.hubs import Level
-from lightloom.collectives.synthesis.exchange.circuits import DEEPEST, Feeder, Tours, Wiring, longest_circuit, reaches
+from lightloom.collectives.synthesis.exchange.circuits import (
+    DEEPEST,
+    Feeder,
+    MixedTours,
+    Tours,
+    Wiring,
+    longest_circuit,
+    reaches,
+)
 from lightloom.core.arrays import Floats
 
 _BLOCKS, _LEAST_RANKS = 256, 1024
@@ -36,12 +44,12 @@ class Designs:
         """
         self._ranks, self._channels, self._reach = ranks, channels, reach
         self._rng = np.random.default_rng(0)
-        self._most = _BLOCKS * max(ranks, _LEAST_RANKS)
+        self.most = _BLOCKS * max(ranks, _LEAST_RANKS)
         self.hubs = self._hub_counts()
 
     def _hub_counts(self) -> list[int]:
         ranks = self._ranks
-        even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self._most]
+        even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
         if len(even) > 4 or ranks > _UNEVEN:
             return even
         return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9) if ranks // k > 2)})
@@ -56,7 +64,7 @@ class Designs:
                 return False
             if isinstance(chord, Tours) and (chord.hubs % 2 or chord.skip > chord.hubs // 4):
                 return False
-        if wiring.period(ranks) * ranks > self._most:
+        if wiring.period(ranks) * ranks > self.most:
             return False
         half = -(-ranks // hubs) // 2
         if feeder is not None and not (1 <= feeder.depth <= DEEPEST and reaches(feeder, half)):
@@ -208,7 +216,10 @@ class Designs:
         """Chords a little longer or shorter, replaced, added or left out."""
         chords = list(wiring.chords)
         if kind == 2:
-            chords[i] = chords[i]._replace(skip=max(1, chords[i].skip + int(self._rng.choice((-2, -1, 1, 2)))))
+            chord = chords[i]
+            if isinstance(chord, MixedTours):
+                return wiring
+            chords[i] = chord._replace(skip=max(1, chord.skip + int(self._rng.choice((-2, -1, 1, 2)))))
         elif kind == 5:
             del chords[i]
         else:
@@ -233,6 +244,8 @@ class Designs:
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         chords: list[Level | Tours] = []
         for chord in wiring.chords:
+            if isinstance(chord, MixedTours):
+                return wiring
             count = chord.hubs * hubs // wiring.hubs
             chords.append(chord._replace(hubs=count, skip=max(1, round(chord.skip * count / chord.hubs))))
         if hubs < self._ranks:

@@ -19,6 +19,8 @@ from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
 
 _GOLDEN = (5**0.5 - 1) / 2
+_TIE = 1e-6
+"""Part of its delay by which chance makes a circuit dearer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,17 @@ class Plan:
 
 
 def route(
-    wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None, limit: float = np.inf
+    wiring: Wiring,
+    exchange: Exchange,
+    trees: int,
+    sources: int | None = None,
+    limit: float = np.inf,
+    rng: np.random.Generator | None = None,
 ) -> Routed | None:
-    """Paths of the blocks of one period of ranks, or of so many of it; None where a path takes ``limit`` or longer."""
+    """Paths of the blocks of one period of ranks, or of so many of it; None where a path takes ``limit`` or longer.
+
+    With ``rng``, which of several equally cheap paths is taken is left to chance.
+    """
     from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
 
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
@@ -91,6 +101,8 @@ def route(
     )
     load = np.zeros(len(ring.start))
     allowed, longest, price, toll, first = exchange.bound, 0.0, delay, timing.hop, ring.first
+    if rng is not None:
+        price = delay * (1 + _TIE * rng.random(len(delay)))
     for tree in range(trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, routes.trees[tree])
         if tree == 0 and dearest >= limit:
@@ -114,7 +126,12 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
 
 
 def plan(
-    wiring: Wiring, exchange: Exchange, trees: int, sources: int | None = None, limit: float = np.inf
+    wiring: Wiring,
+    exchange: Exchange,
+    trees: int,
+    sources: int | None = None,
+    limit: float = np.inf,
+    rng: np.random.Generator | None = None,
 ) -> Plan | None:
     """Paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
 
@@ -126,7 +143,7 @@ def plan(
     from lightloom.collectives.synthesis.engine._list_kernels import list_schedule
     from lightloom.collectives.synthesis.exchange._exchange_kernels import lay_paths
 
-    routed = route(wiring, exchange, trees, sources, limit)
+    routed = route(wiring, exchange, trees, sources, limit, rng)
     if routed is None:
         return None
     ring, routes, busy = routed.circuits, routed.routes, routed.busy

@@ -12,9 +12,10 @@ from heapq import nsmallest
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.hubs import Level
-from lightloom.collectives.synthesis.exchange.circuits import Wiring
+from lightloom.collectives.synthesis.exchange.circuits import Wiring, shared_wiring
 from lightloom.collectives.synthesis.exchange.designs import Designs
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, estimate, plan
+from lightloom.collectives.synthesis.ring.circulant import SHARE, regular_skips, varied_skips
 from lightloom.core.arrays import Floats
 
 EFFORT = 12_000_000
@@ -36,6 +37,8 @@ _MISSES = 500
 _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
 _TREES, _FINAL_TREES = 2, 4
+_DRAWS = 20
+"""Plans of one wiring that chance makes different where paths are equally cheap."""
 
 
 class ExchangeSearch:
@@ -62,7 +65,11 @@ class ExchangeSearch:
             if self._spent < _TRIED * effort:
                 self._try(wiring)
         self._walk(_STEPPED * effort)
-        return self._planned(effort, (neighbours, simplest))
+        best = self._planned(effort, (neighbours, simplest))
+        if best[1].time <= _NEAR * self._exchange.bound:
+            return best
+        self._best = best[1].time
+        return self._share_wavelengths(SHARE * effort, best)
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
@@ -113,6 +120,34 @@ class ExchangeSearch:
             self._load[wiring] = np.array(
                 [trial.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
             )
+
+    def _share_wavelengths(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
+        """Chords of several lengths from every rank, on wavelengths that they share: a search of its own."""
+        rng, ranks, channels = np.random.default_rng(2), self._ranks, self._exchange.channels
+        longest = min(ranks // 2, channels, self._exchange.reach or ranks)
+        tried: dict[tuple[int, ...], tuple[float, Wiring]] = {}
+        until, misses = self._spent + effort, 0
+        regular = list(regular_skips(ranks, channels, longest))
+        while self._spent < until and misses < _MISSES:
+            leaders = nsmallest(_KEPT, tried, key=lambda skips: tried[skips][0])
+            skips = regular.pop() if regular else varied_skips(leaders, longest, rng)
+            wiring = shared_wiring(ranks, channels, tuple(sorted(set(skips))))
+            if wiring is None or skips in tried or wiring.period(ranks) * ranks > self._designs.most:
+                misses += 1
+                continue
+            self._try(wiring)
+            tried[skips] = self._seconds[wiring], wiring
+        until += effort / 2
+        for skips in nsmallest(_FINAL, tried, key=lambda skips: tried[skips][0]):
+            seconds, wiring = tried[skips]
+            for draw in range(_DRAWS if seconds < _HOPELESS * best[1].time else 0):
+                full = plan(wiring, self._exchange, _FINAL_TREES, rng=rng if draw else None)
+                if full is not None and full.time < best[1].time:
+                    best = wiring, full
+                self._spent += 0.0 if full is None else len(full.path) * _FINAL_TREES
+                if full is None or self._spent > until:
+                    break
+        return best
 
     def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
         """The leaders in full, as long as the effort lasts."""

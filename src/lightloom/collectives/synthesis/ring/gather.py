@@ -14,19 +14,20 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.cache import read_design, write_design
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.engine.hubs import chord_text
-from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.queues import ring_schedule, tree_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
-from lightloom.collectives.synthesis.ring.search import RingSearch
+from lightloom.collectives.synthesis.ring.circulant import SHARE, Circulant, CirculantCircuits, CirculantSearch
+from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
 from lightloom.fabrics.base import Fabric
 
 _FEW = 64
 """Ranks up to which sums by groups are tried; they move whole vectors."""
 
 
-def gather(collective: Collective, fabric: Fabric) -> Schedule:
-    """A queued schedule on standing circuits, not yet verified; the three kinds share the design of the all-gather.
+def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Queued schedules on standing circuits, not yet verified; the three kinds share the designs of the all-gather.
 
-    A cached design is used where there is one.
+    Cached designs are used where there are any.
     """
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
@@ -36,12 +37,34 @@ def gather(collective: Collective, fabric: Fabric) -> Schedule:
     most = effort(ranks)
     reach = ranks if fabric.reach is None else fabric.reach
     request = [ranks, channels, reach, nbytes, *astuple(timing), most]
-    design = read_design(request)
+    design, cached = read_design(request) or (None, None)
     trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
+    circulant = Circulant(*cached) if cached else None
+    search = CirculantSearch(ranks, channels, nbytes, timing, bound, reach)
     if design is None or trees is None:
         design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
-        write_design(request, design)
-    return ring_schedule(collective, fabric, trees, _note(design, trees, fabric))
+        found = search.run(SHARE * most) if trees.time > NEAR * bound else None
+        circulant = found[0] if found and found[1] < trees.time else None
+        write_design(request, design, circulant)
+    forest = search.forest(circulant) if circulant else None
+    circuits = CirculantCircuits.of(ranks, channels, circulant.skips) if circulant else None
+    faster = circulant is not None and forest is not None and circuits is not None and forest.time < trees.time
+    # What is faster one way need not be where both ways overlap.
+    if not faster or collective.kind == "all-reduce":
+        yield ring_schedule(collective, fabric, trees, _note(design, trees, fabric))
+    if circulant is None or forest is None or circuits is None or not faster:
+        return
+    lengths = " and ".join(map(str, circulant.skips))
+    yield tree_schedule(
+        collective,
+        fabric,
+        circuits.queues(ranks),
+        lambda backward: forest,  # noqa: ARG005 - circuits are the same both ways
+        lambda queue, _: queue ^ 1,
+        pieces=circulant.pieces,
+        note=f"chords of {lengths} ranks start at every rank and share wavelengths, {circuits.width[0]} wide; every "
+        f"share travels in {circulant.pieces} pieces",
+    )
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:

@@ -15,7 +15,7 @@ from lightloom.collectives.synthesis.engine.hubs import Level, repetition
 from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.synthesis.ring.candidates import Candidate, candidates, hub_counts, widened
 
-_NEAR = 1.01
+NEAR = 1.01
 """Times the bound at which a search is content."""
 _KEPT, _REFINED = 16, 4
 """Designs that random steps start from; those whose pieces and deadlines are all tried first."""
@@ -86,7 +86,7 @@ class RingSearch:
                 self._try(replace(candidate.design, pieces=self._pieces(candidate.design)))
 
     def _content(self) -> bool:
-        return self._best[0] <= _NEAR * self._bound
+        return self._best[0] <= NEAR * self._bound
 
     def _try(self, design: Design) -> float:
         if design not in self._tried:
