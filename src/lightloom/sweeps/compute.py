@@ -104,6 +104,7 @@ def _plan(point: PlanPoint) -> Row:
     return {
         "time_s": plan.step_time,
         "energy_j": plan.energy.total_j,
+        **plan.ledger.figures(),
         **plan.breakdown,
         "communication_s": plan.communication_time,
         "memory_bytes": float(plan.memory),
