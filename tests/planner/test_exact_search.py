@@ -298,7 +298,8 @@ def test_joules_are_those_of_the_parts() -> None:
         energy = each.energy
         assert energy.known_j == each.energy_per_sample * each.global_batch
         assert energy.compute.value == pytest.approx(power * 4 * each.step_time)
-        sent = energy.transmission.value
+        sent, static = energy.transmission.value, each.ledger.cluster.static_power.value
+        assert static is not None and energy.known_j == pytest.approx(static * 4 * each.step_time + (sent or 0.0))
         assert energy.transmission.complete and sent is not None and sent >= 0
         if each.placed is not None:
             assert sent == pytest.approx(8e-12 * each.placed.sent_bytes * each.placed.plan.groups)

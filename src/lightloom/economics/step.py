@@ -148,25 +148,34 @@ class StepLedger:
     def _per(self, total: Total) -> float | None:
         return self.samples / total.value if self.samples and total.value else None
 
-    def to_json(self) -> Document:
-        """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
-        lacking = {
+    def lacking(self) -> dict[str, tuple[str, ...]]:
+        """Return what each of the five figures misses, by name."""
+        return {
             "watts_per_rank": self.watts.missing,
             "dollars_per_step": self.dollars.missing,
             "samples_per_dollar": self._without_samples(self.dollars.missing),
             "samples_per_joule": self._without_samples(self.metered.missing),
             "goodput": self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,),
         }
-        per_dollar, per_joule = self.samples_per_dollar, self.samples_per_joule
-        figures = {
+
+    def figures(self) -> dict[str, float | None]:
+        """Return the five figures by name, each None where it misses something."""
+        values = {
             "watts_per_rank": self.watts.value,
             "dollars_per_step": self.dollars.value,
-            "samples_per_dollar": per_dollar,
-            "samples_per_joule": per_joule,
+            "samples_per_dollar": self.samples_per_dollar,
+            "samples_per_joule": self.samples_per_joule,
             "goodput": self.goodput,
         }
-        return {name: None if lacking[name] else value for name, value in figures.items()} | {
-            "missing": {name: list(parts) for name, parts in lacking.items() if parts},
+        lacking = self.lacking()
+        return {name: None if lacking[name] else value for name, value in values.items()}
+
+    def to_json(self) -> Document:
+        """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
+        per_dollar, per_joule = self.samples_per_dollar, self.samples_per_joule
+        return {
+            **self.figures(),
+            "missing": {name: list(parts) for name, parts in self.lacking().items() if parts},
             "ledger": {
                 "dollars_per_rank": self.cluster.dollars.to_json(),
                 "watts_per_rank": self.watts.to_json(),
