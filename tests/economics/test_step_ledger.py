@@ -84,6 +84,17 @@ def test_a_measured_host_holds_its_cards_and_is_named_where_it_is_unknown() -> N
     assert ClusterLedger.of(load_cluster("dgx-h100-64"), given).boards.dollars.value == 5000
 
 
+def test_energy_of_a_bit_that_may_hold_watts_is_said() -> None:
+    """5 pJ/bit of an engine are its 51.2 W at full load: stated alone they count beside these."""
+    stated = {"fabric.energy_per_bit": "5 pJ/bit"}
+    both = ClusterLedger.of(load_cluster("terarack-64", stated)).fabric
+    alone = ClusterLedger.of(load_cluster("terarack-64", stated | {"fabric.power_per_rank": 0})).fabric
+    said = "energy_per_bit counts beside the 51.2 W of a rank's parts, busy or idle (5 pJ/bit at full load)"
+    assert any(said in note for note in both.notes) and not any("beside" in note for note in alone.notes)
+    assert (both.static_power.value, alone.static_power.value) == (pytest.approx(51.2), 0)
+    assert both.dynamic_power.value == alone.dynamic_power.value == pytest.approx(51.2)
+
+
 def test_cards_beyond_those_of_the_host_count() -> None:
     ledger = ClusterLedger.of(load_cluster("sip-ocs-1024", {"accelerator": "h100", "ranks": 64}))
     cards = [line for line in ledger.fabric.lines if line.part.kind == "nic"]

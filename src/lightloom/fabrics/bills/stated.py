@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from lightloom.core.units import format_quantity
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.figure import Confidence, EnergyPerBit, Power
 from lightloom.parts.part import FigureName, Kind, Part
@@ -31,7 +32,10 @@ def stated_bill(bill: Bill, fabric: Stated) -> Bill:
         source = fabric.sources.get("power_per_rank", given)
         bill = with_stated_power(bill, fabric.power_per_rank, source, fabric.stated_power_of)
     if fabric.energy_per_bit is not None:
+        static = bill.static_power.value
         bill = with_stated_energy(bill, fabric.energy_per_bit, fabric.sources.get("energy_per_bit", given))
+        if fabric.energy_per_bit > 0 and fabric.power_per_rank is None and static and bill.bandwidth:
+            bill = replace(bill, notes=(*bill.notes, _beside(static, bill.bandwidth)))
     return bill
 
 
@@ -58,6 +62,18 @@ def with_stated_energy(bill: Bill, joules: float, source: str) -> Bill:
     part = _part("energy_per_bit", "dynamic_energy", note).model_copy(update={"dynamic_energy": figure})
     line = Line(part, 1.0, f"stated: {source}", rate=bill.bandwidth)
     return _replaced(bill, line, "dynamic_energy", None, note)
+
+
+def _beside(watts: float, bandwidth: float) -> str:
+    """Return what energy_per_bit adds to, which a figure that vendors divide out of watts would count twice."""
+    shown, per_bit = (
+        format_quantity(watts, "power"),
+        format_quantity(watts / (8 * bandwidth), "energy_per_bit"),
+    )
+    return (
+        f"energy_per_bit counts beside the {shown} of a rank's parts, busy or idle ({per_bit} at full load): state "
+        "power_per_rank too, 0 where energy_per_bit holds these watts"
+    )
 
 
 def _confidence(source: str) -> Confidence:
