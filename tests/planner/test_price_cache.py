@@ -10,7 +10,7 @@ import pytest
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
-from lightloom.collectives.registry import build_with_loads, find
+from lightloom.collectives.registry import find
 from lightloom.planner.pricing import price_cache
 from lightloom.planner.pricing.price_cache import prices_path
 from lightloom.planner.search.plans import PlanSearch
@@ -42,18 +42,18 @@ def rows(found: PlanSearch) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_a_plan_made_again_is_the_same_and_builds_only_what_is_sized(
+def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = rows(searched())
     assert list(folder.iterdir())
 
-    def only_by_size(algorithm: Any, *rest: Any) -> Any:
-        # One size serves all collectives of an axis; its schedules are read from the disk themselves.
-        assert algorithm.by_size, algorithm.name
-        return build_with_loads(algorithm, *rest)
+    def built(algorithm: Any, *_: Any) -> Any:
+        raise AssertionError(f"{algorithm.name} is on the disk")
 
-    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", only_by_size)
+    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", built)
+    # The proof of the winner takes its rows.
+    monkeypatch.setattr("lightloom.planner.search.search.verify_winner", lambda _: None)
     assert rows(searched()) == first
 
 

@@ -136,7 +136,7 @@ class LibraryPrices:
         return 0.0
 
     @property
-    def cached(self) -> Mapping[tuple[Kind, float], tuple[Priced, Bound]]:
+    def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
         """Nothing: a closed form is not worth keeping."""
         return {}
 

@@ -29,8 +29,8 @@ from lightloom.core.provenance import content_hash
 from lightloom.fabrics.base import Fabric
 from lightloom.simulation.lower import Priced
 
-Prices = Mapping[tuple[Kind, float], tuple[Priced, Bound]]
-"""By kind and bytes."""
+Prices = Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]
+"""By kind, the size that the schedule was built for, and the size."""
 _PRICING = ("core", "compression", "photonics", "fabrics", "collectives", "planner/pricing")
 """Packages that decide what a collective costs."""
 _MOST = 4096
@@ -59,9 +59,10 @@ def read_prices(path: Path | None) -> Prices:
         return {}
 
 
-def _entry(row: Mapping[str, Any]) -> tuple[tuple[Kind, float], tuple[Priced, Bound]]:
+def _entry(row: Mapping[str, Any]) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
     priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"])
-    return (cast(Kind, row["kind"]), float(row["nbytes"])), (priced, Bound(**row["bound"]))
+    key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
+    return key, (priced, Bound(**row["bound"]))
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
@@ -71,12 +72,13 @@ def write_prices(path: Path | None, prices: Prices) -> None:
     rows = [
         {
             "kind": kind,
+            "built_for": size,
             "nbytes": nbytes,
             "cost": asdict(priced.cost),
             "circuits": priced.circuits,
             "bound": asdict(bound),
         }
-        for (kind, nbytes), (priced, bound) in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
+        for (kind, size, nbytes), (priced, bound) in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
     with contextlib.suppress(ConfigError):
         write_atomically(path, json.dumps(rows[::-1]))

@@ -57,7 +57,8 @@ class SchedulePrices:
         """The size of which the schedules of all collectives are built."""
         self._built: dict[tuple[Kind, float], _Built] = {}
         """By kind and the size that the schedule was built for."""
-        self._priced: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
+        self._priced: dict[tuple[Kind, float, float], tuple[Priced, Bound]] = {}
+        """By kind, the size that the schedule was built for, and the size."""
 
     def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
         """The same schedules with coded payload in the kinds of collectives that ``element_bytes`` names.
@@ -74,7 +75,7 @@ class SchedulePrices:
         """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
         prices.exchange, prices._element_bytes, prices._built = self.exchange, self._element_bytes, self._built
-        prices._only = size
+        prices._priced, prices._only = self._priced, size
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
@@ -114,11 +115,11 @@ class SchedulePrices:
         return self
 
     @property
-    def cached(self) -> Mapping[tuple[Kind, float], tuple[Priced, Bound]]:
-        """Prices so far, by kind and bytes."""
+    def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
+        """Prices so far, by kind, the size that the schedule was built for, and the size."""
         return self._priced
 
-    def preload(self, prices: Mapping[tuple[Kind, float], tuple[Priced, Bound]]) -> None:
+    def preload(self, prices: Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]) -> None:
         """Take prices that the same schedules had before; a schedule is then built only where it is asked for."""
         self._priced.update(prices)
 
@@ -150,7 +151,7 @@ class SchedulePrices:
         return self._built[kind, size]
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        key = kind, nbytes
+        key = kind, self.built_for(kind, nbytes), nbytes
         if key not in self._priced:
             built, fabric, sent = self._build(kind, nbytes), self.fabric, self.sent_nbytes(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)

@@ -32,7 +32,7 @@ _HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
 @cache
 def placed_outcomes() -> list[list[float]]:
     """Seconds and bytes of placed steps, rounded as results are stored."""
-    outcomes = []
+    outcomes: list[list[float]] = []
     for ranks, k in _SPLITS:
         for system in SYSTEMS:
             gbps = _GBPS[len(outcomes) % 2]
