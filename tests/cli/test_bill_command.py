@@ -26,6 +26,12 @@ def test_the_document_names_what_every_total_lacks() -> None:
     assert document["static_watts_per_rank"]["low"] < document["static_watts_per_rank"]["high"]
 
 
+def test_choices_without_effect_are_said() -> None:
+    out = lightloom("bill", "switch", "--ranks", "8", "--set", "copper_cube=4", "--set", "host_links=copper").out
+    assert "note: copper_cube changes nothing here" in out
+    assert "host_links changes" not in out
+
+
 def test_parts_are_listed_with_ranges_and_labels() -> None:
     out = lightloom("catalog", "parts").out
     assert "5.625 pJ/bit (5.625 to 11.25)*" in out

@@ -50,6 +50,15 @@ def test_totals_add_and_name_what_is_missing() -> None:
     assert bill.times(2).dollars.value == pytest.approx(2 * (bill.dollars.value or 0))
 
 
+def test_nothing_unknown_is_zero() -> None:
+    passive, unknown = load_part("fibre-metre"), load_part("serialiser")
+    bill = Bill(4, (Line(passive, 1.0, "one"), Line(unknown, 1.0, "one")))
+    assert bill.static_power.value is None
+    assert bill.static_power.text() == "unknown; without: power of serialiser"
+    assert bill.energy(1.0, 0.0).value is None
+    assert Bill(4, (Line(passive, 1.0, "one"),)).static_power.value == 0.0
+
+
 def test_lines_count_a_figure_once() -> None:
     part = load_part("transceiver-400g")
     bill = Bill(4, (Line(part, 2.0, "two"), Line(part, 1.0, "one", counted_elsewhere=("static_power",))))

@@ -10,11 +10,12 @@ from lightloom.api.arguments import ClusterLike, FabricLike, Settings, load_clus
 from lightloom.clusters import load as clusters
 from lightloom.clusters.base import Cluster
 from lightloom.core.configfile import read_yaml, validate
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.fabrics import load as fabrics
+from lightloom.fabrics.base import Fabric
 from lightloom.parts.bill import Bill, Line, Total
 from lightloom.parts.choices import BillChoices
 
@@ -27,6 +28,8 @@ class PricedBill(Result):
     """What is billed: ``fabric two-tier-400g``."""
     bill: Bill
     choices: BillChoices
+    unused: tuple[str, ...] = ()
+    """Choices that were made and change nothing."""
 
     @property
     def dollars(self) -> Total:
@@ -55,6 +58,7 @@ class PricedBill(Result):
             "name": self.name,
             **self.bill.to_json(),
             "choices": self.choices.model_dump(mode="json"),
+            "unused_choices": list(self.unused),
         }
         return document | {"provenance": provenance(["bill", document])}
 
@@ -97,14 +101,30 @@ def bill(
         if _is_cluster(built):
             cluster = load_cluster(built, ranks, set=others)  # type: ignore[arg-type]
             made = ClusterLedger.of(cluster, choices=choices).bill
-            return PricedBill(name=f"cluster {cluster.name}", bill=made, choices=choices)
+            unused = _unused(cluster.fabric, chosen)
+            return PricedBill(name=f"cluster {cluster.name}", bill=made, choices=choices, unused=unused)
         fabric = load_fabric(built, ranks, set=others)  # type: ignore[arg-type]
     except ConfigError as error:
         if "unknown field" not in str(error):
             raise
         raise ConfigError(f"{error}; or a choice of the bill, one of {', '.join(BillChoices.model_fields)}") from error
     name = str(built) if isinstance(built, str | Path) else fabric.kind_name
-    return PricedBill(name=f"fabric {name}", bill=fabric.bill(choices), choices=choices)
+    made = fabric.bill(choices)
+    return PricedBill(name=f"fabric {name}", bill=made, choices=choices, unused=_unused(fabric, chosen))
+
+
+def _unused(fabric: Fabric, chosen: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the choices without which the bill is the same."""
+    made = fabric.bill(validate(BillChoices, chosen, "bill"))
+    unused = []
+    for name in chosen:
+        rest = {key: value for key, value in chosen.items() if key != name}
+        try:
+            same = fabric.bill(validate(BillChoices, rest, "bill")) == made
+        except InputError:
+            continue  # without it there is no bill
+        unused += [name] * same
+    return tuple(unused)
 
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:

@@ -59,6 +59,7 @@ def _parts(found: PricedBill, document: Document, explain: bool) -> Iterator[str
     for part in document["missing"]:
         yield f"not stated: {part}"
     yield from (f"note: {note}" for note in made.notes)
+    yield from (f"note: {name} changes nothing here" for name in found.unused)
     if explain:
         yield ""
         yield from made.explain()

@@ -32,7 +32,7 @@ class Total:
 
     unit: Unit
     value: float | None
-    """The sum of what is known; None where nothing is."""
+    """The sum of what is known; None where that is nothing, or 0."""
     low: float | None
     high: float | None
     missing: tuple[str, ...] = ()
@@ -89,12 +89,15 @@ def missing_text(missing: Iterable[str]) -> str:
 
 
 def summed(unit: Unit, totals: Iterable[Total]) -> Total:
-    """Return the sum of totals; of none it is 0."""
+    """Return the sum of totals; of none it is 0.
+
+    Where something is missing and all that is known is 0 (passive parts), nothing is known of the sum.
+    """
     totals = list(totals)
     known = [total for total in totals if total.value is not None]
     missing = tuple(dict.fromkeys(name for total in totals for name in total.missing))
     assumptions = tuple(dict.fromkeys(name for total in totals for name in total.assumptions))
-    if missing and not known:
+    if missing and not any(total.value for total in known):
         return Total(unit, None, None, None, missing, assumptions)
     value, low, high = (
         sum(number for total in known if (number := getattr(total, name)) is not None)

@@ -84,7 +84,8 @@ def network(
     lines = [Line(nic(ports, choices), links, count, rate=ports.rate)] if below is not None else []
     ends = 1 if below is not None else 2
     formula = f"{ends} + 2 x {tree.tiers - 1} / {taper:g}" if tree.tiers > 1 else f"{ends}"
-    lines.append(Line(port, links * (ends + 2 * up), f"({formula}) x {count}; {tree.text(joined)}", rate=ports.rate))
+    each = f"({formula}) x {count}" if tree.tiers > 1 or ends > 1 else count
+    lines.append(Line(port, links * (ends + 2 * up), f"{each}; {tree.text(joined)}", rate=ports.rate))
     between = f"{tree.tiers - 1} / {taper:g} links between switches x {count}"
     lines += cables(ports, links, count, below or "optical", choices)
     return lines + cables(ports, links * up, between, "optical", choices), tree
