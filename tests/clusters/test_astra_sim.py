@@ -11,6 +11,7 @@ import pytest
 from lightloom.clusters.astra_sim import read_network
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.tiers.tiers import Tiers
 
 NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25 ]\nlatency: [ 500.0, 936.25 ]\n"
@@ -108,3 +109,36 @@ def test_sizes_for_ns3_are_no_network(tmp_path: Path) -> None:
     path.write_text('{"logical-dims": ["8", "2"]}')
     with pytest.raises(ConfigError, match="neither topology nor bandwidth nor latency"):
         load_cluster(path, {"accelerator": "h100"})
+
+
+NS3 = "4 1 3\n3\n0 3 400Gbps 0.0005ms 0\n1 3 400Gbps 0.0005ms 0.1\n2 3 100Gbps 1us 0\n"
+
+
+def test_links_for_ns3_are_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "physical.txt"
+    path.write_text(NS3)
+    cluster = load_cluster(path, {"accelerator": "h100"})
+    assert cluster.ranks == 3 and isinstance(cluster.fabric, Graph)
+    assert [(edge.source, edge.target) for edge in cluster.fabric.edges] == [(rank, "switch 3") for rank in range(3)]
+    assert [edge.bandwidth for edge in cluster.fabric.edges] == [50e9, 50e9, 12.5e9]
+    assert [edge.latency for edge in cluster.fabric.edges] == pytest.approx([0.5e-6, 0.5e-6, 1e-6])
+    assert "losses of packets on 1 links are left out" in cluster.description
+    path.write_text("2 0 1\n\n0 1 400Gbps 0.001ms 0\n")
+    assert load_cluster(path, {"accelerator": "h100"}).ranks == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (NS3.replace("4 1 3", "4 1 2"), "states 1 switches and 2 links, and has 1 and 3"),
+        (NS3.replace("2 3 100", "2 9 100"), "line 5: node 9: expected one of 4"),
+        (NS3.replace("1us", "1xs"), "line 5: '1xs': unknown time unit"),
+        (NS3.replace("0.1", ""), "line 4: 4 columns: expected two nodes, rate, delay and loss"),
+    ],
+)
+def test_malformed_links_are_refused_in_one_line(tmp_path: Path, content: str, complaint: str) -> None:
+    path = tmp_path / "physical.txt"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as refusal:
+        load_cluster(path, {"accelerator": "h100"})
+    assert complaint in str(refusal.value) and "\n" not in str(refusal.value)

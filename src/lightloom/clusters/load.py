@@ -8,6 +8,7 @@ from typing import Any
 
 from lightloom.clusters.astra_sim import cluster_fields, is_network, read_network
 from lightloom.clusters.base import Cluster, ClusterFile
+from lightloom.clusters.ns3 import read_topology
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -45,7 +46,8 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
     """
     path = _find(str(name))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
-    fields = read_network(path) if path.suffix == ".json" else read_yaml(path)
+    readers = {".json": read_network, ".txt": read_topology}
+    fields = readers.get(path.suffix, read_yaml)(path)
     if is_network(fields):
         fields = cluster_fields(fields, path)
     if "accelerator" not in fields and "accelerator" not in (settings or {}):

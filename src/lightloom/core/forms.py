@@ -30,7 +30,7 @@ _TAKEN_BY = {
     "cluster": "as --cluster",
     "schedule": "by 'lightloom schedule'",
     "accelerator": "as --accelerator",
-    "sizes": "by ASTRA-sim alone, as it says neither topology nor bandwidth nor latency (state them beside npus_count)",
+    "sizes": "by ASTRA-sim alone, as it says neither topology nor bandwidth nor latency (its topology file does)",
 }
 
 
@@ -64,6 +64,7 @@ def _schema(prefix: str) -> Callable[[str], bool]:
 _CHAKRA_NODE = re.compile(r'"type":\s*"[A-Z_]+_NODE"')
 _LAYERS = re.compile(r"\ufeff?\s*[A-Z][A-Z_]+\b[^\n]*\n\s*\d+\s*\n")
 _SYSTEM = re.compile(r'"?(scheduling-policy|all-reduce-implementation|endpoint-delay|preferred-dataset-splits)"?\s*:')
+_NS3_LINKS = re.compile(r"\ufeff?\s*\d+ +\d+ +\d+ *\r?\n[\d \r\n]*? *\d+ +\d+ +[\d.]+[GMK]?bps ")
 _PROFILE = ("traceEvents", "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "schemaVersion")
 
 _HEADS: Mapping[str, Callable[[str], object]] = {
@@ -75,6 +76,7 @@ _HEADS: Mapping[str, Callable[[str], object]] = {
     "layers": _LAYERS.match,
     "astra-sim": _keys("topologies-per-dim", "units-count"),
     "astra-sim-ns3": _keys("logical-dims"),
+    "astra-sim-ns3-links": _NS3_LINKS.match,
     "astra-sim-system": _SYSTEM.search,
     "schedule": _schema("lightloom.schedule/"),
 }
@@ -94,6 +96,7 @@ _TABLE: tuple[tuple[str, str, Purpose, str, str], ...] = (
     ("cluster", ".yaml .yml", "cluster", "cluster, or network of ASTRA-sim", ""),
     ("accelerator", ".yaml .yml", "accelerator", "accelerator", ""),
     ("astra-sim", ".json", "cluster", "network of ASTRA-sim before 2.0", "topologies-per-dim"),
+    ("astra-sim-ns3-links", ".txt", "cluster", "topology of ASTRA-sim for ns-3", "nodes, switches and links first"),
     ("astra-sim-ns3", ".json", "sizes", "network of ASTRA-sim for ns-3", "logical-dims"),
     ("astra-sim-system", ".json .txt", "accelerator", "system file of ASTRA-sim", "peak-perf, scheduling-policy"),
     ("schedule", ".json", "schedule", "schedule", 'schema "lightloom.schedule/1"'),
