@@ -15,7 +15,7 @@ from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.exchange.circuits import Wiring, shared_wiring
 from lightloom.collectives.synthesis.exchange.designs import Designs
 from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, estimate, plan
-from lightloom.collectives.synthesis.ring.circulant import SHARE, regular_skips, varied_skips
+from lightloom.collectives.synthesis.ring.circulant import regular_skips, varied_skips
 from lightloom.core.arrays import Floats
 
 EFFORT = 12_000_000
@@ -37,6 +37,8 @@ _MISSES = 500
 _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
 _TREES, _FINAL_TREES = 2, 4
+_SHARED, _LOOK = 0.06, 5_000
+"""Of the effort, what chords that share wavelengths may add; hops' worth of looking at one such wiring."""
 _DRAWS = 20
 """Plans of one wiring that chance makes different where paths are equally cheap."""
 
@@ -69,7 +71,7 @@ class ExchangeSearch:
         if best[1].time <= _NEAR * self._exchange.bound:
             return best
         self._best = best[1].time
-        return self._share_wavelengths(SHARE * effort, best)
+        return self._share_wavelengths(_SHARED * effort, best)
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
@@ -127,17 +129,18 @@ class ExchangeSearch:
         longest = min(ranks // 2, channels, self._exchange.reach or ranks)
         tried: dict[tuple[int, ...], tuple[float, Wiring]] = {}
         until, misses = self._spent + effort, 0
-        regular = list(regular_skips(ranks, channels, longest))
+        regular = regular_skips(ranks, channels, longest)
         while self._spent < until and misses < _MISSES:
             leaders = nsmallest(_KEPT, tried, key=lambda skips: tried[skips][0])
-            skips = regular.pop() if regular else varied_skips(leaders, longest, rng)
+            skips = next(regular, None) or varied_skips(leaders, longest, rng)
             wiring = shared_wiring(ranks, channels, tuple(sorted(set(skips))))
             if wiring is None or skips in tried or wiring.period(ranks) * ranks > self._designs.most:
                 misses += 1
                 continue
             self._try(wiring)
+            self._spent += _LOOK
             tried[skips] = self._seconds[wiring], wiring
-        until += effort / 2
+        until += effort / 4
         for skips in nsmallest(_FINAL, tried, key=lambda skips: tried[skips][0]):
             seconds, wiring = tried[skips]
             for draw in range(_DRAWS if seconds < _HOPELESS * best[1].time else 0):
