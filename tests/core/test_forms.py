@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
@@ -31,6 +31,7 @@ def test_json_is_recognised_by_the_keys_of_its_outermost_object(tmp_path: Path, 
     assert recognise(written(tmp_path, name, [{"ph": "X", "name": "a"}]), "model").name == "profile"
 
 
+@example({":\x1f": None})
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
 def test_keys_are_those_that_a_parser_finds(document: object) -> None:
     text = json.dumps(document)

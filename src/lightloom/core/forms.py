@@ -174,7 +174,8 @@ def top_level_keys(head: str) -> set[str]:
     return set(_outer_keys(head))
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]', re.DOTALL)
+"""A text, which the end of the head may cut, or a mark."""
 
 
 def _outer_keys(head: str) -> Iterator[str]:
