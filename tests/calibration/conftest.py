@@ -1,4 +1,4 @@
-"""Rows are left out in three parts, not in ten: each part is a fit, and three show what ten do."""
+"""Rows are left out in two parts, not in ten: each part is a fit, and two show what ten do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lightloom.calibration.held_out import random_folds
 
 
 @pytest.fixture(scope="module", autouse=True)
-def three_folds() -> Iterator[None]:
+def two_folds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("calibrate", "accuracy"):
-            patch.setattr(f"lightloom.calibration.{module}.random_folds", partial(random_folds, folds=3))
+            patch.setattr(f"lightloom.calibration.{module}.random_folds", partial(random_folds, folds=2))
         yield

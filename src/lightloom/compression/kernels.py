@@ -18,7 +18,7 @@ import numpy as np
 
 from lightloom.compression.native import NAMES as NAMES
 from lightloom.compression.native import PATHS, choose, requested, shared_object
-from lightloom.core.arrays import Bits, Bytes, Ints
+from lightloom.core.arrays import Bits, Bytes, Ints, read_only
 from lightloom.core.errors import ConfigError
 
 _POINTER, _INT64, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -60,17 +60,17 @@ class _Fallback:
         from lightloom.compression.kernels_numba import Coding, Values, decode_frames
 
         coding = Coding(0, width, np.float32(2.0**-width), add)
-        return int(decode_frames(data, Values(out, out.view(np.float32)), chunk, first, coding))
+        return int(decode_frames(read_only(data), Values(out, out.view(np.float32)), chunk, first, coding))
 
     def count_tags(self, data: Bytes, count: int, chunk: int, counts: Ints) -> int:
         from lightloom.compression.kernels_numba import count_tags
 
-        return int(count_tags(data, count, chunk, counts))
+        return int(count_tags(read_only(data), count, chunk, counts))
 
     def xxh64(self, data: Bytes, seed: int) -> int:
         from lightloom.compression.kernels_numba import xxh64
 
-        return int(xxh64(data, 0, len(data), np.uint64(seed)))
+        return int(xxh64(read_only(data), 0, len(data), np.uint64(seed)))
 
 
 class _Native:

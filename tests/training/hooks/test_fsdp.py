@@ -44,11 +44,11 @@ def check(outcomes: list[Any], ranks: int) -> None:
         assert r["steps"] == 5
         assert set(r["calls"]) == {3}
 
-    for dtype in ("torch.float32", "torch.bfloat16"):
-        runs = [r[dtype] for r in run("trained")]
-        means = [sum(losses) / ranks for losses in zip(*(r["losses"] for r in runs), strict=True)]
-        assert means[-1] < 0.8 * means[0]
-        assert all(r["ratio"] > 1.2 for r in runs)
+    # Reduction in float32 is tested with all methods (tests/exchange/test_fsdp.py).
+    runs = run("trained")
+    means = [sum(losses) / ranks for losses in zip(*(r["losses"] for r in runs), strict=True)]
+    assert means[-1] < 0.8 * means[0]
+    assert all(r["ratio"] > 1.2 for r in runs)
 
     assert run("accumulated") == [2] * ranks
     assert all(run("scaled"))
