@@ -1,0 +1,1 @@
+"""Benchmarks of what clusters cost and survive."""
