@@ -56,7 +56,7 @@ def catalog_files(folder: Path) -> dict[str, Path]:
 
 def with_settings(
     fields: Mapping[str, object], settings: Mapping[str, object], where: str, named: Collection[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return fields with some of them replaced; a dot reaches into a part: ``averaging.loss_db``, ``tiers.rail.ports``.
 
     A part is a mapping, nothing yet, or a list of mappings, whose entries go by their names or numbers; those in
@@ -95,7 +95,7 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     inner = fields.get(part)
     if isinstance(inner, list | tuple):
         place = _entry(inner, rest[0], complaint)
-        numbered = {rest[0]: inner[place]}
+        numbered: dict[str, object] = {rest[0]: inner[place]}
         _set(numbered, rest, value, named, complaint)
         fields[part] = [*inner[:place], numbered[rest[0]], *inner[place + 1 :]]
         return
@@ -103,8 +103,9 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
         inner = {"base": inner}
     if not isinstance(inner, Mapping | None):
         raise ConfigError(f"{complaint}: {part!r} is {inner!r}, which has no fields")
-    fields[part] = dict(inner or {})
-    _set(fields[part], rest, value, named, complaint)
+    below: dict[str, object] = dict(inner or {})
+    _set(below, rest, value, named, complaint)
+    fields[part] = below
 
 
 def _entry(entries: Sequence[object], key: str, complaint: str) -> int:
