@@ -35,8 +35,11 @@ class BuildKernels(build_ext):
         super().run()
         if os.environ.get("LIGHTLOOM_COMPILE_AHEAD") != "0":
             packages = Path("src" if self.inplace or self.editable_mode else self.build_lib).absolute()
+            # Plans name the version of the package, which is read from its metadata.
+            self.run_command("egg_info")
+            metadata = Path(self.get_finalized_command("egg_info").egg_base).absolute()
             command = [sys.executable, "-m", "lightloom.api.compile_ahead"]
-            path = os.pathsep.join([str(packages), *filter(None, sys.path)])
+            path = os.pathsep.join([str(packages), str(metadata), *filter(None, sys.path)])
             done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
             if done.returncode:
                 self.announce("Kernels of Numba are not compiled ahead: the first plan compiles them.", level=3)

@@ -36,7 +36,6 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     monkeypatch.setattr(kernel_cache, "AHEAD", tmp_path / "compiled")
     monkeypatch.setattr(kernel_cache, "_ANY_PROCESSOR", cpu_target.target_context.codegen().magic_tuple()[1:])
-    monkeypatch.setattr(KernelCache, "used", set())
     (tmp_path / "_caller_kernels.py").write_text(_CALLER)
 
     def load(step: int, *, ahead: bool = False) -> Any:
@@ -58,7 +57,7 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 def test_kernels_are_taken_from_what_was_compiled_ahead(caller: Callable[..., Any]) -> None:
     assert caller(2, ahead=True)(21) == 42
-    assert {path.suffix for path in KernelCache.used} == {".nbi", ".nbc"}
+    assert {path.suffix for path in kernel_cache.AHEAD.rglob("*.nb?")} == {".nbi", ".nbc"}
     kept = caller(2)
     assert kept(21) == 42
     assert sum(kept.stats.cache_hits.values()) == 1 and not kept.stats.cache_misses
@@ -78,22 +77,23 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
 ) -> None:
     from lightloom.collectives.synthesis.engine import effort
 
-    kept, used = tmp_path / "kept.nbi", tmp_path / "used.nbi"
+    ahead = tmp_path / "compiled"
+    ahead.mkdir()
+    (ahead / "stale.nbc").touch()
     caches = []
 
     def search() -> None:
-        used.touch()
-        KernelCache.used.add(used)
+        ahead.mkdir()
+        (ahead / "new.nbc").touch()
         caches.append(os.environ["LIGHTLOOM_CACHE"])
         assert list(Path(caches[-1]).iterdir()) == []
 
-    kept.touch()
     monkeypatch.setattr(compile_ahead, "_search", search)
-    monkeypatch.setattr(kernel_cache, "AHEAD", tmp_path)
-    monkeypatch.setattr(KernelCache, "used", set())
+    monkeypatch.setattr(compile_ahead, "_average", lambda: None)
+    monkeypatch.setattr(kernel_cache, "AHEAD", ahead)
     monkeypatch.setattr(KernelCache, "fills_ahead", False)
     monkeypatch.setattr(effort, "SCALE", effort.SCALE)
     monkeypatch.setattr(os, "environ", os.environ | {"LIGHTLOOM_CACHE": str(tmp_path / "of others")})
     assert compile_ahead.main() == 0
     assert not Path(caches[0]).exists()
-    assert used.exists() and not kept.exists()
+    assert [path.name for path in ahead.iterdir()] == ["new.nbc"]

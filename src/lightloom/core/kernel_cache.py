@@ -40,9 +40,6 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     fills_ahead: ClassVar[bool] = False
     """Whether this process fills :data:`AHEAD` instead of numba's cache."""
 
-    used: ClassVar[set[Path]] = set()
-    """Files of :data:`AHEAD` that this process has read or written, where it fills them."""
-
     def __init__(self, function: FunctionType) -> None:
         super().__init__(function)
         stamp, name = source_stamp(function.__module__), self._impl.filename_base
@@ -57,10 +54,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             return kept
         key = self._key_ahead(signature, target.codegen())
         data = self._ahead.load(key)
-        if data is None:
-            return None
-        self._note(key)
-        return self._impl.rebuild(target, data)
+        return None if data is None else self._impl.rebuild(target, data)
 
     def _save_overload(self, signature: Signature, compiled: CompileResult) -> None:
         if not self.fills_ahead:
@@ -69,12 +63,6 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
             key = self._index_key(signature, compiled.codegen)
             Path(self._ahead._index_path).parent.mkdir(parents=True, exist_ok=True)
             self._ahead.save(key, self._impl.reduce(compiled))
-            self._note(key)
-
-    def _note(self, key: tuple[object, ...]) -> None:
-        if self.fills_ahead:
-            data = self._ahead._data_path(self._ahead._load_index()[key])
-            self.used.update((Path(self._ahead._index_path), Path(data)))
 
     def _key_ahead(self, signature: Signature, codegen: Codegen) -> tuple[object, ...]:
         types, (triple, *_), *code = self._index_key(signature, codegen)
