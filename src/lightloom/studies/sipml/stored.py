@@ -57,7 +57,9 @@ def inputs_hash(part: Part) -> str:
 
 
 def _fields(part: BaseModel) -> object:
-    return part.model_dump(mode="json", exclude={"sources", "description"})
+    """Fields that are not at their defaults, so that a new field alone changes no hash; the small network tells where
+    a default has changed."""
+    return part.model_dump(mode="json", exclude={"sources", "description"}, exclude_defaults=True)
 
 
 def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
