@@ -121,6 +121,7 @@ def test_tpu_v4_slices_from_its_fabric() -> None:
         ({"mtbf": {"gpu": "1h"}}, "'gpu': expected one of accelerator"),
         ({"mtbf": {"host": "-1h"}}, "must be finite and not negative"),
         ({"mtbf": {"nic-400g": "1h", "network": "1h"}}, "and of a part of it"),
+        ({"mtbf": {"network": "1h", "nic-400g": "1h"}}, "and of the group that holds it"),
         ({"rates": "rsc-3"}, "did you mean 'rsc-"),
         ({"recovery": {"boot": "1s"}}, "unknown part of a restart 'boot'"),
         ({"recovery": {"swap": "1s"}, "restart": "1s"}, "contradict each other"),

@@ -106,6 +106,8 @@ def _stated(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -
         return [*kept, given]
     counts = [line.per_rank for line in bill.lines if line.part.name == name] if bill is not None else []
     place = next((place for place, cause in enumerate(causes) if cause.name == name), None)
+    if counts and place is None:
+        raise ConfigError(f"mtbf of {name} and of the group that holds it: expected one of them")
     if not counts or place is None:
         known = [*get_args(Group), *(cause.name for cause in causes if cause.kind is not None)]
         raise UnknownNameError("part or group with a mean time between failures", name, known)
