@@ -1,0 +1,27 @@
+"""The package, its citation and its changelog name one version and one day."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+_ROOT = Path(__file__).parents[1]
+
+
+def test_package_citation_and_changelog_name_the_same_release() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((_ROOT / "CITATION.cff").read_text())
+    first = re.search(r"^## (.*)$", (_ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    version = project["version"]
+    assert citation["version"] == version
+    assert first[1] == f"{version} - {citation['date-released']}"
+
+
+def test_every_extra_has_a_lower_bound() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    assert [line for line in [*project["dependencies"], *extras] if ">=" not in line] == []
