@@ -129,7 +129,12 @@ class ExchangeSearch:
         longest = min(ranks // 2, channels, self._exchange.reach or ranks)
         tried: dict[tuple[int, ...], tuple[float, Wiring]] = {}
         until, misses = self._spent + effort, 0
-        regular = regular_skips(ranks, channels, longest)
+        seconds_of = {
+            skips: self._estimate(wiring)
+            for skips in regular_skips(ranks, channels, longest)
+            if (wiring := shared_wiring(ranks, channels, skips)) is not None
+        }
+        regular = iter(sorted(seconds_of, key=lambda skips: seconds_of[skips]))
         while self._spent < until and misses < _MISSES:
             leaders = nsmallest(_KEPT, tried, key=lambda skips: tried[skips][0])
             skips = next(regular, None) or varied_skips(leaders, longest, rng)
