@@ -21,6 +21,15 @@ def test_package_citation_and_changelog_name_the_same_release() -> None:
     assert first[1] == f"{version} - {citation['date-released']}"
 
 
+def test_wheels_hold_every_file_that_the_package_reads() -> None:
+    patterns = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["lightloom"]
+    package = _ROOT / "src" / "lightloom"
+    held = {path for pattern in patterns for path in package.glob(pattern)}
+    made = {"", ".py", ".pyc", ".c", ".h", ".so", ".pyd", ".nbi", ".nbc"}
+    left_out = {path for path in package.rglob("*") if path.is_file() and path.suffix not in made} - held
+    assert left_out == set()
+
+
 def test_every_extra_has_a_lower_bound() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
