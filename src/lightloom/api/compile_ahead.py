@@ -36,18 +36,19 @@ _EFFORT = 1 / 1000
 
 def main() -> int:
     """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with."""
-    # Before numba is imported: code that every processor of the architecture runs.
-    os.environ.update(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
-    from lightloom.collectives.synthesis.engine import effort
-    from lightloom.core.kernel_cache import AHEAD, KernelCache
-
-    # All anew: what is loaded is not compiled again, and neither is what it calls.
-    shutil.rmtree(AHEAD, ignore_errors=True)
-    KernelCache.fills_ahead = True
-    effort.SCALE = _EFFORT
     with tempfile.TemporaryDirectory() as folder:
-        # What searches found before is not searched again, and would leave their kernels out.
-        os.environ["LIGHTLOOM_CACHE"] = folder
+        # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
+        # and no searches of before, which would not be searched again and leave their kernels out.
+        os.environ.update(
+            NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=folder, LIGHTLOOM_CACHE=folder
+        )
+        from lightloom.collectives.synthesis.engine import effort
+        from lightloom.core.kernel_cache import AHEAD, KernelCache
+
+        # All anew: what is loaded is not compiled again, and neither is what it calls.
+        shutil.rmtree(AHEAD, ignore_errors=True)
+        KernelCache.fills_ahead = True
+        effort.SCALE = _EFFORT
         _search()
         _average()
     return 0 if any(AHEAD.rglob("*.nbc")) else 1
