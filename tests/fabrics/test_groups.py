@@ -166,3 +166,15 @@ class _Relay(PacketSwitch):
 def test_the_farthest_ranks_hear_of_each_other_over_others() -> None:
     assert derived.diameter_latency(_Relay(ranks=8)) == pytest.approx(2e-6)
     assert derived.neighbour_latency(_Relay(ranks=8)) == pytest.approx(1e-6)
+
+
+@given(st.integers(1, 3), st.integers(1, 8), st.data())
+def test_a_share_of_a_ring_has_the_channels_that_were_asked_for(
+    fibres: int, wavelengths: int, data: st.DataObject
+) -> None:
+    """Of all ranks too, however many fibres the ring has."""
+    ring = WdmRing(ranks=6, fibres=fibres, wavelengths=wavelengths, wavelength_bandwidth=1e9)
+    channels = data.draw(st.integers(1, ring.shared_channels))
+    part = ring.share(6, 1, channels)
+    assert part is not None
+    assert part.channels == channels

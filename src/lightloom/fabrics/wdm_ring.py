@@ -185,7 +185,7 @@ class WavelengthRing(RingGeometry):
         reach = self.reach
         if wavelengths < 1 or (reach is not None and reach < (stride if closes else (ranks - 1) * stride)):
             return None
-        if ranks == self.ranks and wavelengths == self.wavelengths and closes:
+        if ranks == self.ranks and wavelengths == self.channels and self.fibres == 1 and closes:
             return self
         common = {name: getattr(self, name) for name in _COMMON}
         if not closes:
