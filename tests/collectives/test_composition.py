@@ -80,7 +80,7 @@ def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], 
 
 def _lane(draw: st.DrawFn, axes: tuple[int, ...], kind: Kind) -> list[Phase]:
     algorithm = {one: st.sampled_from(names).map(find) for one, names in FLAT.items()}
-    whole = [axis for axis in range(len(axes)) if kind == "all-reduce" and draw(st.booleans())]
+    whole = [draw(st.integers(0, len(axes) - 1))] if kind == "all-reduce" and draw(st.booleans()) else []
     order = draw(st.permutations(range(len(axes))))
     phases = []
     if kind == "all-reduce":
@@ -181,6 +181,7 @@ def test_phases_that_do_not_serve_the_collective_are_refused() -> None:
         ((4, 3), [Phase("all-gather", 0, straight), Phase("all-reduce", 1, straight)], "by all-gather: expected"),
         ((4, 4), [Phase("all-reduce", 0, straight), Phase("all-reduce", 1, straight)], "hold 16 ranks"),
         ((4, 3), [Phase("all-reduce", 2, straight)], "expected an axis from 0 to 1"),
+        ((4, 3), [Phase("all-reduce", axis, straight) for axis in (0, 1)], "expected one axis"),
     ]
     for axes, phases, message in cases:
         with pytest.raises(ConfigError, match=message):

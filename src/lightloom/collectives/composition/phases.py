@@ -14,11 +14,14 @@ What each phase finds follows from the phases before, axis by axis:
     kind               before, on every axis        after                          phases along an axis
     all-gather         a rank holds its own share   holds those of all             all-gather
     reduce-scatter     holds all, not summed        its own, summed                reduce-scatter
-    all-reduce         holds all, not summed        holds all, summed              all-reduce; or reduce-scatter and
-                                                                                   later all-gather
+    all-reduce         holds all, not summed        holds all, summed              reduce-scatter and later all-gather;
+                                                                                   or all-reduce, along one axis
     all-to-all         blocks are at their source   at their destination           all-to-all
     broadcast          only coordinate 0 holds it   all do                         broadcast
     reduce             each holds its part          coordinate 0 holds the sum     reduce
+
+An all-reduce along a second axis would store the sums of the first one, which are not complete, over contributions that
+ranks hold; the verifiers refuse that, since the bounds of all-reduces take for granted that no schedule does it.
 """
 
 from __future__ import annotations
@@ -72,3 +75,9 @@ def check_phases(kind: Kind, ranks: int, sizes: Sequence[int], phases: Sequence[
             expected = " or ".join(" then ".join(way) for way in wanted)
             given = ", ".join(along) or "nothing"
             raise ConfigError(f"{kind} along axis {axis} of {sizes[axis]} ranks by {given}: expected {expected}")
+    whole = [phase.axis for phase in phases if phase.kind == "all-reduce"]
+    if len(whole) > 1:
+        raise ConfigError(
+            f"all-reduce along axes {whole[0]} and {whole[1]}: expected one axis, and reduce-scatter then all-gather "
+            "along the others"
+        )
