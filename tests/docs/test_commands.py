@@ -36,10 +36,20 @@ def command() -> TyperGroup:
     return whole_command()
 
 
+def words(line: str) -> list[str]:
+    """Words as a shell splits them; a single quote alone is an apostrophe."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return shlex.split(line.replace("'", "’"))
+
+
 def unknown(line: str) -> str | None:
     """The first word of a printed command that the command does not know."""
     found: Any = command()
-    for word in shlex.split(line.replace("'", "’"))[1:]:
+    for word in words(line)[1:]:
+        if word == "--":
+            return None
         if isinstance(found, TyperGroup) and not word.startswith("-"):
             if word not in found.commands:
                 return None if word in ("...", "…") or word.isupper() else word

@@ -176,7 +176,8 @@ def changes(
         if others > 0:
             changed[step[row]] = True
             used.new[row] = True
-            overwritten = overwritten or others > empty
+            if others > empty:
+                overwritten = True
     return overwritten
 
 
