@@ -9,17 +9,19 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.sweeps.compute import Batch, Row, compute
 
+T = TypeVar("T")
+R = TypeVar("R")
 Rows = Generator[list[tuple[str, Row]], None, None]
 """Yields the rows of one finished batch at a time."""
 _PATIENCE = 10
@@ -48,21 +50,26 @@ class Workers:
             raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
 
     def rows(self, work: Sequence[Batch]) -> Rows:
-        """Yield the rows of each batch as it finishes, in any order; closing the generator stops the work.
+        """Yield the rows of each batch as :meth:`results` does."""
+        return self.results(compute, work)
+
+    def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+        """Yield what a function of a module returns for each item, as it finishes, in any order; closing the generator
+        stops the work.
 
         Raises:
             UnsupportedError: joblib, Dask or Ray is not installed.
             ConfigError: no cluster at the address, one that is lost, a worker that died or has other code.
         """
         if self.dask is not None:
-            return _on_dask(self.dask, work)
-        return _local(work, self.jobs or -1) if self.ray is None else _on_ray(self.ray, work)
+            return _on_dask(self.dask, function, work)
+        return _local(function, work, self.jobs or -1) if self.ray is None else _on_ray(self.ray, function, work)
 
 
-def _local(work: Sequence[Batch], jobs: int) -> Rows:
+def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generator[R, None, None]:
     joblib = _import("joblib", "sweep")
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    work_on = joblib.delayed(partial(_compute_for, os.getpid()))
+    work_on = joblib.delayed(partial(_compute_for, os.getpid(), function))
     with _ignoring_interrupts():
         results = parallel(work_on(batch) for batch in work)
     with warnings.catch_warnings(), closing(results):
@@ -76,11 +83,11 @@ def _local(work: Sequence[Batch], jobs: int) -> Rows:
             ) from error
 
 
-def _compute_for(coordinator: int, batch: Batch) -> list[tuple[str, Row]]:
+def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
     """Compute in a process that ends with its coordinator, so that none competes with a resumed sweep."""
     if os.getpid() != coordinator:
         _watch(coordinator)
-    return compute(batch)
+    return function(item)
 
 
 @cache
@@ -106,10 +113,10 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _on_dask(address: str, work: Sequence[Batch]) -> Rows:
+def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
     distributed = _import("distributed", "dask")
     with _quiet_dask(), _dask_client(distributed, address) as client:
-        futures = client.map(compute, work, pure=False)
+        futures = client.map(function, work, pure=False)
         try:
             for future in distributed.as_completed(futures, loop=client.loop):
                 yield future.result()
@@ -138,7 +145,7 @@ def _quiet_dask() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
+def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if not port.isdecimal():
         raise ConfigError(f"--ray {address}: expected host:port")
@@ -150,8 +157,8 @@ def _on_ray(address: str, work: Sequence[Batch]) -> Rows:
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
     try:
-        remote = ray.remote(compute)
-        pending = [remote.remote(batch) for batch in work]
+        remote = ray.remote(function)
+        pending = [remote.remote(item) for item in work]
         while pending:
             done, pending = ray.wait(pending)
             yield from ray.get(done)
