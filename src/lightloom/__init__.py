@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lightloom.api.collectives import synthesize as synthesize
     from lightloom.api.collectives import verify as verify
     from lightloom.api.comparison import compare as compare
+    from lightloom.api.designing import design as design
     from lightloom.api.goodput import goodput as goodput
     from lightloom.api.models import trace as trace
     from lightloom.api.planning import plan as plan
@@ -53,6 +54,7 @@ _HOMES = {
     "calibrate": "lightloom.api.calibrating",
     "traffic": "lightloom.api.traffic",
     "goodput": "lightloom.api.goodput",
+    "design": "lightloom.api.designing",
     "load_cluster": "lightloom.api.arguments",
     "load_fabric": "lightloom.api.arguments",
     "averager": "lightloom.api.averaging",
@@ -86,6 +88,7 @@ __all__ = [
     "compare",
     "compare_reducers",
     "cost",
+    "design",
     "goodput",
     "load_cluster",
     "load_fabric",

@@ -24,6 +24,7 @@ FUNCTIONS = {
     "compare_reducers",
     "cost",
     "goodput",
+    "design",
     "load_cluster",
     "load_fabric",
     "lower_bound",

@@ -30,68 +30,71 @@ _SHARES = {
 }
 _Pairs = list[str] | None
 
+_Ranks = Annotated[int | None, count_option("--ranks", "Ranks of the job, with the cluster's parts for each.")]
+_Checkpoint = Annotated[
+    str | None,
+    option("Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.", "TIME[,TIME]"),
+]
+_Recovery = Annotated[
+    _Pairs,
+    option(
+        "part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation, loading; "
+        "repeatable."
+    ),
+]
+_Rates = Annotated[
+    str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
+]
+_Mtbf = Annotated[
+    _Pairs,
+    option("name=time between failures of a part, or of accelerator, host, network, software; repeatable."),
+]
+_Remedy = Annotated[str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")]
+_SpareChannels = Annotated[
+    int | None, count_option("--spare-channels", "Spare wavelengths or ports of every rank.", least=0)
+]
+_Communication = Annotated[str | None, option("Share of a step that waits for communication, as 30% or 0.3.", "SHARE")]
+_DamageSlowdown = Annotated[str | None, option("Times as long as collectives take around a failed link.", "TIMES")]
+_HostAvailability = Annotated[str | None, option("Share of the time that a host works, for slices.", "SHARE")]
+_Crews = Annotated[
+    int | None, count_option("--crews", "Repairs at once that are simulated; any number without it.", least=1)
+]
+_Rack = Annotated[
+    str | None, option("Racks that fail as a whole, simulated: nodes and time between failures.", "NODES,TIME")
+]
+
 
 def goodput(
     *,
     cluster: Annotated[str, typer.Argument(help="A cluster of the catalog, or a YAML file.")],
     settings: Annotated[_Pairs, option("field=value of the cluster; repeatable.", name="--set")] = None,
-    ranks: Annotated[
-        int | None, count_option("--ranks", "Ranks of the job, with the cluster's parts for each.")
-    ] = None,
+    ranks: _Ranks = None,
     months: Annotated[str, option("Months of 30 days that are counted and simulated.", "N")] = "1",
-    checkpoint: Annotated[
-        str | None,
-        option("Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.", "TIME[,TIME]"),
-    ] = None,
+    checkpoint: _Checkpoint = None,
     interval: Annotated[str | None, option("Useful time between checkpoints; the optimum without it.", "TIME")] = None,
     restart: Annotated[str | None, option("Time of every restart.", "TIME")] = None,
-    recovery: Annotated[
-        _Pairs,
-        option(
-            "part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation, loading; "
-            "repeatable."
-        ),
-    ] = None,
-    rates: Annotated[
-        str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
-    ] = None,
-    mtbf: Annotated[
-        _Pairs,
-        option("name=time between failures of a part, or of accelerator, host, network, software; repeatable."),
-    ] = None,
+    recovery: _Recovery = None,
+    rates: _Rates = None,
+    mtbf: _Mtbf = None,
     interruption_time: Annotated[str | None, option("Time between interruptions of the whole job.", "TIME")] = None,
     spares: Annotated[int | None, count_option("--spares", "Spare nodes; as many as pay without it.", least=0)] = None,
     repair: Annotated[str | None, option("Time until a failed node works again.", "TIME")] = None,
     node_ranks: Annotated[int | None, count_option("--node-ranks", "Ranks that fail together.", least=1)] = None,
-    remedy: Annotated[
-        str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")
-    ] = None,
-    spare_channels: Annotated[
-        int | None, count_option("--spare-channels", "Spare wavelengths or ports of every rank.", least=0)
-    ] = None,
-    communication: Annotated[
-        str | None, option("Share of a step that waits for communication, as 30% or 0.3.", "SHARE")
-    ] = None,
-    damage_slowdown: Annotated[
-        str | None, option("Times as long as collectives take around a failed link.", "TIMES")
-    ] = None,
+    remedy: _Remedy = None,
+    spare_channels: _SpareChannels = None,
+    communication: _Communication = None,
+    damage_slowdown: _DamageSlowdown = None,
     node_price: Annotated[str | None, option("Dollars of a node in use.", "DOLLARS")] = None,
     spare_price: Annotated[str | None, option("Dollars of a spare node.", "DOLLARS")] = None,
     slices: Annotated[list[str] | None, option("Ranks of a slice; repeatable.", "RANKS", "--slice")] = None,
     block: Annotated[int | None, count_option("--block", "Ranks of a block of slices.", least=1)] = None,
-    host_availability: Annotated[
-        str | None, option("Share of the time that a host works, for slices.", "SHARE")
-    ] = None,
+    host_availability: _HostAvailability = None,
     simulate: Annotated[bool, option("Play the months event by event as well.", name="--simulate")] = False,
     runs: Annotated[int, count_option("--runs", "How often the months are played.", least=1)] = 8,
     seed: Annotated[int, count_option("--seed", "Seed of the simulation.", least=0)] = 0,
     weibull: Annotated[str | None, option("Shape of the lifetimes that are simulated; 1 is exponential.", "K")] = None,
-    crews: Annotated[
-        int | None, count_option("--crews", "Repairs at once that are simulated; any number without it.", least=1)
-    ] = None,
-    rack: Annotated[
-        str | None, option("Racks that fail as a whole, simulated: nodes and time between failures.", "NODES,TIME")
-    ] = None,
+    crews: _Crews = None,
+    rack: _Rack = None,
     as_json: Json = False,
 ) -> None:
     """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth."""

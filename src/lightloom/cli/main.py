@@ -44,6 +44,10 @@ COMMANDS = {
         "lightloom.cli.bill",
         "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.",
     ),
+    "design": Entry(
+        "lightloom.cli.design",
+        "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
+    ),
     "sweep": Entry(
         "lightloom.cli.sweep",
         "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",

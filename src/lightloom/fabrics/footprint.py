@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Column, Ints
 
 
 class Footprint(NamedTuple):
@@ -41,7 +41,7 @@ class CellOrder(NamedTuple):
     channel: int
 
     @classmethod
-    def of(cls, links: int, channels: int, footprint: Footprint, width: Any) -> CellOrder:
+    def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
         """The order in which the cells of a transfer lie closest: link by link where its lightpath has more channels
         than links, else channel by channel.
 

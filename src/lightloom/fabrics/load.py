@@ -10,6 +10,7 @@ from typing import Any
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
+from lightloom.core.results import Document
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing
@@ -105,7 +106,7 @@ def fabric_from(
     return built
 
 
-def recorded_fabric(data: Mapping[str, Any], *, where: str) -> Fabric:
+def recorded_fabric(data: Document, *, where: str) -> Fabric:
     """Build the fabric that a schedule's file holds, which may be a part of another: schedules of groups run on those.
 
     Raises:

@@ -90,8 +90,7 @@ def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
                 stack[top] = woken
                 top += 1
                 woken = behind[woken]
-        head[path] = at
-        free[path, 0], free[path, 1], since[path] = free_from, free_sent, since_start
+        head[path], free[path, 0], free[path, 1], since[path] = at, free_from, free_sent, since_start
     return end, sending
 
 

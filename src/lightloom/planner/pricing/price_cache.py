@@ -16,7 +16,7 @@ from functools import cache
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.cost.price import Cost, CostModel
@@ -26,6 +26,7 @@ from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
+from lightloom.core.results import Document
 from lightloom.fabrics.base import Fabric
 from lightloom.simulation.lower import Priced
 
@@ -59,7 +60,7 @@ def read_prices(path: Path | None) -> Prices:
         return {}
 
 
-def _entry(row: Mapping[str, Any]) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
+def _entry(row: Document) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
     priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"])
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, (priced, Bound(**row["bound"]))

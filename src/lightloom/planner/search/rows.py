@@ -107,6 +107,11 @@ class ClusterRows:
         self._refusals: list[str] = []
 
     @property
+    def name(self) -> str:
+        """Name of the cluster."""
+        return self._cluster.name
+
+    @property
     def counts(self) -> Counts:
         """What became of the rows so far."""
         return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)

@@ -38,6 +38,38 @@ _MOST_SAMPLES = 1024
 """Samples of a rank that a search for the largest batches tries at most."""
 
 
+class NotFasterError(UnsupportedError):
+    """No plan is as fast as was asked for."""
+
+
+def fastest(
+    graph: ComputeGraph,
+    cluster: Cluster,
+    request: SearchRequest,
+    below: float,
+    *,
+    prices: GroupPrices | None = None,
+) -> Plan:
+    """Return the fastest plan that fits on a cluster, if its step takes less than ``below`` seconds a sample.
+
+    The plan is the first of :func:`search` before schedules are synthesized for it; no other row is simulated that
+    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only.
+
+    Raises:
+        ConfigError: the request has not one global batch.
+        NotFasterError: every plan takes longer.
+        UnsupportedError: there is no plan that fits.
+    """
+    if request.global_batches is None or len(set(request.global_batches)) != 1:
+        raise ConfigError(f"global batches {request.global_batches}: expected one")
+    prices = prices or GroupPrices(
+        cluster.fabric, cluster.training, request.cost_model, request.exchanges_on(cluster.accelerator)
+    )
+    found = _Search(graph, cluster, request, prices, lambda: None, below=below).fastest(tuple(request.global_batches))
+    prices.save()
+    return found
+
+
 def search(
     graph: ComputeGraph,
     clusters: Cluster | Sequence[Cluster],
@@ -175,12 +207,14 @@ class _Search:
         request: SearchRequest,
         prices: GroupPrices,
         advance: Callable[[], None],
+        *,
+        below: float = float("inf"),
     ) -> None:
         self._rows = ClusterRows(graph, cluster, request, prices)
         self._comparison = Comparison(cluster, self._rows.ledger, self._rows.goodput, self._rows.job, prices, request)
         self._request = request
         self._advance = advance
-        self._best = float("inf")
+        self._best = below
         self._refined = 0
         self._found: list[tuple[Plan, Row]] = []
 
@@ -216,6 +250,26 @@ class _Search:
             _ = plans[0].timeline
         simulated = Counts(rows=len(compared) + len(refused), refused=len(refused), simulated=len(plans))
         return _Found(plans, refused, self._rows.counts + simulated, self._rows.refusals)
+
+    def fastest(self, batches: tuple[int, ...]) -> Plan:
+        """Return the fastest plan of all rows, which no other is compared with.
+
+        Raises:
+            NotFasterError: no plan is faster than was asked for.
+            UnsupportedError: there is no row, or none that fits.
+        """
+        heap, below = self._rows.first(batches), self._best
+        if not heap:
+            raise self._rows.nothing()
+        heapify(heap)
+        self._simulate(heap, until=lambda row: row.per_sample >= self._best)
+        plans = sorted((plan for plan, _ in self._found), key=order)
+        if not plans or plans[0].fits is False or plans[0].sample_time > below:
+            if not plans and not heap:
+                raise self._rows.nothing()
+            raise NotFasterError(f"cluster {self._rows.name}: every plan takes more than {below:.4g} s a sample")
+        verify_winner(plans[0])
+        return plans[0]
 
     def _compared_algorithms(
         self, batches: tuple[int, ...], heap: Sequence[Row]

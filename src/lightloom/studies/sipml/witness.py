@@ -9,11 +9,11 @@ Refactoring moves none.
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
 from lightloom.accelerators.load import load_accelerator
+from lightloom.core.results import Document
 from lightloom.parallelism.operators import graph_times
 from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import Partitions
@@ -44,7 +44,7 @@ def placed_outcomes() -> list[list[float]]:
 
 
 @cache
-def rival_outcomes() -> list[dict[str, Any]]:
+def rival_outcomes() -> list[Document]:
     """Winners of the planner's search and of data parallelism."""
     return [search_outcome(_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
 

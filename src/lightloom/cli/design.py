@@ -1,0 +1,193 @@
+"""``lightloom design``: which fabric, with which fields, trains most samples for a dollar and for a joule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from lightloom.api.designing import DesignFront
+from lightloom.api.designing import design as search
+from lightloom.cli.options import Json, count_option, option
+from lightloom.cli.output import print_result
+from lightloom.cli.site import INPUTS, Amortisation, BoardPrice, Electricity, HostPower, HostPrice, Maintenance, Pue
+from lightloom.core.errors import ConfigError
+from lightloom.designs.break_even import break_even, rival_break_even
+from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration
+from lightloom.designs.page import design_page
+from lightloom.parts.bill import missing_text
+from lightloom.parts.units import format_amount
+from lightloom.reports.console import plain_table
+from lightloom.reports.html import write
+from lightloom.reports.progress import progress
+from lightloom.reports.report import Report
+from lightloom.sweeps.workers import Workers
+
+_SHOWN = 12
+"""Designs of each technology on the terminal; the page and the JSON document have all."""
+
+
+def design(
+    model: Annotated[str, typer.Argument(help="A model, as `plan` takes it.")],
+    *,
+    ranks: Annotated[
+        list[int] | None, count_option("--ranks", "Ranks; repeatable. Powers of two within the budget without it.")
+    ] = None,
+    budget_dollars: Annotated[str | None, option("Most dollars of boards, hosts and fabric.", "DOLLARS")] = None,
+    budget_watts: Annotated[str | None, option("Most watts at the meter.", "WATTS")] = None,
+    accelerator: Annotated[str, option("What every rank computes on.")] = "h100",
+    space: Annotated[Path | None, option("A YAML file of designs; the catalog's fabrics without it.", "FILE")] = None,
+    batch: Annotated[int | None, count_option("--batch", "Samples of a step for each rank.", least=1)] = None,
+    pue: Pue = None,
+    electricity: Electricity = None,
+    amortisation: Amortisation = None,
+    maintenance: Maintenance = None,
+    board_price: BoardPrice = None,
+    host_power: HostPower = None,
+    host_price: HostPrice = None,
+    no_prune: Annotated[bool, option("Evaluate designs that bounds leave out as well.", name="--no-prune")] = False,
+    jobs: Annotated[int | None, count_option("--jobs", "Processes on this machine; one without it.")] = None,
+    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
+    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
+    report: Annotated[Path | None, option("Write the page (.html).", "FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
+    given = locals()
+    workers = None
+    if jobs is not None or dask is not None or ray is not None:
+        workers = Workers(jobs=jobs, dask=dask, ray=ray)
+    with progress(f"designs for {model}", None) as advance:
+        found = search(
+            model,
+            ranks=ranks,
+            budget_dollars=_number(budget_dollars, "--budget-dollars"),
+            budget_watts=_number(budget_watts, "--budget-watts"),
+            accelerator=accelerator,
+            space=space,
+            batch=batch,
+            site={name: given[name] for name in INPUTS},
+            prune=not no_prune,
+            workers=workers,
+            advance=advance,
+        )
+    document = found.to_json()
+    written = {} if report is None else {"report": write(_page(found), report)}
+    print_result(document, as_json, _parts(found), written)
+
+
+def _page(found: DesignFront) -> Report:
+    explored = found.exploration
+    facts = [
+        ("model", found.model),
+        ("accelerator", found.accelerator),
+        ("ranks", ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))),
+        ("samples a rank", str(explored.question.batch_per_rank)),
+        ("designs", str(found.designs)),
+    ]
+    return design_page(
+        f"designs for {found.model}", found.summary(), explored, facts, [*verdict_lines(found), *_notes(found)]
+    )
+
+
+def _number(text: str | None, name: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text.removeprefix("$").replace(",", ""))
+    except ValueError:
+        raise ConfigError(f"{name} {text}: expected a number, e.g. 5e6") from None
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{name} {text}: expected more than 0")
+    return value
+
+
+def _parts(found: DesignFront) -> Iterator[str | Table]:
+    explored = found.exploration
+    for technology in TECHNOLOGIES:
+        chosen = [each for each in explored.candidates if each.design.technology == technology and each.leads]
+        if chosen:
+            yield _table(f"{technology} designs for {found.model} that no other one beats", chosen, found)
+            yield ""
+    yield from verdict_lines(found)
+    yield ""
+    yield (
+        f"{found.designs} designs: {len(explored.candidates)} evaluated, {len(explored.beaten)} beaten at bounds, "
+        f"{explored.over_budget} over the budget, {len(explored.refused)} without a plan; "
+        f"{explored.question.batch_per_rank} samples a rank on {found.accelerator}"
+    )
+    yield from _notes(found)
+
+
+def _notes(found: DesignFront) -> Iterator[str]:
+    """Yield what is left out, and the assumptions."""
+    alike = found.exploration.candidates[0].worth.alike
+    if alike:
+        yield f"left out of all designs alike: {missing_text(dict.fromkeys(alike))}"
+    yield from (f"assumption: {line}" for line in (*found.assumptions, *found.site.assumptions()))
+
+
+def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
+    rows = []
+    distinct = found.exploration.distinct(chosen)
+    for each, alike in distinct[:_SHOWN]:
+        dollars, joules, _ = each.point
+        even = rival_break_even(each, found.exploration)
+        at_most = "≤ " if each.worth.unknown else ""
+        rows.append(
+            (
+                ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
+                f"{each.design.ranks:,}",
+                f"{at_most}{dollars:,.4g}",
+                f"{at_most}{joules:.4g}",
+                format_amount(each.worth.fabric_dollars, "dollars"),
+                "" if even is None else _price(even.fabric_dollars),
+                each.evaluated.label,
+            )
+        )
+    columns = ("design", "ranks", "samples/$", "samples/J", "fabric a rank", "breaks even at", "plan")
+    return plain_table(columns, rows, title=title, left=("design", "plan"))
+
+
+def _price(dollars: float) -> str:
+    return "no price" if dollars < 0 else format_amount(dollars, "dollars")
+
+
+def verdict_lines(found: DesignFront) -> Iterator[str]:
+    """Yield how the best designs of both technologies compare, and what would have to change for the other one to
+    lead."""
+    explored = found.exploration
+    for objective, unit in ((0, "dollar"), (1, "joule")):
+        lines = [_verdict(explored, objective, unit, known=known) for known in (True, False)]
+        yield from dict.fromkeys(line for both in lines for line in both)
+    missing = {name for each in explored.front for name in (*each.worth.unknown, *each.worth.unknown_rates)}
+    if missing:
+        yield f"left out of designs on the front: {missing_text(sorted(missing))}"
+
+
+def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -> list[str]:
+    """The best optical design beside the best electrical one, and where it breaks even."""
+    electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
+    if electrical is None or optical is None:
+        return []
+    ratio = optical.point[objective] / electrical.point[objective]
+    bound = ", at most" if optical.worth.unknown else ""
+    of = "of designs all of whose prices and watts are known" if known else "of all designs"
+    line = (
+        f"samples per {unit}, {of}: {optical.design.name} trains {ratio:.3g} times as many{bound} as "
+        f"{electrical.design.name}"
+    )
+    even = break_even(optical, electrical)
+    if objective == 0:
+        price = f"a price of its fabric of {_price(even.fabric_dollars)} a rank"
+        own = f"; known: {format_amount(optical.worth.fabric_dollars, 'dollars')}"
+        each = "" if even.part is None else f"; each {even.part} may cost {_price(even.part_price or 0.0)}"
+        return [line, f"  it breaks even at {price if even.fabric_dollars >= 0 else 'no price'}{own}{each}"]
+    now = f"now {optical.worth.fabric_watts:,.3g} W"
+    if even.fabric_watts < 0:
+        return [line, f"  it breaks even at no power of its fabric ({now} a rank)"]
+    bits = "" if even.energy_per_bit is None else f", {1e12 * even.energy_per_bit:,.3g} pJ/bit at its full rate"
+    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W a rank{bits} ({now})"]

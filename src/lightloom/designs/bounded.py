@@ -1,0 +1,146 @@
+"""What is known of a design before anything is searched on it: its worth, and a proved bound of its step time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.load import cluster_from
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.designs.space import Design
+from lightloom.designs.worth import Worth
+from lightloom.economics.site import Site
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.rows import ClusterRows, TooLargeError
+from lightloom.planner.search.search import NotFasterError, fastest
+from lightloom.workloads.graph import ComputeGraph
+
+STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
+"""Strategies that are searched: placed plans are not."""
+_SLACK = 1 + 1e-9
+_FREE = {
+    "kind": "switch",
+    "bandwidth": 1e21,
+    "hop_latency": 0.0,
+    "sources": {"hop_latency": "a bound: exchanges take no time"},
+}
+"""A fabric over which exchanges take no time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What every design is asked."""
+
+    graph: ComputeGraph
+    batch_per_rank: int
+    site: Site
+
+    def request(self, ranks: int) -> SearchRequest:
+        """Return the request to the planner, with one global batch for all designs of so many ranks."""
+        return SearchRequest(
+            global_batches=(self.batch_per_rank * ranks,), strategies=STRATEGIES, site=self.site, compare=False
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """A design with its worth and the least seconds of a step for each sample."""
+
+    design: Design
+    worth: Worth | None = None
+    """None where nothing states what it is built of, or it cannot be built."""
+    least_time: float = 0.0
+    bounded: bool = False
+    """Whether the bound holds the exchanges of the design's own fabric."""
+    why: str = ""
+    """Why the design has no plan; empty where it may have one."""
+    too_large: bool = False
+    """Whether it has none since no plan fits the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What the planner found for a design."""
+
+    design: Design
+    sample_time: float = inf
+    """Seconds of the step of the fastest plan, for each sample; infinite where it is slower than was asked for."""
+    sent: float = 0.0
+    """Joules for each sample that sending adds to the static power."""
+    label: str = ""
+    """The plan."""
+    step_time: float = inf
+    why: str = ""
+    """Why the design has no plan; empty where it has one, or only slower ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A design that a worker bounds, or searches for a plan below so many seconds a sample."""
+
+    question: Question
+    design: Design
+    below: float | None = None
+    """None: the design is bounded only."""
+
+
+def work(task: Task) -> Bounded | Evaluated:
+    """Return what a task asks for."""
+    if task.below is not None:
+        return _evaluated(task.question, task.design, task.below)
+    try:
+        return _bounded(task.question, task.design)
+    except InputError as error:
+        return Bounded(design=task.design, why=str(error), too_large=isinstance(error, TooLargeError))
+
+
+def assess(question: Question, design: Design) -> Bounded:
+    """Return the worth of a design, whatever it trains."""
+    try:
+        return Bounded(design=design, worth=Worth.of(design.cluster(), question.site))
+    except InputError as error:
+        return Bounded(design=design, why=str(error))
+
+
+def least_time(question: Question, ranks: int, accelerator: str) -> float:
+    """Return seconds of a step for each sample that no fabric makes shorter: those of ranks whose exchanges take no
+    time; 0 where no plan fits."""
+    fields = {"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}
+    try:
+        return _least_time(question, cluster_from(fields, name="without exchanges")) / _SLACK
+    except UnsupportedError:
+        return 0.0
+
+
+def _bounded(question: Question, design: Design) -> Bounded:
+    return Bounded(design=design, least_time=_least_time(question, design.cluster()), bounded=True)
+
+
+def _least_time(question: Question, cluster: Cluster) -> float:
+    request = question.request(cluster.ranks)
+    rows = ClusterRows(
+        question.graph, cluster, request, GroupPrices(cluster.fabric, cluster.training, request.cost_model)
+    )
+    assert request.global_batches is not None
+    first = rows.first(tuple(request.global_batches))
+    if not first:
+        raise rows.nothing()
+    return min(first).per_sample
+
+
+def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
+    try:
+        plan = fastest(question.graph, design.cluster(), question.request(design.ranks), below * _SLACK)
+    except NotFasterError:
+        return Evaluated(design=design)
+    except InputError as error:
+        return Evaluated(design=design, why=str(error))
+    return Evaluated(
+        design=design,
+        sample_time=plan.sample_time,
+        sent=(plan.ledger.sent_joules or 0.0) / plan.global_batch,
+        label=plan.label,
+        step_time=plan.step_time,
+    )

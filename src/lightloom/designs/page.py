@@ -1,0 +1,128 @@
+"""The page of a search over designs: the fronts as a picture, all designs as tables, and what would overtake them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lightloom.designs.break_even import rival_break_even
+from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration
+from lightloom.parts.bill import missing_text
+from lightloom.parts.units import format_amount
+from lightloom.reports.figures.base import hide_spines, single_panel, styled, to_svg
+from lightloom.reports.figures.palette import FAINT
+from lightloom.reports.report import Picture, Report, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS = {"electrical": "#b5541c", "optical": "#1c6bb5"}
+_NAMED = 3
+"""Points of each technology that have their names beside them."""
+
+
+def design_page(
+    title: str, headline: str, exploration: Exploration, facts: Sequence[tuple[str, str]], notes: Sequence[str]
+) -> Report:
+    """Return the page of a search."""
+    return Report(
+        title=title,
+        headline=headline,
+        explanation="Samples for a dollar and for a joule at the meter, after failures and checkpoints.",
+        facts=tuple(facts),
+        notes=tuple(notes),
+        pictures=(
+            Picture(
+                title="Designs by samples per dollar and per joule",
+                svg=to_svg(front_figure(exploration)),
+                caption="Filled: no other design of its technology beats it. An arrow: a price or power is unknown, "
+                "the point is an upper bound.",
+            ),
+        ),
+        tables=(*(_designs(exploration, name) for name in TECHNOLOGIES), _refused(exploration)),
+        provenance={},
+    )
+
+
+@styled
+def front_figure(exploration: Exploration) -> Figure:
+    """Draw every evaluated design, and the fronts of both technologies."""
+    figure, axes = single_panel(7.2, 4.4)
+    for technology in TECHNOLOGIES:
+        own = [each for each in exploration.candidates if each.design.technology == technology]
+        colour = _COLOURS[technology]
+        for each in own:
+            dollars, joules, _ = each.point
+            marker = "<" if each.worth.unknown else "o"
+            face = colour if each.leads else "none"
+            axes.plot(dollars, joules, marker, color=colour, markerfacecolor=face, markersize=5, linestyle="none")
+        leading = [each for each in own if each.leads]
+        for each in leading[:_NAMED]:
+            dollars, joules, _ = each.point
+            axes.annotate(
+                each.design.name,
+                (dollars, joules),
+                xytext=(-6, -9),
+                textcoords="offset points",
+                ha="right",
+                fontsize=6.5,
+            )
+        axes.plot([], [], "o", color=colour, label=technology)
+    hide_spines(axes)
+    axes.set_xlabel("samples per dollar")
+    axes.set_ylabel("samples per joule")
+    axes.grid(color=FAINT, linewidth=0.3)
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def _designs(exploration: Exploration, technology: str) -> Table:
+    chosen = [each for each in exploration.candidates if each.design.technology == technology]
+    return Table(
+        title=f"{technology.capitalize()} designs",
+        columns=(
+            "design",
+            "ranks",
+            "samples per $",
+            "samples per J",
+            "step",
+            "fabric a rank",
+            "breaks even at",
+            "goodput",
+            "unknown",
+            "plan",
+        ),
+        rows=tuple(_row(each, exploration) for each in chosen),
+        caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
+        "dollar as the best of the other technology.",
+    )
+
+
+def _row(each: Candidate, exploration: Exploration) -> tuple[str, ...]:
+    dollars, joules, _ = each.point
+    even = rival_break_even(each, exploration)
+    worth = each.worth
+    return (
+        ("* " if each.on_front else "") + each.design.name,
+        f"{each.design.ranks:,}",
+        f"{dollars:.4g}",
+        f"{joules:.4g}",
+        f"{1e3 * each.evaluated.step_time:.4g} ms",
+        format_amount(worth.fabric_dollars, "dollars"),
+        ""
+        if even is None
+        else "no price"
+        if even.fabric_dollars < 0
+        else format_amount(even.fabric_dollars, "dollars"),
+        f"{worth.goodput:.4f}",
+        missing_text([*worth.unknown, *worth.unknown_rates]),
+        each.evaluated.label,
+    )
+
+
+def _refused(exploration: Exploration) -> Table:
+    return Table(
+        title="Designs without a plan",
+        columns=("design", "ranks", "why"),
+        rows=tuple((each.design.name, f"{each.design.ranks:,}", each.why) for each in exploration.refused),
+    )

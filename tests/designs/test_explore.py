@@ -1,0 +1,106 @@
+"""The search over designs: pruned as unpruned, budgets, files of designs and bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import lightloom as ll
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.designs.space import read_space
+
+SPACE = """
+description: few designs
+families:
+  - name: switch
+    technology: electrical
+    fabric: switch
+    set: {bandwidth: [50Gbps, 100Gbps, 400Gbps]}
+  - name: circuits
+    technology: optical
+    fabric: circuit-switch
+    set: {degree: [1, 2, 4], bandwidth: [100Gbps, 400Gbps]}
+  - name: wavelengths
+    technology: optical
+    fabric: wdm-ring
+    set: {wavelengths: [4, 8]}
+"""
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE)
+    return path
+
+
+def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
+    pruned, every = (
+        ll.design("resnet50", ranks=8, batch=4, space=space, site={"host_price": "$ 1000"}, prune=prune)
+        for prune in (True, False)
+    )
+    assert [row["name"] for row in pruned.rows() if row["on_front"]] == [
+        row["name"] for row in every.rows() if row["on_front"]
+    ]
+    leading = [
+        [(row["name"], row["samples_per_dollar"], row["break_even"]) for row in found.rows() if row["leads_technology"]]
+        for found in (pruned, every)
+    ]
+    assert leading[0] == leading[1]
+    assert len(every.exploration.candidates) + len(every.exploration.refused) == 11 > len(pruned.exploration.candidates)
+
+
+def test_a_budget_chooses_the_ranks(space: Path) -> None:
+    found = ll.design("resnet50", budget_dollars=600_000, batch=4, space=space)
+    assert {row["ranks"] for row in found.rows()} <= {8, 16}
+    assert all(row["dollars"] <= 600_000 for row in found.rows())
+    assert found.exploration.by_speed
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda space: ll.design("resnet50", space=space), "neither ranks nor a budget"),
+        (lambda space: ll.design("resnet50", ranks=8, budget_dollars=1000, space=space), "the cheapest of"),
+        (lambda space: ll.design("resnet50", budget_dollars=1000, space=space), "expected at least"),
+        (lambda space: ll.design("resnet50", ranks=8, budget_watts=-1, space=space), "expected more than 0"),
+        (lambda space: ll.design("resnet50", ranks=1, space=space), "at least 2"),
+        (lambda space: ll.design("resnet50", ranks=8, batch=0, space=space), "batch=0"),
+    ],
+)
+def test_contradictions_are_one_line(space: Path, call: Callable[[Path], object], words: str) -> None:
+    with pytest.raises(InputError, match=words) as raised:
+        call(space)
+    assert "\n" not in str(raised.value)
+    assert isinstance(raised.value, ConfigError | UnsupportedError)
+
+
+def test_malformed_spaces_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    for text, words in (
+        ("families: []", "no families"),
+        ("families: [{name: a, technology: magnetic, fabric: switch}]", "technology"),
+        ("families: [{name: a, technology: optical, fabric: switch, set: {bandwidth: []}}]", "at least one"),
+        (SPACE + SPACE.split("families:")[1], "two families"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            read_space(path)
+
+
+def test_the_default_space_has_two_hundred_designs_of_both_technologies() -> None:
+    designs = list(read_space().designs([64], "h100", Path()))
+    assert len(designs) >= 200
+    assert {design.technology for design in designs} == {"electrical", "optical"}
+    assert len({design.key for design in designs}) == len(designs)
+
+
+@pytest.mark.slow
+def test_all_designs_of_the_default_space_at_64_ranks_give_the_same_front() -> None:
+    fronts = [
+        [(row["name"], row["samples_per_dollar"], row["samples_per_joule"]) for row in found.rows() if row["on_front"]]
+        for found in (ll.design("gpt2-355m", ranks=64, batch=8, prune=prune) for prune in (True, False))
+    ]
+    assert fronts[0] == fronts[1]
