@@ -48,7 +48,10 @@ class DesignFront(Result):
 
     def summary(self) -> str:
         best = self.exploration.candidates[0]
-        return f"{self.model}: {best.design.name} trains {best.point[0]:.4g} samples per dollar, the most"
+        most = "at most " if best.worth.unknown else ""
+        return (
+            f"{self.model}: {best.design.name} trains {most}{best.point[0]:.4g} samples per dollar, ahead of all others"
+        )
 
     def rows(self) -> list[Document]:
         return [self._row(candidate) for candidate in self.exploration.candidates]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import get_args
 
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, assess, least_time, work
 from lightloom.designs.front import Front
 from lightloom.designs.space import Design, Technology
@@ -111,11 +111,8 @@ def explore(
         advance: called with the number of designs that are done.
 
     Raises:
-        ConfigError: no design.
         UnsupportedError: no design is within the budget and has a plan.
     """
-    if not designs:
-        raise ConfigError("no designs: expected at least one")
     by_speed = len({design.ranks for design in designs}) > 1
     assessed = [assess(question, design) for design in designs]
     possible = [each for each in assessed if each.worth is not None]

@@ -57,7 +57,7 @@ def front_figure(exploration: Exploration) -> Figure:
             face = colour if each.leads else "none"
             axes.plot(dollars, joules, marker, color=colour, markerfacecolor=face, markersize=5, linestyle="none")
         leading = [each for each in own if each.leads]
-        for each in leading[:_NAMED]:
+        for each, _ in exploration.distinct(leading)[:_NAMED]:
             dollars, joules, _ = each.point
             axes.annotate(
                 each.design.name,
@@ -72,7 +72,7 @@ def front_figure(exploration: Exploration) -> Figure:
     axes.set_xlabel("samples per dollar")
     axes.set_ylabel("samples per joule")
     axes.grid(color=FAINT, linewidth=0.3)
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower left")
     return figure
 
 
@@ -92,18 +92,18 @@ def _designs(exploration: Exploration, technology: str) -> Table:
             "unknown",
             "plan",
         ),
-        rows=tuple(_row(each, exploration) for each in chosen),
+        rows=tuple(_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
         caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
         "dollar as the best of the other technology.",
     )
 
 
-def _row(each: Candidate, exploration: Exploration) -> tuple[str, ...]:
+def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth
     return (
-        ("* " if each.on_front else "") + each.design.name,
+        ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
         f"{each.design.ranks:,}",
         f"{dollars:.4g}",
         f"{joules:.4g}",
