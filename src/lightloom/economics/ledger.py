@@ -161,19 +161,20 @@ def without_covered(bill: Bill, host: Part) -> Bill:
     """
     left, lines = dict(host.holds), []
     for line in bill.lines:
-        held = tuple(name for name, kinds in host.covers.items() if line.part.kind in kinds and host.figure(name))
+        of = line.part.kind
+        held = tuple(name for name, kinds in host.covers.items() if of in kinds and host.figure(name))
         rate = line.per_rank * ((line.part.rate if line.rate is None else line.rate) or 0.0)
         if not held:
             lines.append(line)
             continue
-        share = min(1.0, left[line.part.kind] / rate) if line.part.kind in left and rate else 1.0
-        if line.part.kind in left:
-            left[line.part.kind] -= share * rate
+        share = min(1.0, left[of] / rate) if of in left and rate else 1.0
+        if of in left:
+            left[of] -= share * rate
         elsewhere = (*line.counted_elsewhere, *held)
         if share > 0:
             lines.append(replace(line, per_rank=share * line.per_rank, counted_elsewhere=elsewhere))
         if share < 1:
-            beyond = f"{line.why}, beyond the {format_bandwidth(host.holds[line.part.kind])} of the host"
+            beyond = f"{line.why}, beyond the {format_bandwidth(host.holds[of])} of the host"
             lines.append(replace(line, per_rank=(1 - share) * line.per_rank, why=beyond))
     return replace(bill, lines=tuple(lines))
 

@@ -108,6 +108,8 @@ def _through_switches(
     """Return ends, fibres and circuit switches of blocks that these join; adds what must be said to ``notes``."""
     blocks, cells = grid.ranks // prod(block), prod(block)
     faces = [cells // side for side, size in zip(block, grid.dims, strict=True) if size > 1]
+    if blocks == 0 or not faces:
+        return []
     ends = 2 * sum(faces) / cells * grid.copies
     planes = round(sum(faces) * ports.number * grid.copies)
     found = planes_of(planes, 2 * blocks, grid.ranks, choices)
