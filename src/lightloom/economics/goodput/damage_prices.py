@@ -35,7 +35,9 @@ def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePric
     if not failures:
         return DamagePrice(slowdown=None, why=f"lightloom damage has no failure for a {kind or 'network'} part")
     ranks = min(fabric.ranks, MOST_RANKS)
-    ring = type(fabric).model_validate(fabric.model_dump() | {"ranks": ranks})
+    ring = fabric if ranks == fabric.ranks else fabric.group(ranks)
+    if ring is None:
+        return DamagePrice(slowdown=None, why=f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}")
     request = Collective("all-reduce", ranks, nbytes)
     slowdown = around_failures(request, ring, [[], failures])[1]["slowdown"]
     named = failures[0].text() if len(failures) == 1 else f"{failures[0].text()} to {failures[-1].text()}"

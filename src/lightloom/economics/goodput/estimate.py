@@ -140,7 +140,8 @@ def checkpoint_of(options: GoodputOptions) -> Checkpoint:
 def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
     """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches have them."""
     fabric = machine.fabric
-    parts = [line.part for line in machine.bill.lines if line.part.kind in ("circuit-switch", "circuit-switch-port")]
+    components = (line.part for line in machine.bill.lines)
+    parts = [each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")]
     recovery = Recovery.of(options.recovery, circuits=bool(parts) or fabric.switch_planes, whole=options.restart)
     for part in parts[:1]:
         for step, seconds in (("rewiring", part.reconfiguration_time), ("link_up", part.link_up_time)):
