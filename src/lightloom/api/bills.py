@@ -33,7 +33,7 @@ class PricedBill(Result):
 
     @property
     def dollars(self) -> Total:
-        """Dollars per rank."""
+        """Price of the parts of one rank, in dollars, and what has no price."""
         return self.bill.dollars
 
     @property

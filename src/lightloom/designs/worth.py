@@ -46,7 +46,8 @@ class Worth:
     fabric_bandwidth: float | None
     """Bytes a second that a rank sends over all its links at most; None where the fabric does not say."""
     unknown: Mapping[str, float]
-    """Parts of all ranks whose price or power is unknown, by what is unknown: ``{"price of wdm-engine": 1024}``."""
+    """Parts of all ranks whose price, power or energy of a bit is unknown, by what is unknown:
+    ``{"price of wdm-engine": 1024}``."""
     unknown_rates: Mapping[str, float]
     """Parts of all ranks whose failure rate is unknown, likewise: the goodput leaves them out."""
     alike: tuple[str, ...]
@@ -78,7 +79,7 @@ class Worth:
             fabric_dollars=_known(fabric.dollars),
             fabric_watts=_known(fabric.static_power),
             fabric_bandwidth=fabric.bandwidth,
-            unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power"),
+            unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown(fabric, "dynamic_energy"),
             unknown_rates=_unknown(fabric, "mtbf"),
             alike=(*others.dollars.missing, *others.static_power.missing),
             ranks=cluster.ranks,

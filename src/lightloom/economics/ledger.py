@@ -76,7 +76,7 @@ class ClusterLedger:
 
     @cached_property
     def dollars(self) -> Total:
-        """Dollars per rank."""
+        """Price of the parts of one rank, in dollars, and what has no price."""
         return self.bill.dollars
 
     @cached_property

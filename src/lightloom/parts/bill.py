@@ -166,7 +166,7 @@ class Bill:
 
     @property
     def dollars(self) -> Total:
-        """Dollars per rank."""
+        """Price of the parts of one rank, in dollars, and what has no price."""
         return self._total("dollars")
 
     @property

@@ -42,14 +42,7 @@ class NotFasterError(UnsupportedError):
     """No plan is as fast as was asked for."""
 
 
-def fastest(
-    graph: ComputeGraph,
-    cluster: Cluster,
-    request: SearchRequest,
-    below: float,
-    *,
-    prices: GroupPrices | None = None,
-) -> Plan:
+def fastest(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below: float) -> Plan:
     """Return the fastest plan that fits on a cluster, if its step takes less than ``below`` seconds a sample.
 
     The plan is the first of :func:`search` before schedules are synthesized for it; no other row is simulated that
@@ -62,9 +55,8 @@ def fastest(
     """
     if request.global_batches is None or len(set(request.global_batches)) != 1:
         raise ConfigError(f"global batches {request.global_batches}: expected one")
-    prices = prices or GroupPrices(
-        cluster.fabric, cluster.training, request.cost_model, request.exchanges_on(cluster.accelerator)
-    )
+    exchanges = request.exchanges_on(cluster.accelerator)
+    prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
     found = _Search(graph, cluster, request, prices, lambda: None, below=below).fastest(tuple(request.global_batches))
     prices.save()
     return found
