@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import lightloom as ll
+from lightloom.api import designing
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.designs.bounded import Bounded, Evaluated, Task, work
 from lightloom.designs.space import read_space
 
 SPACE = """
@@ -50,6 +53,30 @@ def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
     ]
     assert leading[0] == leading[1]
     assert len(every.exploration.candidates) + len(every.exploration.refused) == 11 > len(pruned.exploration.candidates)
+
+
+def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found before the interruption is not computed again, and the results are those of one run."""
+    done: list[str] = []
+
+    def interrupted(task: Task) -> Bounded | Evaluated:
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        done.append(task.design.key)
+        return work(task)
+
+    ask = partial(ll.design, "resnet50", ranks=8, batch=4, space=space)
+    monkeypatch.setattr(designing, "work", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ask(folder=tmp_path / "kept")
+    counted: list[str] = []
+    monkeypatch.setattr(designing, "work", lambda task: counted.append(task.design.key) or work(task))
+    whole = ask()
+    alone = len(counted)
+    assert ask(folder=tmp_path / "kept").rows() == whole.rows()
+    assert len(counted) == 2 * alone - len(done)
+    assert ask(folder=tmp_path / "kept").rows() == whole.rows()
+    assert len(counted) == 2 * alone - len(done)
 
 
 def test_a_budget_chooses_the_ranks(space: Path) -> None:

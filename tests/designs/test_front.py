@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf, isclose
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightloom.clusters.load import cluster_from
 from lightloom.designs.front import Front
 from lightloom.designs.worth import Worth
+from lightloom.economics import ledger
+from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.site import Site
+from lightloom.fabrics.load import changed
+from lightloom.parts.bill import Bill, Line
+from lightloom.parts.part import Part
 
 _amount = st.floats(0.1, 1e3)
 _counts = st.dictionaries(st.sampled_from(["price of engine", "power of ring"]), st.integers(1, 9).map(float))
@@ -57,6 +65,26 @@ def test_a_part_without_a_price_is_never_taken_for_free(worth: Worth, time: floa
     front = Front(by_speed=False)
     front.add(without_price, time / 1e3, 0.0)
     assert front.cutoff(known) == inf
+
+
+def test_joules_of_sending_that_nothing_states_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that draw more for every bit, on a fabric that states no energy of a bit."""
+    cluster = cluster_from({"ranks": 8, "accelerator": "h100", "fabric": "torus"}, name="torus of light")
+    part = Part.model_validate(
+        {
+            "name": "modulator",
+            "kind": "transceiver",
+            "rate": "100Gbps",
+            "description": "draws more for every bit",
+            "dynamic_energy": {"value": 1e-12, "confidence": "assumption", "source": "assumption: for this test"},
+        }
+    )
+    bill = ClusterLedger.of(cluster).fabric
+    monkeypatch.setattr(ledger, "fabric_bill", lambda *_: bill + Bill(8, (Line(part, 1, "one a rank"),)))
+    worth = Worth.of(cluster, Site())
+    assert "fabric.energy_per_bit of torus of light" in worth.unknown
+    stated = replace(cluster, fabric=changed(cluster.fabric, {"energy_per_bit": "1 pJ/bit"}))
+    assert not any("energy" in name for name in Worth.of(stated, Site()).unknown)
 
 
 @given(worths(), worths(), _amount, _amount, st.floats(0.0, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -15,6 +16,7 @@ from lightloom.core.results import Document, Result
 from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
 from lightloom.designs.break_even import rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration, explore
+from lightloom.designs.resumed import resumed
 from lightloom.designs.space import DEFAULT, read_space
 from lightloom.economics.ledger import board_of
 from lightloom.economics.site import Site, site_of
@@ -115,6 +117,7 @@ def design(
     site: Site | Mapping[str, object] | None = None,
     prune: bool = True,
     workers: Workers | None = None,
+    folder: str | Path | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> DesignFront:
     """Search fabrics and their fields for the designs that train most samples for a dollar and for a joule.
@@ -132,6 +135,7 @@ def design(
         site: electricity, PUE, amortisation; see :class:`~lightloom.economics.site.Site`.
         prune: False evaluates designs that bounds leave out as well.
         workers: processes or a cluster that evaluate designs; this process alone without it.
+        folder: keeps what was found of each design, so that the same call resumes; nothing is kept without it.
         advance: called with the number of designs that are done since the last call.
 
     Raises:
@@ -147,16 +151,18 @@ def design(
     searched = read_space(path)
     designs = list(searched.designs(counts, accelerator, path.parent.resolve()))
     graph = trace(model)
-    found = explore(
-        Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site),
-        designs,
-        _runner(workers),
-        dollars=dollars,
-        watts=watts,
-        prune=prune,
-        jobs=1 if workers is None else workers.jobs or 16,
-        advance=advance,
-    )
+    run = _runner(workers)
+    with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as task_run:
+        found = explore(
+            Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site),
+            designs,
+            task_run,
+            dollars=dollars,
+            watts=watts,
+            prune=prune,
+            jobs=1 if workers is None else workers.jobs or 16,
+            advance=advance,
+        )
     return DesignFront(
         model=graph.name, accelerator=accelerator, site=chosen_site, exploration=found, assumptions=searched.assumptions
     )

@@ -52,6 +52,9 @@ def design(
     jobs: Annotated[int | None, count_option("--jobs", "Processes on this machine; one without it.")] = None,
     dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
     ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
+    folder: Annotated[
+        Path | None, option("Folder that keeps what is found, so that the same command resumes.", "FOLDER")
+    ] = None,
     report: Annotated[Path | None, option("Write the page (.html).", "FILE")] = None,
     as_json: Json = False,
 ) -> None:
@@ -72,6 +75,7 @@ def design(
             site={name: given[name] for name in INPUTS},
             prune=not no_prune,
             workers=workers,
+            folder=folder,
             advance=advance,
         )
     document = found.to_json()

@@ -37,6 +37,9 @@ class Algorithm:
     pipelined: bool = False
     """Whether its schedules are pipelines, whose number of pieces follows from the size; a price is then the least of
     some that each grow linearly with the size."""
+    by_structure: bool = False
+    """Whether fabrics of one structure (:mod:`lightloom.fabrics.structure`) have the same schedules, which then are
+    built and verified once for all of them; never of pipelines, whose loads are seconds."""
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
     """Why it cannot serve a kind on a fabric, beside what the other fields say."""
     longest_lightpath: Callable[[str, Fabric], int] | None = None

@@ -7,6 +7,7 @@ from math import inf
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import cluster_from
+from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.designs.space import Design
 from lightloom.designs.worth import Worth
@@ -19,6 +20,9 @@ from lightloom.workloads.graph import ComputeGraph
 
 STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 """Strategies that are searched: placed plans are not."""
+LISTED_RANKS = 1024
+"""Ranks of a group beyond which no schedules are built that list every transfer, the square of the ranks: minutes of
+computing for each at 8,192 ranks. Schedules that fold, as hierarchical ones do, serve any group."""
 _SLACK = 1 + 1e-9
 _FREE = {
     "kind": "switch",
@@ -120,9 +124,7 @@ def _bounded(question: Question, design: Design) -> Bounded:
 
 def _least_time(question: Question, cluster: Cluster) -> float:
     request = question.request(cluster.ranks)
-    rows = ClusterRows(
-        question.graph, cluster, request, GroupPrices(cluster.fabric, cluster.training, request.cost_model)
-    )
+    rows = ClusterRows(question.graph, cluster, request, _prices(cluster))
     assert request.global_batches is not None
     first = rows.first(tuple(request.global_batches))
     if not first:
@@ -130,9 +132,22 @@ def _least_time(question: Question, cluster: Cluster) -> float:
     return min(first).per_sample
 
 
+def _limit(cluster: Cluster) -> str:
+    """What a plan was not searched among, for people; empty where some schedule serves all ranks at once."""
+    folding = [each for each in algorithms().values() if not (each.by_structure or each.by_size)]
+    if cluster.ranks <= LISTED_RANKS or any(each.refusal("all-reduce", cluster.fabric) is None for each in folding):
+        return ""
+    return f" (no schedule among more than {LISTED_RANKS:,} ranks was tried)"
+
+
+def _prices(cluster: Cluster) -> GroupPrices:
+    return GroupPrices(cluster.fabric, cluster.training, listed_ranks=LISTED_RANKS)
+
+
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
     try:
-        plan = fastest(question.graph, design.cluster(), question.request(design.ranks), below * _SLACK)
+        cluster, request = design.cluster(), question.request(design.ranks)
+        plan = fastest(question.graph, cluster, request, below * _SLACK, prices=_prices(cluster))
     except NotFasterError:
         return Evaluated(design=design)
     except InputError as error:
@@ -141,6 +156,6 @@ def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
         design=design,
         sample_time=plan.sample_time,
         sent=(plan.ledger.sent_joules or 0.0) / plan.global_batch,
-        label=plan.label,
+        label=plan.label + _limit(cluster),
         step_time=plan.step_time,
     )

@@ -79,7 +79,7 @@ class Worth:
             fabric_dollars=_known(fabric.dollars),
             fabric_watts=_known(fabric.static_power),
             fabric_bandwidth=fabric.bandwidth,
-            unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown(fabric, "dynamic_energy"),
+            unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown_energy(cluster, fabric),
             unknown_rates=_unknown(fabric, "mtbf"),
             alike=(*others.dollars.missing, *others.static_power.missing),
             ranks=cluster.ranks,
@@ -126,6 +126,18 @@ def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
         for missing in line.total(name).missing:
             counts[missing] = counts.get(missing, 0.0) + line.per_rank * bill.ranks
     return counts
+
+
+def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
+    """Return what sending adds and nothing states: parts, or the fabric's figure of a bit where parts draw more for it.
+
+    Designs send different bytes for a sample, so that what is unknown of one is not compared with that of another.
+    """
+    energy = fabric.dynamic_energy
+    if cluster.fabric.energy_per_bit is not None or (energy.complete and not energy.value):
+        return {}
+    names = energy.missing or ("fabric.energy_per_bit",)
+    return {f"{name} of {cluster.name}": float(cluster.ranks) for name in names}
 
 
 def _known(total: Total) -> float:

@@ -34,6 +34,8 @@ from lightloom.parts.bill import Bill, unknown_bill
 from lightloom.parts.choices import BillChoices
 from lightloom.transports.library import Library
 
+_MOST_PAIRED = 2048
+"""Ranks of fabrics whose groups look at all pairs of ranks."""
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
 
@@ -254,6 +256,10 @@ class GroupFabric(Fabric):
         return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
 
     @property
+    def rate_fields(self) -> frozenset[str]:  # type: ignore[override]
+        return self.whole.rate_fields
+
+    @property
     def library(self) -> Library | None:
         """That of the fabric, with the ranks of this group that share a domain."""
         return self.whole.library and self.whole.library.group(self.ranks, self.stride)
@@ -277,6 +283,29 @@ class GroupFabric(Fabric):
 
     def link_name(self, link: int) -> str:
         return self.whole.link_name(link)
+
+    @property
+    def _bounded_by_whole(self) -> bool:
+        """Whether what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
+        return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
+
+    def cuts(self) -> list[Cut]:
+        """Those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no less."""
+        if not self._bounded_by_whole:
+            return super().cuts()
+        return [cut for cut in self.whole.cuts() if cut.ranks == 1]
+
+    def total_receive_bandwidth(self) -> float:
+        if not self._bounded_by_whole:
+            return super().total_receive_bandwidth()
+        return self.whole.total_receive_bandwidth() * self.ranks / self.whole.ranks
+
+    def neighbour_latency(self) -> float:
+        return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
+
+    def diameter_latency(self) -> float:
+        """That of derived geometry; of large fabrics the least latency, which is no more."""
+        return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def link_bandwidth(self) -> Floats:
         return self.whole.link_bandwidth()

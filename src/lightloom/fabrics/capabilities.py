@@ -88,6 +88,9 @@ class Capabilities(Described):
     """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = None
     """Kinds of parts whose power ``power_per_rank`` holds; None: all, as links end at the ranks alone."""
+    rate_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields, those of its tiers included, that decide nothing but how fast links are and what a bit costs
+    (:mod:`lightloom.fabrics.structure`)."""
     group_assumption: ClassVar[str] = ""
     """A modelling assumption under which ``group`` and ``pair`` hold; empty where they follow from footprints."""
 

@@ -44,6 +44,7 @@ class CircuitSwitch(StarGeometry):
     """Seconds from new permutations until links over them carry data; 0 assumes receivers in burst mode."""
 
     exclusive: ClassVar[bool] = True
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
     distance_matters: ClassVar[bool] = True
     switch_planes: ClassVar[bool] = True
     port_cut: ClassVar[str] = "the circuits that one rank can hold"

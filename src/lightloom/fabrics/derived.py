@@ -6,7 +6,7 @@ only, and :func:`lightloom.fabrics.conformance.check_fabric` compares it with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.footprint import Footprint, links_of
+from lightloom.fabrics.structure import structure
 
 T = TypeVar("T")
 _PAIRS = 1 << 18
@@ -52,15 +53,17 @@ class Geometry(Protocol):
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
     def siblings(self) -> tuple[Geometry, Ints]: ...
-    def model_dump_json(self, *, exclude: set[str]) -> str: ...
+    @property
+    def rate_fields(self) -> Set[str]: ...
+    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]: ...
 
 
 class _Key:
-    """Makes a fabric the key of a cache, by its implementation and its fields."""
+    """Makes a fabric the key of a cache, by its structure."""
 
     def __init__(self, fabric: Geometry) -> None:
         self.fabric = fabric
-        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
+        self._text = structure(fabric)
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -70,7 +73,7 @@ class _Key:
 
 
 def cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
-    """A function of a fabric that remembers what it returned for the last 64, equal fabrics being one."""
+    """A function of a fabric's structure that remembers what it returned for the last 64."""
     by_key = lru_cache(maxsize=64)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(_Key(fabric))
 
@@ -168,30 +171,37 @@ def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
     return float(rate), float(fabric.latency(source, destination, route).max())
 
 
-@cached
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
 
-    Whatever enters a rank passes one of a few links, which carry no more than their bandwidths: links are chosen
-    greedily until every transfer to the rank passes one. In a group (:meth:`Fabric.siblings`), the ranks in the same
-    place of all groups are taken together, since all of them exchange the same at once.
+    Whatever enters a rank passes one of a few links, which carry no more than their bandwidths. In a group
+    (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all of them exchange
+    the same at once.
     """
     whole, members = fabric.siblings()
-    groups, ranks = members.shape
     bandwidth = whole.link_bandwidth()
-    limits = np.zeros((2, ranks))
+    receive, send = ([bandwidth[links].sum() / len(members) for links in covers] for covers in _covers(fabric))
+    return np.array(receive), np.array(send)
+
+
+@cached
+def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
+    """Links of which every transfer to a rank passes one, and likewise every transfer from it, of each rank."""
+    whole, members = fabric.siblings()
+    groups, ranks = members.shape
+    covers: tuple[list[Ints], list[Ints]] = ([], [])
     for rank in range(ranks):
         others = np.delete(members, rank, axis=1).ravel()
         own = np.repeat(members[:, rank], ranks - 1)
-        for way, (source, destination) in enumerate(((others, own), (own, others))):
+        for cover, (source, destination) in zip(covers, ((others, own), (own, others)), strict=True):
             routes = [whole.route(source, destination)]
             if groups == 1:
                 routes = [np.full(len(own), route) for route in range(whole.routes)]
             parts = [links_of(whole.footprint(source, destination, route)) for route in routes]
             transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
             link = np.concatenate([part[1] for part in parts])
-            limits[way, rank] = bandwidth[_cover(transfer, link, whole.links)].sum() / groups
-    return limits[0], limits[1]
+            cover.append(_cover(transfer, link, whole.links))
+    return covers
 
 
 def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
@@ -199,7 +209,9 @@ def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
     chosen: list[int] = []
     while len(transfer):
         chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
-        left = ~np.isin(transfer, transfer[link == chosen[-1]])
+        covered = np.zeros(int(transfer.max()) + 1, np.bool_)
+        covered[transfer[link == chosen[-1]]] = True
+        left = ~covered[transfer]
         transfer, link = transfer[left], link[left]
     return np.array(chosen, dtype=np.int64)
 

@@ -41,6 +41,7 @@ class Mesh(Fabric):
     along the last."""
 
     joins_ranks: ClassVar[bool] = True
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
     wraps: ClassVar[bool] = False
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class PacketSwitch(StarGeometry, PacketFabric):
     kind: Literal["switch"] = "switch"
     bandwidth: Bandwidth = 50e9
     """Bytes per second of a port, per direction."""
+
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
 
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.data_rate(self.bandwidth))

@@ -126,6 +126,7 @@ class WavelengthRing(RingGeometry):
 
     exclusive: ClassVar[bool] = True
     wavelength_routed: ClassVar[bool] = True
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"wavelength_bandwidth", "energy_per_bit", "power_per_rank"})
     group_assumption: ClassVar[str] = (
         "a group that has all wavelengths closes its ring, as SiP-ML assumes, which bounds the shares that axes divide"
     )

@@ -82,6 +82,8 @@ class LinkTurns:
         self._apart = fabric.exclusive or fabric.in_network_reduction
         """Whether exchanges share no links: circuits are divided among them."""
         self._shares: dict[tuple[int, int, bool], Floats] = {}
+        self._levels: dict[tuple[int, int, bool], Ints] = {}
+        """Which links have equal shares: a number of each."""
         self._sets: dict[tuple[tuple[int, int, bool], ...], Floats] = {}
 
     @classmethod
@@ -122,15 +124,17 @@ class LinkTurns:
         links that no others exceed."""
         if groups not in self._sets:
             shares = [self._share(*group) for group in groups]
-            table = np.stack([*shares[:3], np.maximum.reduce(shares[3:])], axis=1)
-            self._sets[groups] = _undominated(np.unique(table.round(9), axis=0))
+            alike = _first_alike([self._levels[group] for group in groups])
+            table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
+            self._sets[groups] = _undominated(np.unique(table.T, axis=0))
         return self._sets[groups]
 
     def _share(self, ranks: int, stride: int, all_to_all: bool) -> Floats:
-        """Share of each link that all groups of so many ranks load while they exchange: [link]."""
+        """Share of each link that all groups of so many ranks load while they exchange, rounded: [link]."""
         key = ranks, stride, all_to_all
         if key not in self._shares:
-            self._shares[key] = link_shares(self._fabric, *key)
+            self._shares[key] = link_shares(self._fabric, *key).round(9)
+            self._levels[key] = np.unique(self._shares[key], return_inverse=True)[1]
         return self._shares[key]
 
 
@@ -173,6 +177,18 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
         carried /= 1 if all_to_all else axis.size
     shares: Floats = seconds / seconds.max()
     return shares
+
+
+def _first_alike(levels: Sequence[Ints]) -> Ints:
+    """The first of all links whose numbers are equal in each of these arrays [link]."""
+    number = levels[0]
+    for other in levels[1:]:
+        number = number * (int(other.max()) + 1) + other
+        used = np.bincount(number) > 0
+        number = (np.cumsum(used) - 1)[number]
+    first = np.empty(int(number.max()) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return first
 
 
 def _undominated(table: Floats) -> Floats:

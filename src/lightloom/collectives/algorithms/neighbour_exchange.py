@@ -69,6 +69,7 @@ def _moves(n: int) -> list[Moves]:
 NEIGHBOUR_EXCHANGE = Algorithm(
     name="neighbour-exchange",
     build=neighbour_exchange,
+    by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,
     summary="pairs swap what they last received, two shares one after the other",
@@ -78,6 +79,7 @@ NEIGHBOUR_EXCHANGE = Algorithm(
 NEIGHBOUR_EXCHANGE_PAIRS = Algorithm(
     name="neighbour-exchange-pairs",
     build=neighbour_exchange_pairs,
+    by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,
     needs="wdm-ring",

@@ -52,6 +52,7 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
 ONE_STAGE = Algorithm(
     name="one-stage",
     build=one_stage,
+    by_structure=True,
     longest_lightpath=lambda kind, fabric: fabric.diameter(),  # noqa: ARG005 - all kinds alike
     kinds=(*FROM_ALL_GATHER, "all-to-all"),
     summary="every rank straight to every other",

@@ -122,6 +122,7 @@ def along_the_line(source: Column, destination: Column, chunk: Column, n: int) -
 OPTREE = Algorithm(
     name="optree",
     build=optree,
+    by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all kinds alike
     needs="wdm-ring",
     summary="exchange between parts of the ring, then between parts of the parts, ...",

@@ -101,6 +101,7 @@ def _longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kind
 RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
+    by_structure=True,
     longest_lightpath=_longest_links,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
@@ -108,6 +109,7 @@ RECURSIVE_DOUBLING = Algorithm(
 HALVING_DOUBLING = Algorithm(
     name="halving-doubling",
     build=halving_doubling,
+    by_structure=True,
     longest_lightpath=_longest_links,
     kinds=("all-reduce",),
     summary="recursive halving, then recursive doubling (Rabenseifner)",

@@ -153,6 +153,7 @@ def _neighbours(
 RING = Algorithm(
     name="ring",
     build=ring,
+    by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="pass shares on around the ring, one way",
@@ -162,6 +163,7 @@ RING = Algorithm(
 RING_TWO_WAY = Algorithm(
     name="ring-two-way",
     build=ring_two_way,
+    by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=KINDS,
     all_to_all_ranks=128,

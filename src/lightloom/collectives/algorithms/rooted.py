@@ -101,6 +101,7 @@ def _longest_edge(fabric: Fabric, levels: Levels) -> int:
 BINOMIAL_TREE = Algorithm(
     name="binomial-tree",
     build=binomial_tree,
+    by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="up a binomial tree to rank 0, and back",
@@ -109,6 +110,7 @@ BINOMIAL_TREE = Algorithm(
 WORKER_AGGREGATOR = Algorithm(
     name="worker-aggregator",
     build=worker_aggregator,
+    by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="all to rank 0, and back (parameter server)",

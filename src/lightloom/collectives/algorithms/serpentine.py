@@ -48,6 +48,7 @@ def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both ki
 SERPENTINE = Algorithm(
     name="serpentine",
     build=serpentine,
+    by_structure=True,
     kinds=("all-gather", "broadcast"),
     needs="wdm-ring",
     longest_lightpath=lambda kind, fabric: fabric.ranks - 1,  # noqa: ARG005 - both kinds alike

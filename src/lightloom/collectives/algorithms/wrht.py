@@ -102,6 +102,7 @@ def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage
 WRHT = Algorithm(
     name="wrht",
     build=wrht,
+    by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all-reduce alone
     kinds=("all-reduce",),
     needs="wdm-ring",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -16,6 +16,10 @@ class Tiers(TieredFabric):
     kind: Literal["tiers"] = "tiers"
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
     """The tiers, from the ranks outwards."""
+
+    rate_fields: ClassVar[frozenset[str]] = frozenset(
+        {"bandwidth", "wire_efficiency", "energy_per_bit", "power_per_rank"}
+    )
 
     def tier_list(self) -> tuple[Tier, ...]:
         return self.tiers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,18 @@ class TwoTierSwitch(TieredFabric):
     """Part of that bandwidth that data reach."""
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
     """What a domain's ports could send over what the tree carries for them."""
+
+    rate_fields: ClassVar[frozenset[str]] = frozenset(
+        {
+            "domain_bandwidth",
+            "domain_wire_efficiency",
+            "bandwidth",
+            "wire_efficiency",
+            "oversubscription",
+            "energy_per_bit",
+            "power_per_rank",
+        }
+    )
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:

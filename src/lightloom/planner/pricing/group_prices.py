@@ -13,6 +13,7 @@ from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes
 from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices, line_below
@@ -65,16 +66,19 @@ class GroupPrices(Pricing):
         model: CostModel = "physical",
         exchanges: Sequence[PricedExchange] = (),
         choices: Sequence[str] = (),
+        listed_ranks: int = MAXIMUM_RANKS,
     ) -> None:
         """``exchanges`` are the methods that strategies number from 1 on, with their engines. ``choices`` are the
         algorithms that a collective chooses among; without any, the fabric's collective library where it carries the
-        collective, otherwise all that have one schedule for all sizes."""
+        collective, otherwise all that have one schedule for all sizes. Schedules that list every transfer, the square
+        of the ranks, are left out among more than ``listed_ranks``."""
         self.fabric = fabric
         self.model = model
         self._training = training
         self._exchanges = dict(enumerate(exchanges, start=1))
         self._divided = False  # whether circuits of several axes stand at once
         self._named = bool(choices)
+        self._listed_ranks = listed_ranks
         self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
         self._keys: dict[int, str] = {}
@@ -105,7 +109,9 @@ class GroupPrices(Pricing):
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
         """Prices that share all schedules and prices with these."""
-        other = GroupPrices(fabric, self._training, self.model, tuple(self._exchanges.values()), choices)
+        other = GroupPrices(
+            fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._listed_ranks
+        )
         for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
         return other
@@ -284,6 +290,11 @@ class GroupPrices(Pricing):
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
             return "the fabric's collective library has no codec between its hops; name an algorithm, such as ring"
+        if algorithm.by_structure and part.ranks > self._listed_ranks:
+            return (
+                f"{algorithm.name} lists every transfer among {part.ranks:,} ranks, which is done for at most "
+                f"{self._listed_ranks:,}"
+            )
         return algorithm.refusal(kind, part, self.model)
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:

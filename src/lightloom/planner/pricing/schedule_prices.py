@@ -9,6 +9,7 @@ makes every packet smaller, one between the hops makes every message smaller; th
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import floor, log2
@@ -23,6 +24,7 @@ from lightloom.collectives.registry import Algorithm, build, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.structure import structure
 from lightloom.planner.gradients.engine import VALUE_BYTES
 from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.simulation.lower import Priced
@@ -42,6 +44,11 @@ class _Built:
     circuits: str | None
     work: dict[bool, CodecWork] = field(default_factory=dict)
     """What a codec has to do, by whether it is in line with the links."""
+
+
+_MOST_STRUCTURES = 4096
+_of_structures: OrderedDict[object, _Built] = OrderedDict()
+"""What was built and verified last, without rows, by algorithm, kind, cost model and structure of the fabric."""
 
 
 class SchedulePrices:
@@ -141,14 +148,24 @@ class SchedulePrices:
     def _build(self, kind: Kind, nbytes: float) -> _Built:
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
-            collective = Collective(kind, self.fabric.ranks, size)
-            schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
-            circuits = circuits_key(schedule, self.fabric) if loads is None and self.fabric.exclusive else None
-            if loads is not None and loads.changes is not None and loads.changes.static:
-                circuits = circuits_key(schedule, self.fabric, loads.changes.rows)
-                loads = replace(loads, changes=replace(loads.changes, rows=None))
-            self._built[kind, size] = _Built(schedule, loads, circuits)
+            alike = self.algorithm.by_structure and (self.algorithm, kind, self.model, structure(self.fabric))
+            known = _of_structures.get(alike) if alike else None
+            built = self._built[kind, size] = self._made(kind, size) if known is None else replace(known)
+            if alike and built.loads is not None:
+                _of_structures[alike] = replace(built, schedule=None)
+                _of_structures.move_to_end(alike)
+                if len(_of_structures) > _MOST_STRUCTURES:
+                    _of_structures.popitem(last=False)
         return self._built[kind, size]
+
+    def _made(self, kind: Kind, size: float) -> _Built:
+        collective = Collective(kind, self.fabric.ranks, size)
+        schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
+        circuits = circuits_key(schedule, self.fabric) if loads is None and self.fabric.exclusive else None
+        if loads is not None and loads.changes is not None and loads.changes.static:
+            circuits = circuits_key(schedule, self.fabric, loads.changes.rows)
+            loads = replace(loads, changes=replace(loads.changes, rows=None))
+        return _Built(schedule, loads, circuits)
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, self.built_for(kind, nbytes), nbytes

@@ -42,11 +42,14 @@ class NotFasterError(UnsupportedError):
     """No plan is as fast as was asked for."""
 
 
-def fastest(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below: float) -> Plan:
+def fastest(
+    graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below: float, *, prices: GroupPrices
+) -> Plan:
     """Return the fastest plan that fits on a cluster, if its step takes less than ``below`` seconds a sample.
 
     The plan is the first of :func:`search` before schedules are synthesized for it; no other row is simulated that
-    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only.
+    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only. ``prices`` are of the
+    cluster's fabric and of the request.
 
     Raises:
         ConfigError: the request has not one global batch.
@@ -55,8 +58,6 @@ def fastest(graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below
     """
     if request.global_batches is None or len(set(request.global_batches)) != 1:
         raise ConfigError(f"global batches {request.global_batches}: expected one")
-    exchanges = request.exchanges_on(cluster.accelerator)
-    prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
     found = _Search(graph, cluster, request, prices, lambda: None, below=below).fastest(tuple(request.global_batches))
     prices.save()
     return found

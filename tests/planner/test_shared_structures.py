@@ -1,0 +1,112 @@
+"""Fabrics of one structure share what was built and verified: same rows, same loads, same prices as of their own."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.registry import algorithms, build
+from lightloom.collectives.spec import KINDS, Collective
+from lightloom.fabrics import derived
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.structure import structure
+from lightloom.planner.pricing import schedule_prices
+from lightloom.planner.pricing.schedule_prices import SchedulePrices
+
+_TIERS = [
+    {"name": "leaf", "shape": "switch", "size": 4, "bandwidth": 3e9, "latency": 5e-7},
+    {"name": "spine", "shape": "switch", "through_switch": True, "ports": 2, "bandwidth": 1e9, "latency": 5e-7},
+]
+_SHAPES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "switch": ({"kind": "switch", "bandwidth": 1e9}, {"bandwidth": 7e9}),
+    "torus": ({"kind": "torus", "bandwidth": 1e9, "hop_latency": 1e-7}, {"bandwidth": 7e9}),
+    "domains": (
+        {"kind": "two-tier-switch", "domain_size": 4, "bandwidth": 1e9, "oversubscription": 2, "hop_latency": 1e-6},
+        {"bandwidth": 7e9, "domain_bandwidth": 9e10, "oversubscription": 3},
+    ),
+    "fat tree": (
+        {"kind": "tiers", "tiers": _TIERS},
+        {"tiers.leaf.bandwidth": 3e9, "tiers.spine.bandwidth": 2e9, "tiers.leaf.wire_efficiency": 0.5},
+    ),
+    "circuits": ({"kind": "circuit-switch", "degree": 3, "bandwidth": 1e9}, {"bandwidth": 7e9}),
+    "wavelengths": ({"kind": "wdm-ring", "wavelengths": 5, "fibres": 2}, {"wavelength_bandwidth": 3e9}),
+}
+
+
+def _pair(name: str) -> tuple[Fabric, Fabric]:
+    """Two fabrics of 16 ranks that differ in rates alone."""
+    fields, rates = _SHAPES[name]
+    return fabric_of(fields), fabric_of(fields | rates)
+
+
+def fabric_of(fields: dict[str, object]) -> Fabric:
+    settings = {name: value for name, value in fields.items() if "." in name}
+    data = {name: value for name, value in fields.items() if "." not in name}
+    return fabric_from(data, 16, settings, where="fabric")
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_what_is_shared_follows_from_the_structure(name: str) -> None:
+    first, second = _pair(name)
+    assert structure(first) == structure(second)
+    assert not np.array_equal(first.link_bandwidth(), second.link_bandwidth())
+    source, destination = (ends.ravel() for ends in np.indices((16, 16)))
+    ends = source[source != destination], destination[source != destination]
+    for route in (first.route(*ends), *(np.full(len(ends[0]), way) for way in range(first.routes))):
+        for one, other in zip(first.footprint(*ends, route), second.footprint(*ends, route), strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(first.latency(*ends, route), second.latency(*ends, route))
+    assert first.ring_order().tolist() == second.ring_order().tolist()
+    np.testing.assert_allclose(
+        [limit.sum() for limit in derived.rank_bandwidths(second)],
+        [second.link_bandwidth()[links].sum() for links in map(np.concatenate, derived._covers(first))],
+    )
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_prices_of_shared_schedules_equal_those_of_their_own(name: str) -> None:
+    first, second = _pair(name)
+    served = 0
+    for algorithm, kind in product((each for each in algorithms().values() if each.by_structure), KINDS):
+        if algorithm.refusal(kind, second):
+            continue
+        served += 1
+        collective = Collective(kind, 16, 1e6)
+        for one, other in zip(
+            *(build(algorithm, collective, each).columns().values() for each in (first, second)), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+        schedule_prices._of_structures.clear()
+        own = SchedulePrices(algorithm, second, "physical")
+        alone = [own(kind, nbytes) for nbytes in (0.0, 1e6)]
+        schedule_prices._of_structures.clear()
+        SchedulePrices(algorithm, first, "physical")(kind, 0.0)
+        shared = SchedulePrices(algorithm, second, "physical")
+        assert [shared(kind, nbytes) for nbytes in (0.0, 1e6)] == alone
+        assert shared._built[kind, 0.0].schedule is None
+        for one, other in zip(
+            shared.schedule(kind, 1e6).columns().values(), own.schedule(kind, 1e6).columns().values(), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+    assert served > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("torus", {"hop_latency": 2e-7}),
+        ("domains", {"domain_size": 8}),
+        ("domains", {"domain_bandwidth": 1e9, "bandwidth": 1e9, "oversubscription": 1}),
+        ("circuits", {"degree": 4}),
+        ("circuits", {"reconfiguration_time": 0.0}),
+        ("circuits", {"energy_per_bit": 1e-12}),
+        ("wavelengths", {"wavelengths": 10, "fibres": 1}),
+    ],
+)
+def test_what_decides_loads_decides_the_structure(name: str, changed: dict[str, object]) -> None:
+    """Links that have become equal in rate as well: loads count them together."""
+    fields, _ = _SHAPES[name]
+    assert structure(fabric_of(fields)) != structure(fabric_of(fields | changed))
