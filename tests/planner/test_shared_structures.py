@@ -7,13 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lightloom.collectives.registry import algorithms, build
+from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.registry import algorithms, build, find
 from lightloom.collectives.spec import KINDS, Collective
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import Fabric
+from lightloom.fabrics import base, derived
+from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.load import fabric_from
 from lightloom.fabrics.structure import structure
 from lightloom.planner.pricing import schedule_prices
+from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 
 _TIERS = [
@@ -110,3 +112,33 @@ def test_what_decides_loads_decides_the_structure(name: str, changed: dict[str, 
     """Links that have become equal in rate as well: loads count them together."""
     fields, _ = _SHAPES[name]
     assert structure(fabric_of(fields)) != structure(fabric_of(fields | changed))
+
+
+@pytest.mark.parametrize("name", ["mesh", "torus", "rails"])
+@pytest.mark.parametrize(("ranks", "stride"), [(4, 2), (2, 8), (8, 2)])
+def test_bounds_of_groups_of_large_fabrics_hold(
+    name: str, ranks: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken from the whole fabric's ranks, they are cheap, and no schedule costs less."""
+    monkeypatch.setattr(base, "_MOST_PAIRED", 8)
+    rails = [_TIERS[0], {**_TIERS[1], "ports": 4, "separate_rails": True, "through_switch": False}]
+    fields = {"kind": "tiers", "tiers": rails} if name == "rails" else {"kind": name, "hop_latency": 1e-6}
+    group = GroupFabric.of(fabric_of(fields), ranks, stride)
+    for algorithm, kind in product(
+        map(find, ("ring", "one-stage", "recursive-doubling")), ("all-gather", "all-reduce")
+    ):
+        cost, bound = SchedulePrices(algorithm, group, "physical").cost(kind, 1e6)
+        assert 0 < bound.time <= cost.time
+
+
+def test_schedules_that_list_every_transfer_are_left_out_among_many_ranks() -> None:
+    """Those that fold are not; a group of fewer ranks has all."""
+    torus, ring = (fabric_of(_SHAPES[name][0]) for name in ("torus", "wavelengths"))
+    for fabric, ranks, refused in ((torus, 16, False), (ring, 16, True), (ring, 8, False)):
+        prices = GroupPrices(fabric, TrainingSettings(), listed_ranks=8)
+        why = prices.refusal("all-reduce", AUTO, ranks, 0)
+        assert (why is not None and "at most 8" in why) if refused else why is None
+    assert GroupPrices(torus, TrainingSettings(), listed_ranks=8).algorithm("all-reduce", 1e6, AUTO, 16, 0) in (
+        "hierarchical",
+        "double-tree",
+    )

@@ -151,18 +151,11 @@ def design(
     searched = read_space(path)
     designs = list(searched.designs(counts, accelerator, path.parent.resolve()))
     graph = trace(model)
-    run = _runner(workers)
-    with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as task_run:
-        found = explore(
-            Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site),
-            designs,
-            task_run,
-            dollars=dollars,
-            watts=watts,
-            prune=prune,
-            jobs=1 if workers is None else workers.jobs or 16,
-            advance=advance,
-        )
+    question = Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site)
+    limits = {"dollars": dollars, "watts": watts}
+    run, jobs = _runner(workers), 1 if workers is None else workers.jobs or 16
+    with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
+        found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
     return DesignFront(
         model=graph.name, accelerator=accelerator, site=chosen_site, exploration=found, assumptions=searched.assumptions
     )

@@ -54,5 +54,5 @@ def _row(result: Bounded | Evaluated) -> Document:
 
 
 def _result(task: Task, row: Document) -> Bounded | Evaluated:
-    fields = {name: inf if value is None else value for name, value in row.items()}
+    fields: Document = {name: inf if value is None else value for name, value in row.items()}
     return (Bounded if "least_time" in fields else Evaluated)(design=task.design, **fields)

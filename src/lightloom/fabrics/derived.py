@@ -6,7 +6,7 @@ only, and :func:`lightloom.fabrics.conformance.check_fabric` compares it with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.footprint import Footprint, links_of
-from lightloom.fabrics.structure import structure
+from lightloom.fabrics.structure import Readable, structure
 
 T = TypeVar("T")
 _PAIRS = 1 << 18
@@ -32,11 +32,9 @@ class Ports(NamedTuple):
     """Bytes per second."""
 
 
-class Geometry(Protocol):
+class Geometry(Readable, Protocol):
     """What derivations ask of a fabric (:class:`lightloom.fabrics.base.Fabric`)."""
 
-    @property
-    def implementation(self) -> tuple[str, str]: ...
     @property
     def ranks(self) -> int: ...
     @property
@@ -47,15 +45,11 @@ class Geometry(Protocol):
     def in_network_reduction(self) -> bool: ...
     @property
     def switch_rank(self) -> int: ...
-    def link_bandwidth(self) -> Floats: ...
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
     def route(self, source: Ints, destination: Ints) -> Ints: ...
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
     def siblings(self) -> tuple[Geometry, Ints]: ...
-    @property
-    def rate_fields(self) -> Set[str]: ...
-    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]: ...
 
 
 class _Key:
