@@ -53,7 +53,7 @@ def test_lossless_light_has_no_limit(monkeypatch: pytest.MonkeyPatch, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--ranks", "1"], "--ranks 1: expected 2 to 8192"),
+        (["--ranks", "1"], "--ranks 1: expected 2 to 131072"),
         (["--ranks", "many"], "--ranks 'many': expected a whole number"),
         (["--ranks", "8", "--taps", "8"], "--taps 8: expected 1 to 7"),
         (["--taps", "0"], "--taps 0: expected 1 to 63"),

@@ -11,6 +11,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 
 def is_right(schedule: Schedule, fabric: WdmRing) -> bool:
     """Whether a barrier-stepped schedule on a WDM ring delivers exactly what it promises, legally."""
+    schedule = schedule.unfolded(fabric.fibre_channels)
     return (
         _channels_are_exclusive(schedule, fabric) and _transceivers_suffice(schedule, fabric) and data_arrives(schedule)
     )

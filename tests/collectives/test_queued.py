@@ -163,7 +163,7 @@ def test_rejections_name_the_culprit() -> None:
             "share wavelength 0 of fibre 0 on the",
         ),
         (schedule.with_columns({}, folding=replace(folding, period=5)), "folded every 5 of 12 ranks"),
-        (schedule.with_columns({}, queued=False), "only those of packets, steps in order, can be folded"),
+        (schedule.with_columns({}, queued=False), "breaks continuity: step"),
         (dropped, "does not end with the complete chunk|is never sent"),
         (schedule.with_columns({"reduces": ~schedule.reduces}), r"row \d+|is never sent|arrives where"),
     ):

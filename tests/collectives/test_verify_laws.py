@@ -58,7 +58,7 @@ def test_any_two_lightpaths_of_one_wavelength_clash_on_any_link_that_they_share(
 @pytest.mark.parametrize("column", ["step", "source", "route", "fibre", "first_wavelength", "wavelength_count"])
 def test_every_row_of_a_lightpath_agrees_with_its_first_in_every_column(column: str) -> None:
     fabric = wdm_ring(4, 4, fibres=2)
-    schedule = build(find("ring"), Collective("all-gather", 4, 8.0), fabric)
+    schedule = build(find("ring"), Collective("all-gather", 4, 8.0), fabric).unfolded(4)
     assert len(schedule) == 12 and schedule.steps == 3
     doubled = schedule.with_columns(
         {name: np.repeat(values, 2) for name, values in schedule.columns().items()}

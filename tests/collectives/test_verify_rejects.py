@@ -117,7 +117,7 @@ def test_one_transceiver_too_many_names_rank_and_step() -> None:
 
 
 def test_a_dependency_cycle_names_the_steps() -> None:
-    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1))
+    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1)).unfolded(1)
     chain = [(1, 0), (2, 1)]
     verify(replace(schedule, dependencies=np.array(chain)), wdm_ring(4, 1))
     with pytest.raises(VerificationError, match=r"dependency cycle among steps \[0, 1, 2\]"):
@@ -125,7 +125,7 @@ def test_a_dependency_cycle_names_the_steps() -> None:
 
 
 def test_a_missing_dependency_is_a_clash() -> None:
-    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1))
+    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1)).unfolded(1)
     with pytest.raises(VerificationError, match="share wavelength 0"):
         verify(replace(schedule, dependencies=np.array([(1, 0)])), wdm_ring(4, 1))
 
@@ -133,7 +133,7 @@ def test_a_missing_dependency_is_a_clash() -> None:
 def test_a_send_that_nothing_orders_after_its_data_is_named() -> None:
     fabric = PacketSwitch(ranks=4)
     for kind in ("all-gather", "all-reduce"):
-        schedule = build(find("ring"), Collective(kind, 4, 4.0), fabric)
+        schedule = build(find("ring"), Collective(kind, 4, 4.0), fabric).unfolded(1)
         chain = np.array([(s + 1, s) for s in range(schedule.steps - 1)])
         verify(replace(schedule, dependencies=chain), fabric)
         with pytest.raises(VerificationError, match=r"nothing orders this send after|does not hold the chunk|and lost"):
@@ -223,7 +223,7 @@ def test_self_sends_and_unknown_ranks_are_refused() -> None:
 @given(jobs(wdm_rings(largest=9)), st.data())
 @settings(max_examples=300, deadline=None)
 def test_an_obvious_replay_agrees_on_mutants(job: tuple[Algorithm, Collective, Fabric], data: st.DataObject) -> None:
-    """Change one cell at random: the verifier accepts exactly what the set-based replay accepts."""
+    """Change one cell at random: the verifier accepts exactly what the set-based replay of all ranks accepts."""
     algorithm, collective, fabric = job
     assume(not algorithm.by_size)  # queued schedules have a replay and mutants of their own
     schedule = build(algorithm, collective, fabric)

@@ -34,7 +34,7 @@ def needs(suffix: str) -> None:
 
 def small() -> Made:
     fabric = ring(4)
-    return build(find("ring"), Collective("all-gather", 4, 1e6), fabric), fabric
+    return build(find("ring"), Collective("all-gather", 4, 1e6), fabric).unfolded(fabric.fibre_channels), fabric
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -74,7 +74,7 @@ def test_steps_that_name_others_come_back(tmp_path: Path, suffix: str) -> None:
 )
 def test_a_schedule_on_a_part_of_a_fabric_comes_back(tmp_path: Path, part: Fabric) -> None:
     path = tmp_path / "part.json"
-    schedule = build(find("ring"), Collective("all-gather", 4, 1e6), part)
+    schedule = build(find("ring"), Collective("all-gather", 4, 1e6), part).unfolded(part.fibre_channels)
     write_schedule(path, schedule, part)
     read, fabric = read_schedule(path)
     assert same(read, schedule) and fabric == part
@@ -145,7 +145,7 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], str]] = [
         "field 'folding.channel': [[0], [0, 1]]: copy 1 has 2 channels: expected 1",
     ),
     (put("folding", value={"period": 0, "channel": [[0]]}), "field 'folding.period': 0"),
-    (put("folding", value={"period": 1, "channel": [[0]]}), "only those of packets, steps in order, can be folded"),
+    (put("folding", value={"period": 1, "channel": [[0]]}), "a divisor of the ranks and (4, 0) or (4, 12)"),
     (put("fabric", value="ring"), "field 'fabric': 'ring': Input should be a valid dictionary"),
     (put("fabric", "kind", value="rings"), "unknown fabric kind 'rings'"),
     (put("fabric", "wavelengths", value=0), "fabric: field 'wavelengths'"),

@@ -115,7 +115,7 @@ def test_threadblocks_at_any_speed_do_the_work(drawn: Made, seed: int, room: int
 def test_many_chunks_and_many_peers_spread_over_channels() -> None:
     assert program("one-stage", "all-gather", 40).channels == 2
     fabric = ring(40)
-    many = build(find("ring-two-way"), Collective("all-reduce", 40, 1e6), fabric)
+    many = build(find("ring-two-way"), Collective("all-reduce", 40, 1e6), fabric).unfolded(1)
     assert program_of(many, fabric).channels == 1
     with pytest.raises(UnsupportedError, match="218 threadblocks on a GPU: MSCCL's runtime has 216"):
         program("one-stage", "all-gather", 110)
@@ -279,7 +279,7 @@ def test_any_changed_step_is_refused_or_does_the_same_work(
         assert str(path) in str(refused)
     else:
         assert deliveries(read) == deliveries(
-            build(find("ring"), Collective("all-reduce", 4, 1e6), PacketSwitch(ranks=4))
+            build(find("ring"), Collective("all-reduce", 4, 1e6), PacketSwitch(ranks=4)).unfolded(1)
         )
 
 
@@ -298,7 +298,7 @@ def fused_ring(ranks: int) -> Program:
 def test_fused_steps_are_understood(tmp_path: Path, ranks: int) -> None:
     path = written(tmp_path, fused_ring(ranks))
     read = read_program(path, ring(ranks), 1e6)
-    plain = build(find("ring"), Collective("all-reduce", ranks, 1e6), ring(ranks))
+    plain = build(find("ring"), Collective("all-reduce", ranks, 1e6), ring(ranks)).unfolded(1)
     assert read.steps == plain.steps == 2 * ranks - 2
     # Which rank begins with which chunk is the writer's choice.
     assert Counter(row[:2] + row[3:] for row in deliveries(read)) == Counter(

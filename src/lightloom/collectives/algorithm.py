@@ -8,11 +8,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER
+from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
+from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
+from lightloom.core.memory import lacking_memory
 from lightloom.fabrics.base import Fabric
+
+
+def rows_by_pair(kind: str, fabric: Fabric) -> int:
+    """Rows of schedules in which every rank receives every other rank's share, and in an all-reduce sends it back."""
+    return fabric.ranks * (fabric.ranks - 1) * (2 if kind == "all-reduce" else 1)
+
+
+def rows_by_rank(kind: str, fabric: Fabric) -> int:
+    """Rows of schedules in which every rank sends a few times; of whole vectors in an all-reduce, a broadcast or a
+    reduce, of shares otherwise."""
+    whole = kind in ("all-reduce", *ROOTED)
+    return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +60,8 @@ class Algorithm:
     by construction."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
+    rows: Callable[[str, Fabric], int] = rows_by_pair
+    """About how many rows its schedules have; where as many do not fit in memory it is refused."""
     all_to_all_ranks: int = MAXIMUM_RANKS
     """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
@@ -81,7 +96,7 @@ class Algorithm:
             return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
         if self.striped and not fabric.exclusive and not self.halves_shares and not self.by_size:
             return f"{self.name} bundles wavelengths, and this fabric has none"
-        return self.declines(kind, fabric) or self._beyond_reach(kind, fabric)
+        return self.declines(kind, fabric) or self._beyond_reach(kind, fabric) or self.beyond_memory(kind, fabric)
 
     def _beyond_reach(self, kind: str, fabric: Fabric) -> str | None:
         if fabric.reach is None or self.longest_lightpath is None:
@@ -90,6 +105,11 @@ class Algorithm:
         if links <= fabric.reach:
             return None
         return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+
+    def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
+        """Why its rows do not fit in the memory that is free; None where they do."""
+        rows = self.rows(kind, fabric)
+        return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:

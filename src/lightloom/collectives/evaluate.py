@@ -52,7 +52,8 @@ class Refusal:
     algorithm: str
     why: str
     failed: bool = False
-    """Whether the algorithm accepted the collective and then raised, or built a schedule that the verifier rejects."""
+    """Whether the algorithm serves the collective there and yet has no schedule: its rows do not fit in memory, or it
+    raised, or built a schedule that the verifier rejects."""
 
     def to_json(self) -> dict[str, str]:
         """The row of a document."""
@@ -98,7 +99,7 @@ def evaluate_all(
     for algorithm in algorithms().values() if candidates is None else candidates:
         why = algorithm.refusal(collective.kind, fabric, model)
         outcome = (
-            Refusal(algorithm.name, why)
+            Refusal(algorithm.name, why, failed=why == algorithm.beyond_memory(collective.kind, fabric))
             if why
             else attempt(algorithm, partial(evaluate, algorithm, collective, fabric, model))
         )

@@ -29,6 +29,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
+        bruck,
         double_tree,
         hierarchical,
         in_network,
@@ -49,6 +50,7 @@ def _built_in() -> list[Algorithm]:
         ring.RING_TWO_WAY,
         recursive_doubling.RECURSIVE_DOUBLING,
         recursive_doubling.HALVING_DOUBLING,
+        bruck.BRUCK,
         neighbour_exchange.NEIGHBOUR_EXCHANGE,
         one_stage.ONE_STAGE,
         rooted.BINOMIAL_TREE,

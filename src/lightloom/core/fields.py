@@ -52,9 +52,9 @@ Share = Annotated[float, Quantity("share", "5 %")]
 Count = Annotated[int, Field(ge=1, strict=True)]
 """A whole number of at least one."""
 
-MAXIMUM_RANKS = 8192
-"""Schedules are explicit, N² rows for an all-gather, so a typo such as 10⁹ ranks is refused instead of filling the
-memory."""
+MAXIMUM_RANKS = 131_072
+"""A typo such as 10⁹ ranks is refused. Schedules that do not fold have N² rows, and are refused where these do not fit
+in memory (:mod:`lightloom.core.memory`)."""
 Ranks = Annotated[int, Field(ge=2, le=MAXIMUM_RANKS, strict=True)]
 """Ranks that exchange something."""
 FewRanks = Annotated[int, Field(ge=1, le=MAXIMUM_RANKS, strict=True)]

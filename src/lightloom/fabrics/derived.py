@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.memory import require_memory
 from lightloom.fabrics.footprint import Footprint, links_of
 from lightloom.fabrics.structure import Readable, structure
 
@@ -92,6 +93,7 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
 @cached
 def direct_latency(fabric: Geometry) -> Floats:
     """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
+    require_memory(16 * fabric.ranks**2, f"the latency of every pair of {fabric.ranks:,} ranks")
     seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
     dark = fabric.link_bandwidth() <= 0
     for source, destination in pairs(fabric.ranks):

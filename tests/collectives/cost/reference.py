@@ -243,7 +243,7 @@ def _awaited(rows: list[Row], cell: tuple[int, int], row: Row, due: dict[tuple[i
 
 def coded_chunks(schedule: Schedule, *, in_line: bool) -> tuple[list[int], list[int]]:
     """The most chunks that a rank encodes, and decodes, in each step."""
-    rows = rows_of(schedule)
+    rows = rows_of(schedule.unfolded(1))
     encoded, decoded = [0] * schedule.steps, [0] * schedule.steps
     plain: dict[tuple[int, int], bool] = defaultdict(lambda: True)
     beams: dict[tuple[int, int], int] = {}

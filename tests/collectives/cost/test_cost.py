@@ -127,7 +127,7 @@ def test_more_wavelengths_never_hurt_a_striped_ring(ranks: int, wavelengths: int
 def test_independent_chains_of_steps_run_side_by_side() -> None:
     """Two-way ring as two chains: each direction waits only for itself, and the longer chain sets the time."""
     fabric = wdm_ring(8, 1)
-    schedule = build(find("ring-two-way"), Collective("all-gather", 8, 8e6), fabric)
+    schedule = build(find("ring-two-way"), Collective("all-gather", 8, 8e6), fabric).unfolded(1)
     backward = schedule.route == 1
     step = 2 * schedule.step + backward
     used, step = np.unique(step, return_inverse=True)

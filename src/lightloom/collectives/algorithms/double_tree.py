@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
 from lightloom.collectives.spec import Collective
@@ -70,5 +70,6 @@ DOUBLE_TREE = Algorithm(
     kinds=("all-reduce",),
     pipelined=True,
     declines=declines,
+    rows=rows_by_rank,
     summary="halves up two binary trees and down again, in pieces",
 )

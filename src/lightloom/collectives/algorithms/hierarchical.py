@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.algorithms.one_stage import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.algorithms.rooted import BINOMIAL_TREE
@@ -100,5 +100,6 @@ HIERARCHICAL = Algorithm(
     kinds=KINDS,
     pipelined=True,
     declines=declines,
+    rows=rows_by_rank,
     summary="inside domains, along rails between them, and inside again; pieces follow each other",
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
@@ -36,5 +36,6 @@ IN_NETWORK = Algorithm(
     build=in_network,
     kinds=("all-reduce", "reduce"),
     needs="in-network",
+    rows=rows_by_rank,
     summary="one step through the reducing switch",
 )

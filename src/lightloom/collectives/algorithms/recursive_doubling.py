@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_links
+from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
@@ -103,6 +103,7 @@ RECURSIVE_DOUBLING = Algorithm(
     build=recursive_doubling,
     by_structure=True,
     longest_lightpath=_longest_links,
+    rows=rows_by_rank,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
 

@@ -11,6 +11,8 @@ step, and as many over every link as the cut into two halves asks for.
 
 From one rank to all, N pieces follow each other down the chain; both ways, half of them down each of two chains.
 
+Where neighbours around the ring have neighbouring numbers every rank does the same as rank 0, whose rows stand for all.
+
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the
 one-way form is the Ring baseline of OpTree, Table I.
 """
@@ -21,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, links_to_neighbours
+from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, rows_by_pair
 from lightloom.collectives.schedule.build import Rows, assemble
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
 from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
 from lightloom.core.arrays import Column
@@ -48,7 +50,7 @@ def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
         return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 1, striped))
 
     def all_gather(gather: Collective) -> Schedule:
-        step, position = (axis.ravel() for axis in np.indices((n - 1, n), dtype=np.int32))
+        step, position = (axis.ravel() for axis in np.indices((n - 1, _senders(fabric)), dtype=np.int32))
         return _neighbours(name, gather, fabric, _Hops(step, position, np.ones_like(step)), striped=striped)
 
     return from_all_gather(collective, fabric, all_gather, mirrored=True)
@@ -66,7 +68,7 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
         return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 2, striped))
 
     def all_gather(gather: Collective) -> Schedule:
-        axes = np.indices((steps, 2, n, pieces), dtype=np.int32)
+        axes = np.indices((steps, 2, _senders(fabric), pieces), dtype=np.int32)
         step, backward, position, piece = (axis.ravel() for axis in axes)
         if n % 2 == 0:
             travels = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
@@ -80,7 +82,7 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
 def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, pieces: int, striped: bool) -> Schedule:
     """Blocks begin the shorter way round and leave the ring at the rank that they are for."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
-    axes = np.indices((steps, 2, n, steps, pieces), dtype=np.int32)
+    axes = np.indices((steps, 2, _senders(fabric), steps, pieces), dtype=np.int32)
     step, backward, position, distance, piece = (axis.ravel() for axis in axes)
     distance += 1
     travels = distance > step
@@ -105,6 +107,12 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
     heading = 1 - 2 * backward
     hops = _Hops(step, hop * heading % n, heading, 0, piece)
     return _neighbours(name, collective, fabric, hops, striped=striped)
+
+
+def _senders(fabric: Fabric) -> int:
+    """Places around the ring whose sends are written out: one where all ranks do the same, else all."""
+    order = fabric.ring_order()
+    return 1 if np.array_equal(order, np.arange(fabric.ranks)) else fabric.ranks
 
 
 class _Hops(NamedTuple):
@@ -147,7 +155,17 @@ def _neighbours(
     widths, stores = np.full(len(step), width), np.zeros(len(step), np.bool_)
     chunk = owner * np.int32(pieces) + piece
     rows = Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
-    return assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
+    schedule = assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
+    if collective.kind in ROOTED or _senders(fabric) > 1:
+        return schedule
+    return schedule.with_columns({}, folding=Folding.alike(n, 1))
+
+
+def _rows(kind: str, fabric: Fabric) -> int:
+    """Rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
+    if kind in ROOTED:
+        return rows_by_pair(kind, fabric)
+    return _senders(fabric) * (fabric.ranks**2 // 2 if kind == "all-to-all" else 4 * fabric.ranks)
 
 
 RING = Algorithm(
@@ -156,6 +174,7 @@ RING = Algorithm(
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED),
+    rows=_rows,
     summary="pass shares on around the ring, one way",
 )
 
@@ -168,5 +187,6 @@ RING_TWO_WAY = Algorithm(
     kinds=KINDS,
     all_to_all_ranks=128,
     halves_shares=True,
+    rows=_rows,
     summary="pass shares on around the ring, both ways",
 )

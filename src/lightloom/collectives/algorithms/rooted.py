@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_links
+from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
@@ -104,6 +104,7 @@ BINOMIAL_TREE = Algorithm(
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED),
+    rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
 )
 
@@ -113,5 +114,6 @@ WORKER_AGGREGATOR = Algorithm(
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED),
+    rows=rows_by_rank,
     summary="all to rank 0, and back (parameter server)",
 )

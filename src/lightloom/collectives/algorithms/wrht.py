@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.schedule.build import Stage, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
@@ -106,5 +106,6 @@ WRHT = Algorithm(
     longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all-reduce alone
     kinds=("all-reduce",),
     needs="wdm-ring",
+    rows=rows_by_rank,
     summary="groups of 2w+1 to their middle, representatives exchange, and back",
 )

@@ -39,12 +39,14 @@ class CodedRows(NamedTuple):
     """[row]."""
     lightpath: Column
     """[row]."""
-    source: Column
-    """[row]."""
-    destination: Column
-    """[row]."""
-    chunk: Column
-    """[row]."""
+    reads: Ints
+    """Rank and chunk that a row sends, as a number: [row]."""
+    writes: Ints
+    """Rank and chunk that it reaches: [row]."""
+    sender: Ints
+    """Rank that encodes: [row]."""
+    receiver: Ints
+    """Rank that decodes: [row]."""
     reduces: Mask
     """[row]."""
 
@@ -182,16 +184,16 @@ def changes(
 
 
 @njit_cached
-def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
+def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
     """Per step, the most chunks that a rank encodes, and decodes.
 
     Args:
         coded_as: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in line the
-            last lightpath that took the chunk: [rank * chunks].
+            last lightpath that took the chunk: [rank and chunk].
         count: scratch, [2, ranks].
         most: out, [2, steps].
     """
-    order, source, destination, chunk = rows.order, rows.source, rows.destination, rows.chunk
+    order, sender, receiver = rows.order, rows.sender, rows.receiver
     begin = 0
     while begin < len(order):
         end, now = begin, rows.step[order[begin]]
@@ -201,20 +203,20 @@ def codec_work(rows: CodedRows, chunks: int, in_line: bool, coded_as: Int32s, co
         # What a step sends is what was held before it, so all sends come before all arrivals.
         for i in range(begin, end):
             row = order[i]
-            cell = source[row] * chunks + chunk[row]
+            cell = rows.reads[row]
             if in_line:
                 if coded_as[cell] != rows.lightpath[row]:
                     coded_as[cell] = rows.lightpath[row]
-                    count[0, source[row]] += 1
+                    count[0, sender[row]] += 1
             elif coded_as[cell] == -1:
                 coded_as[cell] = -2
-                count[0, source[row]] += 1
+                count[0, sender[row]] += 1
                 if not rows.reduces[row]:
-                    count[1, source[row]] += 1
+                    count[1, sender[row]] += 1
         for i in range(begin, end):
             row = order[i]
-            count[1, destination[row]] += 1
+            count[1, receiver[row]] += 1
             if not in_line:
-                coded_as[destination[row] * chunks + chunk[row]] = -1 if rows.reduces[row] else -2
+                coded_as[rows.writes[row]] = -1 if rows.reduces[row] else -2
         most[0, now], most[1, now] = count[0].max(), count[1].max()
         begin = end

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.cost.order import BLOCK
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 
@@ -51,7 +51,7 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     """Most chunks that a link of each class carries in each step, and seconds of the longest way.
 
     Args:
-        schedule: one of steps, with a row for every rank.
+        schedule: one of steps, folded or not.
         fabric: a packet fabric.
         link_class: class of each link: [link].
 
@@ -62,6 +62,8 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     most, latency = np.zeros((classes, schedule.steps), np.int64), np.zeros(schedule.steps)
     # Bandwidths are fields of the fabric, so that its classes of links are too.
     of_fabric = "/".join((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})))
+    folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
+    of_fabric += f"/{folding.period}"
     order = np.argsort(schedule.step, kind="stable") if np.any(schedule.step[1:] < schedule.step[:-1]) else None
     columns = [
         column if order is None else column[order] for column in (schedule.source, schedule.destination, schedule.route)
@@ -70,19 +72,19 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     begins = np.searchsorted(step, np.arange(schedule.steps + 1))
     for number, (begin, end) in enumerate(pairwise(begins.tolist())):
         if begin < end:
-            load = _step_load([column[begin:end] for column in columns], fabric, link_class, of_fabric)
+            load = _step_load([column[begin:end] for column in columns], folding, fabric, link_class, of_fabric)
             most[:, number], latency[number] = load
     return most, latency
 
 
-def _step_load(columns: list[Ints], fabric: Fabric, link_class: Ints, of_fabric: str) -> StepLoad:
-    """The load of the rows of a step, whose columns are source, destination and route."""
+def _step_load(columns: list[Ints], folding: Folding, fabric: Fabric, link_class: Ints, of_fabric: str) -> StepLoad:
+    """The load of the rows of a step, whose columns are source, destination and route, in all copies."""
     key = of_fabric, _digest(columns)
     if key not in _kept:
         transfers = _distinct(columns, fabric.ranks)
         same = of_fabric, _digest(list(transfers), b"distinct")
         if same not in _kept:
-            _keep(same, _count(transfers, fabric, link_class))
+            _keep(same, _count(_in_all_copies(transfers, folding, fabric.ranks), fabric, link_class))
         _keep(key, _kept[same])
     _kept.move_to_end(key)
     return _kept[key]
@@ -116,6 +118,15 @@ def _distinct(columns: list[Ints], ranks: int) -> _Transfers:
     differs = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(route) != 0)
     first = np.flatnonzero(np.concatenate([[True], differs]))
     return _Transfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
+
+
+def _in_all_copies(transfers: _Transfers, folding: Folding, ranks: int) -> _Transfers:
+    if folding.copies == 1:
+        return transfers
+    shift = folding.period * np.arange(folding.copies)[:, None]
+    source, destination = ((rank + shift).ravel() % ranks for rank in (transfers.source, transfers.destination))
+    route, chunks = (np.tile(column, folding.copies) for column in (transfers.route, transfers.chunks))
+    return _Transfers(source, destination, route, chunks)
 
 
 def _count(transfers: _Transfers, fabric: Fabric, link_class: Ints) -> StepLoad:

@@ -15,7 +15,7 @@ import numpy as np
 from lightloom.collectives.cost.order import rows_by_step
 from lightloom.collectives.cost.stepped import CodecTimes
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Column, Ints
+from lightloom.core.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +47,32 @@ class CodecWork:
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
-    """Linear in the rows of the schedule, with a flag for every rank and chunk.
+    """Linear in the rows of the schedule, with a flag for every rank and chunk; of a folded one, for every rank and the
+    chunks of one period of owners, since turned by a period all ranks do the same.
 
     The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
     """
     from lightloom.collectives.cost import _cost_kernels as kernels
 
-    ranks = schedule.collective.ranks + 1  # in-network schedules number the switch behind the last rank
-    coded_as = np.full(ranks * schedule.chunks, -1, np.int32)
-    columns = (schedule.step, schedule.lightpath, schedule.source, schedule.destination, schedule.chunk)
-    rows = kernels.CodedRows(rows_by_step(schedule), *columns, schedule.reduces)
+    ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
+    if schedule.folding is not None:
+        ranks, share = schedule.folding.period, schedule.chunks // schedule.collective.ranks
+        owner = schedule.chunk.astype(np.int64) // share
+        schedule, chunks = schedule.turned(owner % ranks - owner), ranks * share
+    ends = schedule.source.astype(np.int64), schedule.destination.astype(np.int64)
+    reads, writes = (end * chunks + schedule.chunk for end in ends)
+    sender, receiver = (end % ranks for end in ends)
+    order, path = rows_by_step(schedule), schedule.lightpath
+    rows = kernels.CodedRows(order, schedule.step, path, reads, writes, sender, receiver, schedule.reduces)
+    coded_as = np.full((schedule.collective.ranks + 1) * chunks, -1, np.int32)
     count, most = np.zeros((2, ranks), np.int64), np.zeros((2, schedule.steps), np.int64)
-    kernels.codec_work(rows, schedule.chunks, in_line, coded_as, count, most)
+    kernels.codec_work(rows, in_line, coded_as, count, most)
     encoded, decoded = most
-    sent, received = (_messages(schedule, end) for end in (schedule.source, schedule.destination))
+    sent, received = (_messages(schedule, end) for end in (sender, receiver))
     return CodecWork(encoded, decoded, schedule.chunks, in_line, sent, received)
 
 
-def _messages(schedule: Schedule, end: Column) -> Ints:
+def _messages(schedule: Schedule, end: Ints) -> Ints:
     """Most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
     ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max(initial=0)) + 1
     place = schedule.step.astype(np.int64) * ranks + end

@@ -13,7 +13,7 @@ import numpy as np
 
 from lightloom.collectives.cost.busiest import busiest_links
 from lightloom.collectives.cost.circuits import CircuitChanges, circuit_changes
-from lightloom.collectives.cost.order import BLOCK, blocks
+from lightloom.collectives.cost.order import BLOCK, blocks, distinct_ends, ends_in_copies
 from lightloom.collectives.cost.pipelined import PipelinedLoads, pipelined_loads
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
@@ -167,7 +167,7 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
 def _transfers(schedule: Schedule, fabric: Fabric, model: CostModel) -> CircuitLoads | PacketLoads | PipelinedLoads:
     if fabric.exclusive:
         return _circuit_loads(schedule, fabric, model)
-    if schedule.folding is not None or schedule.pipeline is not None:
+    if schedule.pipeline is not None:
         return pipelined_loads(schedule, fabric)
     return _packet_loads(schedule, fabric)
 
@@ -176,17 +176,21 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: CircuitLoads | Pac
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings
     if isinstance(transfers, CircuitLoads):
-        return float(_chunks(schedule).sum())
-    return float(sum(fabric.hops(*schedule.ends(rows)).sum() for rows in blocks(np.arange(len(schedule)))))
+        return float(_chunks(schedule).sum()) * (1 if schedule.folding is None else schedule.folding.copies)
+    rows, number = distinct_ends(schedule)
+    like = np.bincount(number, minlength=len(rows))
+    return float(sum((fabric.hops(*ends) * like[place]).sum() for place, ends in ends_in_copies(schedule, rows)))
 
 
 def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> CircuitLoads:
     from lightloom.collectives.cost import _cost_kernels as kernels
 
-    latency = np.zeros(len(schedule))
+    rows, number = distinct_ends(schedule)
+    latency = np.zeros(len(rows))
     if model == "physical" and fabric.diameter_latency() > 0:
-        for rows in blocks(np.arange(len(schedule))):
-            latency[rows] = fabric.latency(*schedule.ends(rows))
+        for place, ends in ends_in_copies(schedule, rows):
+            np.maximum.at(latency, place, fabric.latency(*ends))
+    latency = latency[number]
     sent = kernels.SentRows(schedule.step, schedule.lightpath, schedule.wavelength_count, latency)
     return CircuitLoads(*kernels.distinct_sends(sent, _chunks(schedule), schedule.steps))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -16,6 +17,34 @@ BLOCK = 1 << 19
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
     """The rows in blocks that bound the memory of arrays over links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+
+
+def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Rows of a folded schedule with different ends or routes, and which of them each row is like: [distinct], [row].
+
+    Where every rank has rows of its own these are all rows.
+    """
+    if schedule.folding is None:
+        every = np.arange(len(schedule))
+        return every, every
+    source, destination, route = schedule.ends(slice(None))
+    key = (source * schedule.collective.ranks + destination) * (int(route.max(initial=0)) + 1) + route
+    return np.unique(key, return_index=True, return_inverse=True)[1:]
+
+
+def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
+    """Source, destination and route of these rows in all copies, in blocks; with the place in ``rows`` of each."""
+    ranks, period = schedule.collective.ranks, schedule.collective.ranks
+    if schedule.folding is not None:
+        period = schedule.folding.period
+    source, destination, route = schedule.ends(rows)
+    for entries in blocks(np.arange(len(rows) * (ranks // period)), size):
+        copy, place = np.divmod(entries, len(rows))
+        shift = copy * period
+        begin, end = (
+            (rank[place] + shift) % ranks if period < ranks else rank[place] for rank in (source, destination)
+        )
+        yield place, (begin, end, route[place])
 
 
 def rows_by_step(schedule: Schedule) -> Ints:

@@ -22,6 +22,9 @@ from lightloom.collectives.schedule.counting import distinct, sorted_by
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.fabrics.base import Fabric
 
+_BLOCK = 1 << 16
+"""Transfers of all copies whose links are looked up at once."""
+
 
 class Hops(NamedTuple):
     """Links that rows cross, those of a row one after the other: arrays [hop]."""
@@ -109,7 +112,10 @@ def _paths(fabric: Fabric, source: Ints, destination: Ints, route: Ints, schedul
 def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
     """The links of transfers, each named by the smallest of those in its place in all copies: [transfer, place]."""
     link = fabric.path(source, destination, route)
-    for shift in folding.period * np.arange(1, folding.copies):
-        ends = (source + shift) % fabric.ranks, (destination + shift) % fabric.ranks
-        np.minimum(link, fabric.path(*ends, route), out=link)
+    at_once = max(_BLOCK // len(source), 1)
+    for first in range(1, folding.copies, at_once):
+        copy = np.arange(first, min(first + at_once, folding.copies))[:, None]
+        begins, ends = (((rank + copy * folding.period) % fabric.ranks).ravel() for rank in (source, destination))
+        path = fabric.path(begins, ends, np.tile(route, len(copy))).reshape(len(copy), *link.shape)
+        np.minimum(link, path.min(axis=0), out=link)
     return link

@@ -90,6 +90,7 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
 
 
 def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    schedule = schedule.unfolded(fabric.fibre_channels)
     ranks, steps = schedule.collective.ranks, schedule.steps
     times = step_times(schedule, fabric)
     sends = _sending_seconds(schedule, fabric)

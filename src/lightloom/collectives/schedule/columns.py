@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Column
+from lightloom.core.arrays import Column, Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
 
 COLUMNS: dict[str, type[np.generic]] = {
@@ -26,6 +28,10 @@ COLUMNS: dict[str, type[np.generic]] = {
     "reduces": np.bool_,
 }
 
+_MOST_CHUNKS = np.iinfo(np.int32).max
+ROW_NBYTES = 128
+"""Bytes that a row takes at most while schedules are written out, verified and costed."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Folding:
@@ -35,14 +41,20 @@ class Folding:
         copy r     the same by rank + r · period, to rank + r · period, of chunks owned by rank + r · period, and of
                    blocks of an all-to-all that go to rank + r · period
 
-    Only wavelengths differ from copy to copy, since chords that overlap need different ones. Packets have none.
+    Only wavelengths may differ from copy to copy, since chords that overlap need different ones. Packets have none, and
+    circuits between neighbours take the same in all copies.
     """
 
     period: int
     """Ranks after which everything repeats; divides the ranks."""
     channel: NDArray[np.int32]
     """First channel (fibre · wavelengths + wavelength) of every lightpath's copy, shape [copy, lightpath]; [copy, 0]
-    where packets are switched."""
+    where all copies take the channels that the rows name, as packets do, which have none."""
+
+    @classmethod
+    def alike(cls, ranks: int, period: int) -> Folding:
+        """Rows of ``period`` of so many ranks, whose copies take the same channels."""
+        return cls(period, np.zeros((ranks // period, 0), np.int32))
 
     @property
     def copies(self) -> int:
@@ -122,6 +134,10 @@ class Schedule:
 
     def __post_init__(self) -> None:
         rows = len(self.step)
+        if self.chunks > _MOST_CHUNKS:
+            raise UnsupportedError(
+                f"{self.algorithm}: {self.chunks:,} chunks: schedules number {_MOST_CHUNKS:,} at most"
+            )
         for name, kind in COLUMNS.items():
             column = np.ascontiguousarray(getattr(self, name), dtype=kind)
             if column.shape != (rows,):
@@ -150,17 +166,21 @@ class Schedule:
         """The same schedule with some columns (by name) and fields replaced."""
         return replace(self, **columns, **fields)
 
+    def with_rows(self, rows: Ints) -> Schedule:
+        """The lightpaths of some rows, numbered anew; what they carry need not serve the collective."""
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        used, columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)
+        folding = self.folding
+        if folding is not None and folding.channel.shape[1]:
+            folding = Folding(folding.period, folding.channel[:, used])
+        return self.with_columns(columns, folding=folding)
+
     def standing(self, fibre_channels: int) -> Schedule:
         """The circuits of a queued schedule: one row for every rank that they reach, all in one step."""
         reached = self.lightpath.astype(np.int64) * (self.collective.ranks + 1) + self.destination
         _, first = np.unique(reached, return_index=True)
-        used, path = np.unique(self.lightpath[first], return_inverse=True)
-        folding = self.folding
-        if folding is not None:
-            folding = Folding(folding.period, folding.channel[:, used])
-        rows = {name: column[first] for name, column in self.columns().items()}
-        rows |= {"lightpath": path, "step": np.zeros(len(first), np.int32)}
-        return self.with_columns(rows, steps=1, folding=folding).unfolded(fibre_channels)
+        rows = self.with_rows(first)
+        return rows.with_columns({"step": np.zeros(len(first), np.int32)}, steps=1).unfolded(fibre_channels)
 
     def in_pieces(self, pieces: int, interval: int | None = None) -> Schedule:
         """The same movement with the data cut into so many pieces, which follow each other at the interval that they
@@ -206,28 +226,33 @@ class Schedule:
         folding = self.folding
         if folding is None:
             return self
-        ranks, rows, copies = self.collective.ranks, len(self), folding.copies
-        copy = np.repeat(np.arange(copies, dtype=np.int64), rows)
-        columns = {name: np.tile(column, copies) for name, column in self.columns().items()}
-        if self.queued and not folding.channel.shape[1]:
+        rows, copies = len(self), folding.copies
+        require_memory(rows * copies * ROW_NBYTES, f"{self.algorithm} with {rows * copies:,} rows for all ranks")
+        if folding.channel.shape[1]:
+            copy, row = np.divmod(np.arange(copies * rows), rows)
+        else:
             # Links serve rows as they are listed: all copies of a row come before the next row.
-            by_row = np.argsort(np.tile(np.arange(rows), copies), kind="stable")
-            copy, columns = copy[by_row], {name: column[by_row] for name, column in columns.items()}
-        shift = copy * folding.period
+            row, copy = np.divmod(np.arange(copies * rows), copies)
+        columns = {name: column[row] for name, column in self.columns().items()}
         if folding.channel.shape[1]:
             channel = folding.channel[copy, columns["lightpath"]]
             columns |= {"fibre": channel // fibre_channels, "first_wavelength": channel % fibre_channels}
-        return replace(
-            self,
-            **columns
-            | {
-                "lightpath": columns["lightpath"] + copy * (int(self.lightpath.max(initial=-1)) + 1),
-                "source": columns["source"] + shift,
-                "destination": (columns["destination"] + shift) % ranks,
-                "chunk": self.rotated(columns["chunk"].astype(np.int64), shift),
-            },
-            folding=None,
-        )
+        columns["lightpath"] = columns["lightpath"] + copy * (int(self.lightpath.max(initial=-1)) + 1)
+        return self.with_columns(columns).turned(copy * folding.period, folding=None)
+
+    def turned(self, shift: Ints, **fields: Any) -> Schedule:
+        """Every row ``shift`` [row] ranks further around the ring, and some fields replaced."""
+        ranks = self.collective.ranks
+        source, destination = ((end + shift) % ranks for end in (self.source, self.destination))
+        chunk = self.rotated(self.chunk.astype(np.int64), shift)
+        return self.with_columns({"source": source, "destination": destination, "chunk": chunk}, **fields)
+
+    def of_first_period(self) -> Schedule:
+        """Rows of any ranks that stand for their copies, each as the one that a rank of the first period sends."""
+        if self.folding is None:
+            return self
+        source = self.source.astype(np.int64)
+        return self.turned(source % self.folding.period - source)
 
     def rotated(self, chunk: Any, shift: Any) -> Any:
         """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""

@@ -53,7 +53,9 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
     dependencies = schedule.dependencies
     if dependencies is not None:
         dependencies = schedule.steps - 1 - np.asarray(dependencies)[:, ::-1]
-    return schedule.with_columns(
+    if schedule.folding is not None and schedule.folding.channel.size:
+        raise UnsupportedError(f"{schedule.algorithm}: copies on channels of their own cannot be run backwards")
+    backward = schedule.with_columns(
         backwards
         | {
             "step": schedule.steps - 1 - backwards["step"],
@@ -66,12 +68,17 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
         collective=schedule.collective.of_kind(kind),
         dependencies=dependencies,
     )
+    return backward.of_first_period()
 
 
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """``second`` after ``first``, together serving ``collective``."""
-    if first.chunks != second.chunks or first.dependencies is not None or second.dependencies is not None:
-        raise UnsupportedError("only barrier-stepped schedules over the same chunks can be run one after the other")
+    periods = {schedule.folding and schedule.folding.period for schedule in (first, second)}
+    ordered = first.dependencies is None and second.dependencies is None
+    if first.chunks != second.chunks or len(periods) > 1 or not ordered:
+        raise UnsupportedError(
+            "only barrier-stepped schedules over the same chunks, folded alike, can be run one after the other"
+        )
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
     columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1

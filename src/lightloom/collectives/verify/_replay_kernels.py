@@ -11,6 +11,11 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.fabrics.footprint import CellOrder, Footprint
 
 OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED, INCOMPLETE = range(9)
+_CARRIED, _TWICE, _DIFFERS, _LOST, _HELD, _MISSING = 1, 2, 4, 8, 16, 32
+"""What sends carry anything; what arrives is there already, differs from what is there, lacks some of it, meets
+something; and is not complete."""
+_WORDS = 64
+"""Words of 64 contributions that are replayed at once."""
 
 
 class PathColumns(NamedTuple):
@@ -63,9 +68,13 @@ class _Copies(NamedTuple):
     head: Ints
     """Last send that read a rank since it was written to, or −1: [rank]."""
     carried: Column
-    """Contributions that each send carries: [send, word]."""
+    """Contributions that each send of a step carries: [send of the step, word]."""
     following: Ints
     """Send that read the same rank before, or −1: [send]."""
+    found: Column
+    """What was found of the contributions of each send: [send]."""
+    complete: Column
+    """All of the contributions that are replayed at once: [word]."""
 
 
 @njit_without_arrays
@@ -219,57 +228,88 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
 
 
 @njit_cached
-def replay_reduce(
-    sends: Sends, held: Column, complete: Column, final: Mask, reach: Column, cut_through: int
-) -> tuple[int, int, int]:
-    """Replay any collective with contribution sets; (code, row or chunk, rank).
+def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_through: int) -> tuple[int, int, int]:
+    """Replay any collective in which every rank holds its own contribution at first; (code, row or chunk, rank).
 
-    ``held`` [rank, word] is the state before, ``complete`` [word] the complete set and ``final`` [chunk, rank] says who
-    must end with it. Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or
-    -1) passes on what enters in the same step.
+    Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
+    Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what
+    enters in the same step.
+
+    Args:
+        reader: rank that must end with all contributions, every rank where it is -1: [chunk].
     """
-    first = sends.first
-    ranks, words = held.shape
-    longest = 0
+    first, nodes = sends.first, ranks if cut_through < 0 else ranks + 1
+    words = (ranks + 63) // 64
+    width, longest, at_once = min(words, _WORDS), 0, 0
     for chunk in range(len(first) - 1):
         longest = max(longest, first[chunk + 1] - first[chunk])
+        at_once = max(at_once, _most_of_a_step(sends, first[chunk], first[chunk + 1]))
     copies = _Copies(
-        np.empty((ranks, words), np.uint64),
-        np.empty(ranks, np.int32),
-        np.empty(ranks, np.int32),
-        np.empty(ranks, np.int64),
-        np.empty((longest, words), np.uint64),
+        np.empty((nodes, width), np.uint64),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int64),
+        np.empty((at_once, width), np.uint64),
         np.empty(longest, np.int64),
+        np.empty(longest, np.uint8),
+        np.empty(width, np.uint64),
     )
     for chunk in range(len(first) - 1):
-        for rank in range(ranks):
-            for w in range(words):
-                copies.state[rank, w] = held[rank, w]
-        copies.last_write[:] = -1
-        copies.last_copy[:] = -1
-        copies.head[:] = -1
-        outcome: tuple[int, int, int] = _replay_chunk(
-            sends, copies, complete, first[chunk], first[chunk + 1], reach, cut_through
-        )
-        if outcome[0] != OK:
-            return outcome
-        for rank in range(final.shape[1]):
-            if final[chunk, rank]:
-                for w in range(words):
-                    if copies.state[rank, w] != complete[w]:
-                        return WRONG_END, chunk, rank
+        missing = -1
+        copies.found[:] = 0
+        for word in range(0, words, width):
+            copies.state[:] = 0
+            copies.complete[:] = 0
+            for rank in range(64 * word, min(64 * (word + width), ranks)):
+                bit = np.uint64(1) << np.uint64(rank % 64)
+                copies.state[rank, rank // 64 - word] = bit
+                copies.complete[rank // 64 - word] |= bit
+            copies.last_write[:] = -1
+            copies.last_copy[:] = -1
+            copies.head[:] = -1
+            outcome: tuple[int, int, int] = _replay_chunk(
+                sends, copies, first[chunk], first[chunk + 1], reach, cut_through, width == words
+            )
+            if outcome[0] != OK:
+                return outcome
+            begin, end = (0, ranks) if reader[chunk] < 0 else (reader[chunk], reader[chunk] + 1)
+            for rank in range(begin, end):
+                for w in range(width):
+                    if missing < 0 and copies.state[rank, w] != copies.complete[w]:
+                        missing = rank
+        for send in range(first[chunk + 1] - first[chunk]):
+            row = sends.rows[first[chunk] + send]
+            code = _verdict(copies.found[send], sends.reduces[row])
+            if code != OK:
+                return code, row, sends.source[row] if code == EMPTY else sends.destination[row]
+        if missing >= 0:
+            return WRONG_END, chunk, missing
     return OK, 0, 0
 
 
 @njit_without_arrays
+def _most_of_a_step(sends: Sends, begin: int, stop: int) -> int:
+    rows, step = sends.rows, sends.step
+    most = run = 0
+    for i in range(begin, stop):
+        run = run + 1 if i > begin and step[rows[i]] == step[rows[i - 1]] else 1
+        most = max(most, run)
+    return most
+
+
+@njit_without_arrays
 def _replay_chunk(
-    sends: Sends, copies: _Copies, complete: Column, begin: int, stop: int, reach: Column, cut_through: int
+    sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int, at_once: bool
 ) -> tuple[int, int, int]:
-    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank)."""
+    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank).
+
+    With ``at_once`` the contributions at hand are all there are, and the first send that breaks a promise ends it; else
+    ``copies.found`` says of each send what was found of them.
+    """
     # Arrays are taken out of the tuples once: numba counts the references of all of them at each call.
     rows, step, source, destination, reduces = sends.rows, sends.step, sends.source, sends.destination, sends.reduces
     state, carried, last_write, last_copy = copies.state, copies.carried, copies.last_write, copies.last_copy
-    head, following = copies.head, copies.following
+    head, following, found, complete = copies.head, copies.following, copies.found, copies.complete
     i = begin
     while i < stop:
         j, now = i, step[rows[i]]
@@ -278,7 +318,8 @@ def _replay_chunk(
             at, send = source[rows[j]], j - begin
             if last_write[at] != now and not ordered(last_write[at], now, reach):
                 return UNORDERED, rows[j], at
-            if not _carry(state, at, carried, send):
+            found[send] |= _carry(state, at, carried, j - i)
+            if at_once and found[send] == 0:
                 return EMPTY, rows[j], at
             following[send], head[at] = head[at], send
             j += 1
@@ -296,9 +337,11 @@ def _replay_chunk(
                 head[at] = -1
             elif last_copy[at] == now or not reduces[row]:
                 return RACE, row, at
-            code = _arrive(state, at, carried, k - begin, reduces[row], complete)
-            if code != OK:
-                return code, row, at
+            found[k - begin] |= _arrive(state, at, carried, k - i, reduces[row], complete)
+            if at_once:
+                code = _verdict(found[k - begin], reduces[row])
+                if code != OK:
+                    return code, row, at
             last_write[at] = now
             if not reduces[row]:
                 last_copy[at] = now
@@ -307,22 +350,19 @@ def _replay_chunk(
 
 
 @njit_without_arrays
-def _carry(state: Column, at: int, carried: Column, send: int) -> bool:
-    """Copy what rank ``at`` holds to what a send carries; whether it is anything."""
+def _carry(state: Column, at: int, carried: Column, send: int) -> int:
+    """Copy what rank ``at`` holds to what a send carries; ``_CARRIED`` where it is anything."""
     held = np.uint64(0)
     for w in range(state.shape[1]):
         carried[send, w] = state[at, w]
         held |= state[at, w]
-    anything: bool = held != 0
-    return anything
+    return _CARRIED if held != 0 else 0
 
 
 @njit_without_arrays
 def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
-    """Add what a send carries to what rank ``at`` holds, or store it there; no branch stops the loop over words.
-
-    What is stored over something must be complete, so that every rank counts its own contribution from itself.
-    """
+    """Add what a send carries to what rank ``at`` holds, or store it there, and say what was found; no branch stops
+    the loop over words."""
     twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for w in range(state.shape[1]):
         have, come = state[at, w], carried[send, w]
@@ -332,10 +372,25 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
         held |= have
         missing |= come ^ complete[w]
         state[at, w] = have | come if adds else come
+    found = _TWICE if twice != 0 else 0
+    found |= _DIFFERS if differs != 0 else 0
+    found |= _LOST if lost != 0 else 0
+    found |= _HELD if held != 0 else 0
+    return found | (_MISSING if missing != 0 else 0)
+
+
+@njit_without_arrays
+def _verdict(found: int, adds: bool) -> int:
+    """What is wrong with a send of which this was found, of all contributions.
+
+    What is stored over something must be complete, so that every rank counts its own contribution from itself.
+    """
+    if not found & _CARRIED:
+        return EMPTY
     if adds:
-        return OK if twice == 0 else TWICE
-    if differs == 0:
+        return TWICE if found & _TWICE else OK
+    if not found & _DIFFERS:
         return TWICE
-    if lost != 0:
+    if found & _LOST:
         return LOST
-    return OK if held == 0 or missing == 0 else INCOMPLETE
+    return INCOMPLETE if found & _HELD and found & _MISSING else OK

@@ -194,16 +194,18 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
     period = fabric.ranks if schedule.folding is None else schedule.folding.period
     first = np.unique(schedule.lightpath, return_index=True)[1]
     for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, reached(schedule))):
-        used = np.zeros((1 if schedule.queued else schedule.steps, period))
-        np.add.at(used, (step[rows], nodes[rows] % period), schedule.wavelength_count[rows])
+        # Of ordered steps only those that the rows name take memory.
+        names, place = (np.arange(len(reach)), step[rows]) if len(reach) else np.unique(step[rows], return_inverse=True)
+        used = np.zeros((len(names), period))
+        np.add.at(used, (place, nodes[rows] % period), schedule.wavelength_count[rows])
         if len(reach):
             # Steps that nothing orders may run at once, so their needs add up; of a chain of steps one runs at a time.
             together = (1.0 - np.maximum(reach, reach.T)) @ used
             used = np.minimum(together, sum(used[chain].max(axis=0) for chain in _chains(reach)))
-        if used.max() > fabric.transmitters:
+        if used.max(initial=0) > fabric.transmitters:
             at, node = np.unravel_index(int(np.argmax(used)), used.shape)
             raise VerificationError(
-                f"step {at}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
+                f"step {names[at]}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
                 f"it has {fabric.transmitters} transceivers"
             )
 

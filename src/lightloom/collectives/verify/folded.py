@@ -1,8 +1,9 @@
-"""The verifier of folded schedules of steps on packet fabrics: one period of ranks is replayed and stands for all.
+"""What the verifier proves of folded schedules and of pipelines: that their rows stand for all ranks and all pieces.
 
-It shares no code with what makes such schedules. Why one period proves all: the state of rank u + r · period on chunks
-of rank o + r · period is that of rank u on chunks of rank o, with every contribution r · period ranks further on. So it
-is at the start, and rows that repeat alike in every copy, all copies of a step at once, keep it so.
+Why the chunks of one period of ranks prove all: turned by a period the schedule is the same, each chunk being the one
+whose owner lies a period further on. So what happens to the chunks of owners 0 ... period − 1, in rows of all copies,
+is what happens to every other chunk. Each row moves such a chunk in exactly one of its copies, so that there are as
+many of these rows as the folded schedule has. Light is checked in all copies, once for all steps that are alike.
 
 Pieces of a pipeline are proved by their first: piece p does the same as piece 0 on chunks of its own, each of its steps
 p · interval later, so what precedes what does not change; and packets share links.
@@ -15,7 +16,6 @@ import numpy as np
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify import checks
-from lightloom.core.arrays import Ints
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 
@@ -43,27 +43,25 @@ def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
     return schedule.first_piece()
 
 
-def verify_folded(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove what :func:`lightloom.collectives.verify.stepped.verify` proves, of one period of ranks.
+def check_folding(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that the rows, of steps in order or queued, can be repeated around the ring.
 
     Raises:
         VerificationError: the first violation found.
     """
-    _check_folding(schedule, fabric)
-    checks.lightpaths(schedule, fabric)
-    checks.shares(schedule)
-    _replay(schedule)
-
-
-def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     folding, ranks, kind = schedule.folding, fabric.ranks, schedule.collective.kind
-    assert folding is not None
-    if fabric.exclusive or fabric.in_network_reduction or schedule.dependencies is not None:
-        raise VerificationError("of schedules of steps, only those of packets, steps in order, can be folded")
-    if folding.period < 1 or ranks % folding.period or folding.channel.shape != (ranks // folding.period, 0):
+    if folding is None:
+        return
+    if fabric.in_network_reduction or schedule.dependencies is not None:
+        raise VerificationError("only steps in order, or queues, between ranks can be folded: unfold the schedule")
+    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    widths = {0} if not fabric.exclusive else {paths} if schedule.queued else {0, paths}
+    copies, given = divmod(ranks, max(folding.period, 1))[0], folding.channel.shape
+    if folding.period < 1 or ranks % folding.period or given[0] != copies or given[1] not in widths:
+        expected = " or ".join(str((copies, width)) for width in sorted(widths))
         raise VerificationError(
-            f"folded every {folding.period} of {ranks} ranks with channels of shape {folding.channel.shape}: expected "
-            f"a divisor of the ranks and ({ranks // max(folding.period, 1)}, 0)"
+            f"folded every {folding.period} of {ranks} ranks with channels of shape {given}: expected a divisor of the "
+            f"ranks and {expected}"
         )
     if kind in ROOTED:
         raise VerificationError(f"{kind} has one root and cannot be folded")
@@ -72,76 +70,27 @@ def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
     outside = np.flatnonzero(schedule.source >= folding.period)
     if len(outside):
         raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
+    if not folding.channel.shape[1]:
+        return
+    own = checks.channels(schedule, fabric)
+    if np.any(folding.channel[0, schedule.lightpath] != own):
+        row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
+        raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
 
 
-def _replay(schedule: Schedule) -> None:
-    from lightloom.collectives.verify import _folded_replay_kernels as kernels
-
-    assert schedule.folding is not None
-    ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    period = schedule.folding.period
-    in_order = np.argsort(schedule.step, kind="stable")
-    source, destination, _ = schedule.ends(in_order)
-    chunk = schedule.chunk[in_order].astype(np.int64)
-    to = destination % period
-    shift = destination - to
-    origin, target = source * chunks + chunk, to * chunks + _rotated_back(schedule, chunk, shift)
-    begins, ends = _conditions(kind, ranks, chunks, period)
-    if kind == "all-to-all":
-        # Far fewer cells are ever used than there are.
-        cells, number = np.unique(np.concatenate([origin, target, begins, ends]), return_inverse=True)
-        origin, target, begins, ends = np.split(number, np.cumsum([len(origin), len(target), len(begins)]))
-    else:
-        cells = np.arange(period * chunks)
-    rows = kernels.FoldedRows(schedule.step[in_order], origin, target, shift, schedule.reduces[in_order])
-    if kind in checks.STORING:
-        held = np.zeros(len(cells), np.bool_)
-        held[begins] = True
-        code, at = kernels.replay_copies(rows, held, ends)
-    else:
-        state = np.zeros((len(cells), (ranks + 63) // 64), np.uint64)
-        owner = cells[begins] // chunks
-        state[begins, owner // 64] = np.uint64(1) << (owner % 64).astype(np.uint64)
-        complete = np.zeros(state.shape[1], np.uint64)
-        everybody = np.arange(ranks)
-        np.bitwise_or.at(complete, everybody // 64, np.uint64(1) << (everybody % 64).astype(np.uint64))
-        code, at = kernels.replay_sums(rows, state, complete, ranks, ends)
-    if code == kernels.WRONG_END:
-        rank, missing = divmod(int(cells[ends[at]]), chunks)
-        raise VerificationError(f"rank {rank} does not end with the complete chunk {missing}")
-    if code != kernels.OK:
-        row = int(in_order[at])
-        reasons = {
-            kernels.NOT_HELD: f"rank {schedule.source[row]} does not hold the chunk when the step begins",
-            kernels.EMPTY: f"rank {schedule.source[row]} has nothing of the chunk to send",
-            kernels.TWICE: f"rank {schedule.destination[row]} receives a contribution that it already holds",
-            kernels.LOST: f"what rank {schedule.destination[row]} had summed so far is overwritten and lost",
-            kernels.INCOMPLETE: f"rank {schedule.destination[row]} stores a sum that is not complete over what it "
-            "holds",
-            kernels.RACE: f"rank {schedule.destination[row]} is written to by two sends of one step that do not both "
-            "add",
-        }
-        raise VerificationError(f"{checks.row_name(schedule, row)}: {reasons[code]}")
-
-
-def _conditions(kind: str, ranks: int, chunks: int, period: int) -> tuple[Ints, Ints]:
-    """Cells (rank · chunks + chunk) that hold something before, and that must be complete in the end."""
-    share = chunks // ranks
-    own = (np.arange(period)[:, None] * (chunks + share) + np.arange(share)).ravel()
-    if kind == "all-to-all":
-        rank, other, inner = np.indices((period, ranks, share // ranks)).reshape(3, -1)
-        return own, rank * chunks + other * share + rank * (share // ranks) + inner
-    everything = np.arange(period * chunks)
-    return own if kind == "all-gather" else everything, own if kind == "reduce-scatter" else everything
-
-
-def _rotated_back(schedule: Schedule, chunk: Ints, shift: Ints) -> Ints:
-    """The chunks that lie to owners ``shift`` ranks before (and to their readers) as these do to their own."""
-    ranks = schedule.collective.ranks
-    share = schedule.chunks // ranks
-    owner, inner = np.divmod(chunk, share)
+def of_first_owners(schedule: Schedule) -> Schedule:
+    """Of all copies of each row the one whose chunk is owned by a rank of the first period."""
+    if schedule.folding is None:
+        return schedule
+    ranks, share = schedule.collective.ranks, schedule.chunks // schedule.collective.ranks
+    owner, inner = np.divmod(schedule.chunk.astype(np.int64), share)
+    shift = owner - owner % schedule.folding.period
     if schedule.collective.kind == "all-to-all":
-        block = share // ranks
-        reader, inner = np.divmod(inner, block)
-        inner = (reader - shift) % ranks * block + inner
-    return (owner - shift) % ranks * share + inner
+        reader, inner = np.divmod(inner, share // ranks)
+        inner += (reader - shift) % ranks * (share // ranks)
+    columns = {
+        "source": (schedule.source - shift) % ranks,
+        "destination": (schedule.destination - shift) % ranks,
+        "chunk": (owner - shift) * share + inner,
+    }
+    return schedule.with_columns(columns)

@@ -24,14 +24,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify import checks
+from lightloom.collectives.verify.folded import check_folding
 from lightloom.core.arrays import Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import CellOrder
 
 _ADDING = ("reduce-scatter", "reduce")
+_BLOCK = 1 << 16
+"""Transfers of all copies whose links are looked up at once."""
 _EXPECTED = "expected a fabric that is the same"
 _UNORDERED = np.zeros((0, 0), np.uint8)
 """No order among steps, of which a queued schedule has none."""
@@ -49,7 +51,7 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
         raise VerificationError("a queued schedule sends from rank to rank, and this fabric reduces in the network")
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
-    _check_folding(schedule, fabric)
+    check_folding(schedule, fabric)
     first_row = checks.lightpaths(schedule, fabric)
     if not fabric.exclusive:
         _check_rotation(schedule, fabric, first_row[first_row >= 0])
@@ -59,29 +61,6 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     checks.light(schedule, fabric)
     checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay(schedule, fabric)
-
-
-def _check_folding(schedule: Schedule, fabric: Fabric) -> None:
-    folding, ranks = schedule.folding, fabric.ranks
-    if folding is None:
-        return
-    paths = int(schedule.lightpath.max(initial=-1)) + 1 if fabric.exclusive else 0
-    if folding.period < 1 or ranks % folding.period or folding.channel.shape != (ranks // folding.period, paths):
-        raise VerificationError(
-            f"folded every {folding.period} of {ranks} ranks with channels of shape {folding.channel.shape}: expected "
-            f"a divisor of the ranks and ({ranks // max(folding.period, 1)}, {paths})"
-        )
-    if schedule.collective.kind in ROOTED:
-        raise VerificationError(f"{schedule.collective.kind} has one root and cannot be folded")
-    outside = np.flatnonzero(schedule.source >= folding.period)
-    if len(outside):
-        raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
-    if not fabric.exclusive:
-        return
-    own = checks.channels(schedule, fabric)
-    if np.any(folding.channel[0, schedule.lightpath] != own):
-        row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
-        raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
 
 
 def _farthest(schedule: Schedule, fabric: Fabric, first: Ints) -> Ints:
@@ -134,25 +113,43 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, first: Ints) -> None:
     folding = schedule.folding
     if folding is None or len(fabric.siblings()[1]) > 1:
         return
-    source, destination, route = schedule.ends(first)
-    own, latency = fabric.path(source, destination, route), fabric.latency(source, destination, route)
+    ends = schedule.ends(first)
+    own = fabric.path(*ends)
     used, number = np.unique(own[own >= 0], return_inverse=True)
-    turned = np.empty((folding.copies, len(used)), np.int64)
-    for copy in range(folding.copies):
-        begin, end = ((rank + copy * folding.period) % fabric.ranks for rank in (source, destination))
-        path = fabric.path(begin, end, route)
-        alike = path.shape == own.shape and bool(((path < 0) == (own < 0)).all())
-        if alike:
-            turned[copy, number] = path[path >= 0]
-            alike = bool((turned[copy, number] == path[path >= 0]).all())
-        if not alike or not np.allclose(fabric.latency(begin, end, route), latency, rtol=1e-12, atol=0):
-            raise VerificationError(f"copy {copy} of the rows takes other ways: {_EXPECTED} {folding.period} ranks on")
+    turned, at_once = np.empty((folding.copies, len(used)), np.int64), max(_BLOCK // len(first), 1)
+    for begin in range(0, folding.copies, at_once):
+        copy = np.arange(begin, min(begin + at_once, folding.copies))
+        taken = _links_of_copies(fabric, ends, own, copy, folding.period)
+        turned[copy[:, None], number] = taken
+        if (turned[copy[:, None], number] != taken).any():
+            other = copy[(turned[copy[:, None], number] != taken).any(axis=1)][0]
+            raise VerificationError(f"copy {other} of the rows takes other ways: {_EXPECTED} {folding.period} ranks on")
     for quantity in (fabric.link_bandwidth(), fabric.link_latency()):
         if (quantity[turned] != quantity[used]).any():
             raise VerificationError(f"copies of the rows take links that are not equally fast: {_EXPECTED} further on")
     orbits = np.unique(np.sort(turned, axis=0), axis=1)
     if len(np.unique(orbits)) < orbits.size:
         raise VerificationError(f"copies of the rows meet on a link: expected other links in all {folding.copies}")
+
+
+def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, period: int) -> Ints:
+    """The links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link]."""
+    shift, copies = np.repeat(copy * period, len(own)), len(copy)
+    source, destination = ((np.tile(rank, copies) + shift) % fabric.ranks for rank in ends[:2])
+    route = np.tile(ends[2], copies)
+    path = fabric.path(source, destination, route)
+    latency = fabric.latency(source, destination, route).reshape(copies, -1)
+    alike = np.isclose(latency, fabric.latency(*ends), rtol=1e-12, atol=0).all(axis=1)
+    alike &= path.shape[1] == own.shape[1]
+    if alike.all():
+        path = path.reshape(copies, *own.shape)
+        alike = ((path < 0) == (own < 0)).all(axis=(1, 2))
+    if not alike.all():
+        raise VerificationError(
+            f"copy {copy[np.argmin(alike)]} of the rows takes other ways: {_EXPECTED} {period} ranks on"
+        )
+    links: Ints = path[:, own >= 0]
+    return links
 
 
 def _replay(schedule: Schedule, fabric: Fabric) -> None:

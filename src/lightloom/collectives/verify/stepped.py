@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.repeated import repeated_steps
 from lightloom.collectives.spec import ROOTED
 from lightloom.collectives.verify import checks
-from lightloom.collectives.verify.folded import first_piece, verify_folded
+from lightloom.collectives.verify.folded import check_folding, first_piece, of_first_owners
 from lightloom.collectives.verify.queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -32,7 +33,8 @@ _BLOCK = 1 << 19
 def verify(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the schedule does what its collective promises, legally on this fabric.
 
-    Time is linear in rows and in occupied channels; memory is about twice the schedule's.
+    Time is linear in rows and in occupied channels, of a folded schedule in those that all copies of steps that are not
+    alike occupy; memory is about twice the schedule's.
 
     Raises:
         VerificationError: the first violation found.
@@ -44,10 +46,14 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.queued:
         verify_queued(schedule, fabric)
         return
-    if schedule.folding is not None:
-        verify_folded(schedule, fabric)
-        return
-    step, rows, reach = _check_light(schedule, fabric)
+    check_folding(schedule, fabric)
+    if schedule.folding is not None and fabric.exclusive:
+        checks.lightpaths(schedule, fabric)
+        alike = schedule.with_rows(repeated_steps(schedule).rows)
+        verify_light(alike.unfolded(fabric.fibre_channels), fabric)
+        step, rows, reach = _ordered(schedule, fabric)
+    else:
+        step, rows, reach = _check_light(schedule, fabric)
     _replay(schedule, fabric, step, rows, reach)
 
 
@@ -63,15 +69,20 @@ def verify_light(schedule: Schedule, fabric: Fabric) -> None:
 
 def _check_light(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
     """Check the lightpaths; returns positions of the rows' steps, rows in their order, and what ends before what."""
-    position, reach = _order_steps(schedule)
-    step = position[schedule.step]
-    rows = _in_step_order(schedule, fabric, step)
+    step, rows, reach = _ordered(schedule, fabric)
     checks.lightpaths(schedule, fabric)
     if fabric.exclusive:
         checks.light(schedule, fabric)
         _check_channels(schedule, fabric, step, rows, reach)
         checks.transceivers(schedule, fabric, step, reach)
     return step, rows, reach
+
+
+def _ordered(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
+    """Positions of the rows' steps, rows in their order, and what ends before what."""
+    position, reach = _order_steps(schedule)
+    step = position[schedule.step]
+    return step, _in_step_order(schedule, fabric, step), reach
 
 
 def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
@@ -152,15 +163,18 @@ def _replay(
             f"{checks.article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
         )
     checks.shares(schedule)
-    owner = np.zeros(chunks, np.int64) if kind in ROOTED else np.arange(chunks) // max(chunks // n, 1)
-    ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, chunks)
+    schedule, replayed = of_first_owners(schedule), chunks
+    if schedule.folding is not None:
+        replayed = chunks // n * schedule.folding.period
+    owner = np.zeros(replayed, np.int64) if kind in ROOTED else np.arange(replayed) // max(chunks // n, 1)
+    ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, replayed)
     sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
     if kind in checks.STORING:
-        code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks), n, reach)
+        code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks)[:replayed], n, reach)
     else:
-        held, complete, final = _conditions(kind, n, chunks, owner, fabric)
+        reader = owner if kind in ("reduce-scatter", "reduce") else np.full(replayed, -1, np.int64)
         switch = fabric.switch_rank if fabric.in_network_reduction else -1
-        code, where, rank = kernels.replay_reduce(sends, held, complete, final, reach, switch)
+        code, where, rank = kernels.replay_reduce(sends, reader, n, reach, switch)
     if code != kernels.OK:
         raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
 
@@ -170,21 +184,6 @@ def _readers(kind: str, n: int, chunks: int) -> NDArray[np.int64]:
     if kind != "all-to-all":
         return np.full(chunks, -1, np.int64)
     return np.arange(chunks) % (chunks // n) // (chunks // n**2)
-
-
-def _conditions(
-    kind: str, n: int, chunks: int, owner: NDArray[np.int64], fabric: Fabric
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """Contribution sets before, the complete set, and who must end with it (spec.py draws the table)."""
-    words = (n + 63) // 64
-    rank = np.arange(n)
-    held = np.zeros((n + (1 if fabric.in_network_reduction else 0), words), np.uint64)
-    held[rank, rank // 64] = np.uint64(1) << (rank % 64).astype(np.uint64)
-    complete = np.bitwise_or.reduce(held, axis=0)
-    final = np.ones((chunks, n), np.bool_)
-    if kind in ("reduce-scatter", "reduce"):
-        final = owner[:, None] == rank[None, :]
-    return held, complete, final
 
 
 def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:

@@ -56,7 +56,7 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
     """The schedule itself, or of a queued one its circuits, which all stand in one step; of packets, which have none,
     its rows by the part of the time in which they begin."""
     if not schedule.queued:
-        return schedule
+        return schedule.unfolded(fabric.fibre_channels)
     if fabric.exclusive:
         return schedule.standing(fabric.fibre_channels)
     rows = schedule.unfolded(fabric.fibre_channels)

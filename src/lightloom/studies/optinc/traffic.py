@@ -29,7 +29,7 @@ def claims() -> tuple[Claim, ...]:
 def sent(algorithm: str, servers: int) -> float:
     """Return the most bytes that a server sends, over the bytes of the gradient: ``ring`` or ``in-network``."""
     fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
-    schedule = build(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric)
+    schedule = build(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
     rows = np.bincount(schedule.source, minlength=servers)[:servers]
     return float(rows.max() * schedule.chunk_nbytes / _NBYTES)
 
