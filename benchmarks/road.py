@@ -6,6 +6,8 @@ all-gather in 3.3 to 4.9 CPU-s and 357 MiB, TACOS 1.3.0 synthesizes it in 58 to 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from benchmarks.support.measure import Charge, middle, print_rows, run, warm_and_cold
 
 _COLLECTIVE = """
@@ -14,14 +16,15 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify
+from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 import numba
 begin = time.process_time()
-fabric = WdmRing(ranks={ranks}, wavelengths={wavelengths})
+fabric = {fabric}
 algorithm = find({name!r})
-schedule = algorithm.build(Collective("all-gather", {ranks}, 64 * 2.0**20), fabric, striped=algorithm.striped)
+schedule = algorithm.build(Collective({kind!r}, fabric.ranks, 64 * 2.0**20), fabric, striped=algorithm.striped)
 verify(schedule, fabric)
-{cost}
+if {costed}: cost(schedule, fabric)
 print(time.process_time() - begin, schedule.steps)
 """
 _PLAN = """
@@ -32,18 +35,62 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 """
 
 
+class _Job(NamedTuple):
+    title: str
+    name: str
+    """Of the algorithm."""
+    kind: str
+    fabric: str
+    """The expression that makes it."""
+    costed: bool
+    cpu_limit: float
+    memory_limit: float
+    """Mebibytes."""
+    runs: int
+
+
 _JOBS = (
-    ("two-way ring all-gather, 1024 ranks: build, verify, cost", "ring-two-way", 1024, 1, True, 1.0, 400),
-    ("OpTree all-gather, 4096 ranks, 64 wavelengths: build, verify", "optree", 4096, 64, False, 20.0, 4096),
+    _Job(
+        "two-way ring all-gather, 1024 ranks: build, verify, cost",
+        "ring-two-way",
+        "all-gather",
+        "WdmRing(ranks=1024, wavelengths=1)",
+        True,
+        1.0,
+        400,
+        5,
+    ),
+    _Job(
+        "OpTree all-gather, 4096 ranks, 64 wavelengths: build, verify",
+        "optree",
+        "all-gather",
+        "WdmRing(ranks=4096, wavelengths=64)",
+        False,
+        20.0,
+        4096,
+        2,
+    ),
+    *(
+        _Job(
+            f"hierarchical all-reduce, 4096 ranks of {fabric}: build, verify, cost",
+            "hierarchical",
+            "all-reduce",
+            f"load_fabric({fabric!r}, ranks=4096)",
+            True,
+            3.0,
+            1024,
+            3,
+        )
+        for fabric in ("dgx-h100-superpod", "tpu-v4", "tpu-v5p")
+    ),
 )
 
 
 def main() -> None:
     rows: list[dict[str, object]] = []
-    for title, name, ranks, wavelengths, costed, cpu_limit, memory_limit in _JOBS:
-        price = "cost(schedule, fabric)" if costed else ""
-        code = _COLLECTIVE.format(name=name, ranks=ranks, wavelengths=wavelengths, cost=price)
-        warm, cold = warm_and_cold(code, runs=5 if ranks < 4096 else 2)
+    for title, name, kind, fabric, costed, cpu_limit, memory_limit, runs in _JOBS:
+        code = _COLLECTIVE.format(name=name, kind=kind, fabric=fabric, costed=costed)
+        warm, cold = warm_and_cold(code, runs=runs)
         own = middle([float(each.output.split()[0]) for each in warm])
         peak = round(max(each.mebibytes for each in warm))
         row: dict[str, object] = {"what": title, "cpu_s": own, "limit_cpu_s": cpu_limit, "mebibytes": peak}

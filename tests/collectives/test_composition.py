@@ -56,6 +56,41 @@ def composed(kind: str, axes: tuple[int, ...], flat: Algorithm, nbytes: float = 
     return lower("composed", collective, fabric, axes, phases), fabric
 
 
+@pytest.mark.parametrize("axes", [(2, 3), (3, 2, 4), (2, 2, 2, 3)])
+@pytest.mark.parametrize("kind", ["all-gather", "all-reduce", "all-to-all"])
+def test_one_rank_stands_for_all_where_every_axis_looks_the_same_from_each(kind: Kind, axes: tuple[int, ...]) -> None:
+    """Unfolded axis by axis, or at once, it has the rows of all ranks."""
+    schedule, fabric = composed(kind, axes, find("ring-two-way"))
+    assert schedule.folding is not None
+    assert (schedule.folding.period, schedule.folding.axes) == (1, axes)
+    rows = rows_as_sent(schedule.unfolded(1))
+    assert len(set(rows)) == len(rows) == len(schedule) * fabric.ranks
+    price = cost(schedule, fabric)
+    while schedule.folding is not None:
+        schedule = schedule.unfolded_once()
+        verify(schedule, fabric)
+        assert rows_as_sent(schedule.unfolded(1)) == rows
+        assert cost(schedule, fabric).time == pytest.approx(price.time, rel=1e-12)
+
+
+def rows_as_sent(schedule: Schedule) -> list[tuple[int, ...]]:
+    columns = (schedule.step, schedule.source, schedule.destination, schedule.chunk, schedule.reduces)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_a_rank_of_a_copy_moves_along_every_axis_by_itself() -> None:
+    """Each copy moves all ranks, rank 0 of the first copy to its own first rank, and back again."""
+    folding = Folding(2, np.zeros((12, 0), np.int32), (3, 4))
+    rank, copy = np.arange(24), np.arange(12)[:, None]
+    moved = folding.moved(rank, copy)
+    assert (np.sort(moved, axis=1) == rank).all()
+    assert (moved[:, 0] == 2 * copy[:, 0]).all()
+    assert (folding.moved(moved, copy, back=True) == rank).all()
+    place = [rank // 2 % 3, rank // 6]
+    assert (moved // 2 % 3 == (place[0] + copy % 3) % 3).all()
+    assert (moved // 6 == (place[1] + copy // 3) % 4).all()
+
+
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_on_every_axes_is_right_folded_and_unfolded(kind: Kind, axes: tuple[int, ...]) -> None:
@@ -135,10 +170,14 @@ def test_energy_counts_every_copy_and_piece() -> None:
     assert cost(schedule, fabric).energy == pytest.approx(cost(schedule.unfolded(1), fabric).energy)
 
 
+@pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
-def test_a_folded_schedule_with_a_changed_row_is_judged_as_its_rows_are(kind: str) -> None:
-    schedule, fabric = composed(kind, (4, 3), find("one-stage"))
+def test_a_folded_schedule_with_a_changed_row_is_judged_as_its_rows_are(kind: str, folded: bool) -> None:
+    """Copies on one axis, and on two."""
+    schedule, fabric = composed(kind, (2, 3, 2) if folded else (4, 3), find("one-stage"))
+    schedule = schedule.unfolded_once()
     assert schedule.folding is not None
+    assert (schedule.folding.period, schedule.folding.axes) == ((2, (3, 2)) if folded else (4, (3,)))
     rejected = 0
     for column, row in product(("destination", "chunk", "step", "reduces"), (0, 5, len(schedule) // 2, -1)):
         values = getattr(schedule, column).copy()
@@ -164,7 +203,8 @@ def test_what_cannot_be_folded_or_cut_is_rejected() -> None:
     schedule, fabric = composed("all-reduce", (4, 3), find("one-stage"))
     wrong = [
         (replace(schedule, folding=Folding(5, np.zeros((3, 0), np.int32))), "a divisor of the ranks"),
-        (replace(schedule, folding=Folding(2, np.zeros((6, 0), np.int32))), "beyond the first period"),
+        (replace(schedule.unfolded_once(), folding=Folding(2, np.zeros((6, 0), np.int32))), "beyond the first period"),
+        (replace(schedule, folding=Folding(1, np.zeros((12, 0), np.int32), (4, 4))), "12 copies on axes 4 x 4"),
         (replace(schedule, pipeline=Pipeline(5, 1)), "in 5 pieces"),
         (replace(schedule, pipeline=Pipeline(4, 2)), "do not end in"),
     ]
@@ -212,7 +252,8 @@ def test_a_folded_pipeline_reads_as_it_was_written() -> None:
     schedule = schedule.in_pieces(4)
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     read, _ = schedule_from(json.loads(json.dumps(header_of(schedule, fabric))), columns_from(columns, "here"), "here")
-    assert (read.pipeline, read.folding is not None) == (schedule.pipeline, True)
+    assert read.folding is not None and schedule.folding is not None
+    assert (read.pipeline, read.folding.axes) == (schedule.pipeline, schedule.folding.axes)
     verify(read, fabric)
     assert cost(read, fabric) == cost(schedule, fabric)
 

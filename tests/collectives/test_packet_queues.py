@@ -36,14 +36,19 @@ QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-
 def unbarred(algorithm: Algorithm, collective: Collective, fabric: Fabric, pieces: int, interval: int) -> Schedule:
     steps = algorithm.build(collective, fabric, striped=algorithm.striped)
     schedule = without_barriers(steps, fabric, pieces, interval)
-    if schedule.folding is None:
-        return schedule
+    while steps.folding is not None and not turns(schedule, fabric):
+        steps = steps.unfolded_once()
+        schedule = without_barriers(steps, fabric, pieces, interval)
+    return schedule
+
+
+def turns(schedule: Schedule, fabric: Fabric) -> bool:
+    """Whether links, on which rows now wait, turn with the ranks as steps do."""
     try:
         verify(schedule, fabric)
     except VerificationError:
-        # Steps turn with the ranks where links, on which rows now wait, do not.
-        return schedule.unfolded(1)
-    return schedule
+        return False
+    return True
 
 
 def times_of(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float]:

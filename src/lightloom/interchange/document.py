@@ -50,6 +50,8 @@ class FoldingEntry(Config):
     period: Positive
     channel: Annotated[list[list[Natural]], Field(min_length=1)]
     """First channel of every lightpath, a list for each copy; empty lists where packets are switched."""
+    axes: tuple[Positive, ...] = ()
+    """Copies along each axis; empty, and absent from older documents, where they lie on one."""
 
     @field_validator("channel")
     @classmethod
@@ -123,11 +125,15 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
         "dependencies": dependencies,
-        "folding": None if folding is None else {"period": int(folding.period), "channel": folding.channel.tolist()},
+        "folding": None if folding is None else _folding_entry(folding),
         "pipeline": None if pipeline is None else {"pieces": int(pipeline.pieces), "interval": int(pipeline.interval)},
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
+
+
+def _folding_entry(folding: Folding) -> dict[str, object]:
+    return {"period": int(folding.period), "channel": folding.channel.tolist(), "axes": list(folding.axes)}
 
 
 def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
@@ -138,7 +144,9 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     """
     fields = _checked(Header, header, where)
     rows, entry = len(columns["step"]), fields.folding
-    folding = None if entry is None else Folding(entry.period, np.array(entry.channel, dtype=np.int32))
+    folding = None
+    if entry is not None:
+        folding = Folding(entry.period, np.array(entry.channel, dtype=np.int32), tuple(entry.axes))
     pipeline = None if fields.pipeline is None else Pipeline(fields.pipeline.pieces, fields.pipeline.interval)
     pieces = 1 if pipeline is None else pipeline.pieces
     repeated = pieces * (1 if folding is None else folding.copies)

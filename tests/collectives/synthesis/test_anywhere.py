@@ -116,7 +116,7 @@ def test_grids_that_only_switches_join_are_served_over_the_switches() -> None:
 def test_listing_changes_the_order_of_rows_and_nothing_else() -> None:
     fabric = load_fabric("two-tier-400g", ranks=16)
     steps = find("hierarchical").build(Collective("all-reduce", 16, 1e7), fabric)
-    plain = without_barriers(steps, fabric, 4, 1)
+    plain = without_barriers(steps.unfolded_once(), fabric, 4, 1)
     ordered = listed(plain, fabric)
     verify(ordered, fabric)
     moved = [name for name in COLUMNS if name != "step"]

@@ -1,9 +1,9 @@
 """Lower phases to one schedule: rows of flat schedules, repeated in every group, follow each other.
 
 A chunk is named by the shares that it lies in, one for each axis along which phases scatter or gather, and by a part of
-that share. Where the outermost axis looks the same from each of its ranks, only the rows of its first ones are made and
-the schedule is folded, and the data goes through the phases in pieces, one behind the other: what building, proving and
-costing take depends on neither the copies nor the pieces.
+that share. Where the outermost axes look the same from each of their ranks, only the rows of their first ones are made
+and the schedule is folded, and the data goes through the phases in pieces, one behind the other: what building, proving
+and costing take depends on neither the copies nor the pieces.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class _Layout:
     parts: int
     """Chunks of a lane's part of a share of all axes."""
     lanes: int
-    folded: bool
+    folded: int
+    """The first of the axes, up to the outermost, of which only the first ranks have rows; none: the number of axes."""
 
     @property
     def chunks(self) -> int:
@@ -103,8 +104,8 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
     schedule = assemble(
         name, collective, fabric, rows, chunks=layout.chunks, steps=max(int(begin[-1]) for begin in begins)
     )
-    period = collective.ranks // sizes[-1]
-    folding = Folding(period, np.zeros((sizes[-1], 0), np.int32)) if layout.folded else None
+    along = tuple(sizes[layout.folded :])
+    folding = Folding.along(prod(sizes[: layout.folded]), along) if along else None
     interval = max(flat.steps for own in flats for flat in own)
     return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, lanes))
 
@@ -153,14 +154,15 @@ def _layout(
 ) -> _Layout:
     pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
     if kind in ROOTED:
-        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), False)
+        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), len(sizes))
     shared = sorted({phase.axis for phase, flat in pairs if _shares(phase, sizes, flat) > 1})
     parts = lcm(*(flat.chunks // _shares(phase, sizes, flat) for phase, flat in pairs))
     place = {axis: len(lanes) * parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
-    outer = [
-        _same_from_everywhere(phase.kind, flat, sizes[-1]) for phase, flat in pairs if phase.axis == len(sizes) - 1
-    ]
-    return _Layout(kind, sizes, place, parts, len(lanes), folded=len(shared) == len(sizes) > 1 and all(outer))
+    alike = {axis: len(shared) == len(sizes) > 1 for axis in range(len(sizes))}
+    for phase, flat in pairs:
+        alike[phase.axis] &= _same_from_everywhere(phase.kind, flat, sizes[phase.axis])
+    folded = max((axis + 1 for axis in alike if not alike[axis]), default=0)
+    return _Layout(kind, sizes, place, parts, len(lanes), folded)
 
 
 def _shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
@@ -196,8 +198,8 @@ def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
 def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
     """Rows of a phase of a lane in all groups, or those of the first period: [flat row, group, free shares, parts]."""
     sizes, apart = layout.sizes, strides(layout.sizes)
-    axis, outer = phase.axis, len(sizes) - 1
-    if layout.folded and axis == outer:
+    axis = phase.axis
+    if axis >= layout.folded:
         flat = flat.rows(flat.source == 0)
     others = [other for other in range(len(sizes)) if other != axis]
     active = [_coordinates(layout, phase, other, before) for other in others]
@@ -234,7 +236,7 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
     """Groups along another axis that take part in a phase, from coordinate 0 on."""
     done = any(earlier.axis == other for earlier in before)
-    if layout.folded and other == len(layout.sizes) - 1:
+    if other >= layout.folded:
         return 1
     if (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done):
         return 1

@@ -63,7 +63,7 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     # Bandwidths are fields of the fabric, so that its classes of links are too.
     of_fabric = "/".join((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})))
     folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
-    of_fabric += f"/{folding.period}"
+    of_fabric += f"/{folding.period}/{folding.axes}"
     order = np.argsort(schedule.step, kind="stable") if np.any(schedule.step[1:] < schedule.step[:-1]) else None
     columns = [
         column if order is None else column[order] for column in (schedule.source, schedule.destination, schedule.route)
@@ -84,7 +84,7 @@ def _step_load(columns: list[Ints], folding: Folding, fabric: Fabric, link_class
         transfers = _distinct(columns, fabric.ranks)
         same = of_fabric, _digest(list(transfers), b"distinct")
         if same not in _kept:
-            _keep(same, _count(_in_all_copies(transfers, folding, fabric.ranks), fabric, link_class))
+            _keep(same, _count(_in_all_copies(transfers, folding), fabric, link_class))
         _keep(key, _kept[same])
     _kept.move_to_end(key)
     return _kept[key]
@@ -120,11 +120,11 @@ def _distinct(columns: list[Ints], ranks: int) -> _Transfers:
     return _Transfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
 
 
-def _in_all_copies(transfers: _Transfers, folding: Folding, ranks: int) -> _Transfers:
+def _in_all_copies(transfers: _Transfers, folding: Folding) -> _Transfers:
     if folding.copies == 1:
         return transfers
-    shift = folding.period * np.arange(folding.copies)[:, None]
-    source, destination = ((rank + shift).ravel() % ranks for rank in (transfers.source, transfers.destination))
+    copy = np.arange(folding.copies)[:, None]
+    source, destination = (folding.moved(rank, copy).ravel() for rank in (transfers.source, transfers.destination))
     route, chunks = (np.tile(column, folding.copies) for column in (transfers.route, transfers.chunks))
     return _Transfers(source, destination, route, chunks)
 

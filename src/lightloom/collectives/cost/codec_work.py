@@ -58,7 +58,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     if schedule.folding is not None:
         ranks, share = schedule.folding.period, schedule.chunks // schedule.collective.ranks
         owner = schedule.chunk.astype(np.int64) // share
-        schedule, chunks = schedule.turned(owner % ranks - owner), ranks * share
+        schedule, chunks = schedule.moved(owner // ranks, back=True), ranks * share
     ends = schedule.source.astype(np.int64), schedule.destination.astype(np.int64)
     reads, writes = (end * chunks + schedule.chunk for end in ends)
     sender, receiver = (end % ranks for end in ends)

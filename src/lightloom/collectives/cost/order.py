@@ -34,16 +34,13 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
 
 def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
     """Source, destination and route of these rows in all copies, in blocks; with the place in ``rows`` of each."""
-    ranks, period = schedule.collective.ranks, schedule.collective.ranks
-    if schedule.folding is not None:
-        period = schedule.folding.period
+    folding = schedule.folding
     source, destination, route = schedule.ends(rows)
-    for entries in blocks(np.arange(len(rows) * (ranks // period)), size):
+    for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
         copy, place = np.divmod(entries, len(rows))
-        shift = copy * period
-        begin, end = (
-            (rank[place] + shift) % ranks if period < ranks else rank[place] for rank in (source, destination)
-        )
+        begin, end = source[place], destination[place]
+        if folding is not None:
+            begin, end = folding.moved(begin, copy), folding.moved(end, copy)
         yield place, (begin, end, route[place])
 
 

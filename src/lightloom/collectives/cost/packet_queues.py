@@ -115,7 +115,7 @@ def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, 
     at_once = max(_BLOCK // len(source), 1)
     for first in range(1, folding.copies, at_once):
         copy = np.arange(first, min(first + at_once, folding.copies))[:, None]
-        begins, ends = (((rank + copy * folding.period) % fabric.ranks).ravel() for rank in (source, destination))
+        begins, ends = (folding.moved(rank, copy).ravel() for rank in (source, destination))
         path = fabric.path(begins, ends, np.tile(route, len(copy))).reshape(len(copy), *link.shape)
         np.minimum(link, path.min(axis=0), out=link)
     return link

@@ -118,12 +118,12 @@ def _transfers(piece: Schedule) -> _Transfers:
 
 def _copies(transfers: _Transfers, piece: Schedule) -> tuple[Ints, Ints, Ints, Ints]:
     """Source, destination, route and chunks of these transfers in all copies."""
-    folding, ranks = piece.folding, piece.collective.ranks
+    folding = piece.folding
     if folding is None:
         return transfers.source, transfers.destination, transfers.route, transfers.chunks
-    shift = np.arange(folding.copies)[:, None] * folding.period
-    source, destination = (transfers.source + shift).ravel(), ((transfers.destination + shift) % ranks).ravel()
-    return source, destination, np.tile(transfers.route, len(shift)), np.tile(transfers.chunks, len(shift))
+    copy = np.arange(folding.copies)[:, None]
+    source, destination = (folding.moved(rank, copy).ravel() for rank in (transfers.source, transfers.destination))
+    return source, destination, np.tile(transfers.route, len(copy)), np.tile(transfers.chunks, len(copy))
 
 
 class _Load(NamedTuple):

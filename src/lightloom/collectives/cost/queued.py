@@ -167,9 +167,8 @@ def cells_of(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     source, destination, chunk = (
         column.astype(np.int64) for column in (schedule.source, schedule.destination, schedule.chunk)
     )
-    to = destination % period
-    rotated_chunk = chunk if period == ranks else schedule.rotated(chunk, to - destination)
-    origin, target = source * chunks + chunk, to * chunks + rotated_chunk
+    first_chunk = chunk if schedule.folding is None else schedule.moved_chunk(chunk, destination // period, back=True)
+    origin, target = source * chunks + chunk, destination % period * chunks + first_chunk
     if kind == "all-to-all":
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
         held = cells // chunks == cells % chunks // (chunks // ranks)

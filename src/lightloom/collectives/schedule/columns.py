@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ class Folding:
         copy r     the same by rank + r · period, to rank + r · period, of chunks owned by rank + r · period, and of
                    blocks of an all-to-all that go to rank + r · period
 
+    On a grid the copies lie on axes, and ranks move along each of them by itself: rank u + period · (i + n · j) of the
+    first copy is rank u + period · ((i + a) mod n + n · ((j + b) mod m)) of copy a + n · b.
+
     Only wavelengths may differ from copy to copy, since chords that overlap need different ones. Packets have none, and
     circuits between neighbours take the same in all copies.
     """
@@ -50,16 +54,38 @@ class Folding:
     channel: NDArray[np.int32]
     """First channel (fibre · wavelengths + wavelength) of every lightpath's copy, shape [copy, lightpath]; [copy, 0]
     where all copies take the channels that the rows name, as packets do, which have none."""
+    axes: tuple[int, ...] = ()
+    """Copies along each axis, innermost first, whose product is that of all copies; none where they lie on one."""
 
     @classmethod
     def alike(cls, ranks: int, period: int) -> Folding:
         """Rows of ``period`` of so many ranks, whose copies take the same channels."""
         return cls(period, np.zeros((ranks // period, 0), np.int32))
 
+    @classmethod
+    def along(cls, period: int, axes: tuple[int, ...]) -> Folding:
+        """Rows of ``period`` ranks, whose copies along these axes take the same channels."""
+        return cls(period, np.zeros((prod(axes), 0), np.int32), axes)
+
     @property
     def copies(self) -> int:
         """Times that the rows are repeated, the rows themselves included."""
         return len(self.channel)
+
+    def moved(self, rank: Column, copy: Column | int, *, back: bool = False) -> Column:
+        """The ranks of copies in the places that these have in the first one; ``back``: those of the first in the
+        places that these have in copies.
+
+        Args:
+            rank: ranks, of any shape.
+            copy: number of a copy, from 0 on, for each.
+        """
+        place, moved, stride = rank // self.period, rank % self.period, self.period
+        for size in self.axes or (self.copies,):
+            by = size - copy % size if back else copy % size
+            moved = moved + (place % size + by) % size * stride
+            place, copy, stride = place // size, copy // size, stride * size
+        return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +198,7 @@ class Schedule:
         used, columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)
         folding = self.folding
         if folding is not None and folding.channel.shape[1]:
-            folding = Folding(folding.period, folding.channel[:, used])
+            folding = replace(folding, channel=folding.channel[:, used])
         return self.with_columns(columns, folding=folding)
 
     def standing(self, fibre_channels: int) -> Schedule:
@@ -210,6 +236,19 @@ class Schedule:
         """The same with a row for every rank and every piece, on fibres of so many channels."""
         return self._of_all_ranks(fibre_channels)._of_all_pieces()
 
+    def unfolded_once(self) -> Schedule:
+        """The same on packet links with rows for every rank along the innermost folded axis; not queued.
+
+        Raises:
+            ValueError: the schedule is not folded, is queued, or has circuits.
+        """
+        folding = self.folding
+        if folding is None or self.queued or folding.channel.shape[1]:
+            raise ValueError(f"{self.algorithm}: expected a folded schedule of steps on packet links")
+        along, *outer = folding.axes or (folding.copies,)
+        left = Folding.along(folding.period * along, tuple(outer)) if outer else None
+        return replace(self._of_copies(along), folding=left)
+
     def _of_all_pieces(self) -> Schedule:
         if self.pipeline is None:
             return self
@@ -226,7 +265,12 @@ class Schedule:
         folding = self.folding
         if folding is None:
             return self
-        rows, copies = len(self), folding.copies
+        return replace(self._of_copies(folding.copies, fibre_channels), folding=None)
+
+    def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
+        """Rows of the first copies of a folded schedule."""
+        folding, rows = self.folding, len(self)
+        assert folding is not None
         require_memory(rows * copies * ROW_NBYTES, f"{self.algorithm} with {rows * copies:,} rows for all ranks")
         if folding.channel.shape[1]:
             copy, row = np.divmod(np.arange(copies * rows), rows)
@@ -238,31 +282,31 @@ class Schedule:
             channel = folding.channel[copy, columns["lightpath"]]
             columns |= {"fibre": channel // fibre_channels, "first_wavelength": channel % fibre_channels}
         columns["lightpath"] = columns["lightpath"] + copy * (int(self.lightpath.max(initial=-1)) + 1)
-        return self.with_columns(columns).turned(copy * folding.period, folding=None)
+        return self.with_columns(columns).moved(copy)
 
-    def turned(self, shift: Ints, **fields: Any) -> Schedule:
-        """Every row ``shift`` [row] ranks further around the ring, and some fields replaced."""
-        ranks = self.collective.ranks
-        source, destination = ((end + shift) % ranks for end in (self.source, self.destination))
-        chunk = self.rotated(self.chunk.astype(np.int64), shift)
-        return self.with_columns({"source": source, "destination": destination, "chunk": chunk}, **fields)
+    def moved(self, copy: Ints, *, back: bool = False) -> Schedule:
+        """Every row of a folded schedule as that of another copy [row], as ``Folding.moved`` says of ranks."""
+        assert self.folding is not None
+        source, destination = (self.folding.moved(end, copy, back=back) for end in (self.source, self.destination))
+        chunk = self.moved_chunk(self.chunk.astype(np.int64), copy, back=back)
+        return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
     def of_first_period(self) -> Schedule:
         """Rows of any ranks that stand for their copies, each as the one that a rank of the first period sends."""
         if self.folding is None:
             return self
-        source = self.source.astype(np.int64)
-        return self.turned(source % self.folding.period - source)
+        return self.moved(self.source.astype(np.int64) // self.folding.period, back=True)
 
-    def rotated(self, chunk: Any, shift: Any) -> Any:
-        """Chunks whose owners lie so many ranks on; those of an all-to-all also go to ranks so much farther on."""
+    def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
+        """Chunks of the owners, and readers in an all-to-all, that those of these are moved to."""
+        assert self.folding is not None
         ranks = self.collective.ranks
         pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)
         owner, inner = np.divmod(chunk, pieces)
         if self.collective.kind == "all-to-all":
             block = pieces // ranks
-            inner = (inner // block + shift) % ranks * block + inner % block
-        return (owner + shift) % ranks * pieces + inner
+            inner = self.folding.moved(inner // block, copy, back=back) * block + inner % block
+        return self.folding.moved(owner, copy, back=back) * pieces + inner
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
         """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""

@@ -73,9 +73,9 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """``second`` after ``first``, together serving ``collective``."""
-    periods = {schedule.folding and schedule.folding.period for schedule in (first, second)}
+    foldings = {schedule.folding and (schedule.folding.period, schedule.folding.axes) for schedule in (first, second)}
     ordered = first.dependencies is None and second.dependencies is None
-    if first.chunks != second.chunks or len(periods) > 1 or not ordered:
+    if first.chunks != second.chunks or len(foldings) > 1 or not ordered:
         raise UnsupportedError(
             "only barrier-stepped schedules over the same chunks, folded alike, can be run one after the other"
         )

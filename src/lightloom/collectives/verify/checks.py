@@ -136,17 +136,38 @@ def light(schedule: Schedule, fabric: Fabric) -> None:
     rows = reached(schedule)
     source, destination, route = schedule.ends(rows)
     count = schedule.wavelength_count[rows].astype(np.int64)
-    period, channel = copies(schedule, fabric, rows)
-    for copy, first in enumerate(channel):
-        begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
+    for copy, first in enumerate(copies(schedule, fabric, rows)):
+        begin, end = (moved(schedule, rank, copy) for rank in (source, destination))
         _check_light(fabric, begin, end, route, first, count, lambda at: row_name(schedule, rows[at]))
 
 
-def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> tuple[int, Ints]:
-    """Ranks from copy to copy, and the first channel of each copy of these rows: [copy, row]."""
+def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
+    """The first channel of each copy of these rows, the one copy of what is not folded: [copy, row]."""
     if schedule.folding is not None:
-        return schedule.folding.period, schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
-    return fabric.ranks, channels(schedule, fabric)[None, rows].astype(np.int64)
+        return schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
+    return channels(schedule, fabric)[None, rows].astype(np.int64)
+
+
+def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = False) -> Ints:
+    """Ranks of copies in the places that these have in the first; ``back``: the other way around."""
+    if schedule.folding is None:
+        return rank
+    ranks: Ints = schedule.folding.moved(rank, copy, back=back)
+    return ranks
+
+
+def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
+    """The chunks that are to owners, and readers, of the first copy what these are to those of copies."""
+    if schedule.folding is None:
+        return chunk
+    ranks = schedule.collective.ranks
+    share = schedule.chunks // ranks
+    owner, inner = np.divmod(chunk, share)
+    if schedule.collective.kind == "all-to-all":
+        block = share // ranks
+        reader, inner = np.divmod(inner, block)
+        inner = moved(schedule, reader, copy, back=True) * block + inner
+    return moved(schedule, owner, copy, back=True) * share + inner
 
 
 def _check_light(

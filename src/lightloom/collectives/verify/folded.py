@@ -1,7 +1,8 @@
 """What the verifier proves of folded schedules and of pipelines: that their rows stand for all ranks and all pieces.
 
-Why the chunks of one period of ranks prove all: turned by a period the schedule is the same, each chunk being the one
-whose owner lies a period further on. So what happens to the chunks of owners 0 ... period − 1, in rows of all copies,
+Why the chunks of one period of ranks prove all: with every rank moved to that of another copy (``Folding.moved``) the
+schedule is the same, each chunk being the one whose owner is moved alike, since one move after another is a move. So
+what happens to the chunks of owners 0 ... period − 1, in rows of all copies,
 is what happens to every other chunk. Each row moves such a chunk in exactly one of its copies, so that there are as
 many of these rows as the folded schedule has. Light is checked in all copies, once for all steps that are alike.
 
@@ -10,6 +11,8 @@ p · interval later, so what precedes what does not change; and packets share li
 """
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 
@@ -63,6 +66,9 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
             f"folded every {folding.period} of {ranks} ranks with channels of shape {given}: expected a divisor of the "
             f"ranks and {expected}"
         )
+    if folding.axes and (min(folding.axes) < 1 or prod(folding.axes) != copies):
+        along = " x ".join(map(str, folding.axes))
+        raise VerificationError(f"{copies} copies on axes {along}: expected axes that hold them")
     if kind in ROOTED:
         raise VerificationError(f"{kind} has one root and cannot be folded")
     if schedule.chunks % ranks:
@@ -82,15 +88,10 @@ def of_first_owners(schedule: Schedule) -> Schedule:
     """Of all copies of each row the one whose chunk is owned by a rank of the first period."""
     if schedule.folding is None:
         return schedule
-    ranks, share = schedule.collective.ranks, schedule.chunks // schedule.collective.ranks
-    owner, inner = np.divmod(schedule.chunk.astype(np.int64), share)
-    shift = owner - owner % schedule.folding.period
-    if schedule.collective.kind == "all-to-all":
-        reader, inner = np.divmod(inner, share // ranks)
-        inner += (reader - shift) % ranks * (share // ranks)
-    columns = {
-        "source": (schedule.source - shift) % ranks,
-        "destination": (schedule.destination - shift) % ranks,
-        "chunk": (owner - shift) * share + inner,
-    }
+    chunk = schedule.chunk.astype(np.int64)
+    copy = chunk // (schedule.chunks // schedule.collective.ranks) // schedule.folding.period
+    source, destination = (
+        checks.moved(schedule, end, copy, back=True) for end in (schedule.source, schedule.destination)
+    )
+    columns = {"source": source, "destination": destination, "chunk": checks.moved_back(schedule, chunk, copy)}
     return schedule.with_columns(columns)

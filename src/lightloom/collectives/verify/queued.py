@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding
 from lightloom.core.arrays import Ints, read_only
@@ -78,7 +78,7 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
 
     source, destination, route = schedule.ends(farthest)
     count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
-    period, channel = checks.copies(schedule, fabric, farthest)
+    channel = checks.copies(schedule, fabric, farthest)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
         raise VerificationError(
@@ -88,7 +88,7 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = CellOrder.of(fabric.links, fabric.channels, fabric.footprint(source, destination, route), count)
     for copy, first in enumerate(channel):
-        begin, end = ((rank + copy * period) % fabric.ranks for rank in (source, destination))
+        begin, end = (checks.moved(schedule, rank, copy) for rank in (source, destination))
         transfers = checks.occupying(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
         runs = fabric.footprint(begin, end, route)
         at, link, clash, _ = kernels.occupy(paths, transfers, runs, order, holder, held, _UNORDERED)
@@ -119,7 +119,7 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, first: Ints) -> None:
     turned, at_once = np.empty((folding.copies, len(used)), np.int64), max(_BLOCK // len(first), 1)
     for begin in range(0, folding.copies, at_once):
         copy = np.arange(begin, min(begin + at_once, folding.copies))
-        taken = _links_of_copies(fabric, ends, own, copy, folding.period)
+        taken = _links_of_copies(fabric, ends, own, copy, folding)
         turned[copy[:, None], number] = taken
         if (turned[copy[:, None], number] != taken).any():
             other = copy[(turned[copy[:, None], number] != taken).any(axis=1)][0]
@@ -132,10 +132,10 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, first: Ints) -> None:
         raise VerificationError(f"copies of the rows meet on a link: expected other links in all {folding.copies}")
 
 
-def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, period: int) -> Ints:
+def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, folding: Folding) -> Ints:
     """The links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link]."""
-    shift, copies = np.repeat(copy * period, len(own)), len(copy)
-    source, destination = ((np.tile(rank, copies) + shift) % fabric.ranks for rank in ends[:2])
+    copies = len(copy)
+    source, destination = (folding.moved(rank, copy[:, None]).ravel() for rank in ends[:2])
     route = np.tile(ends[2], copies)
     path = fabric.path(source, destination, route)
     latency = fabric.latency(source, destination, route).reshape(copies, -1)
@@ -146,7 +146,7 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
         alike = ((path < 0) == (own < 0)).all(axis=(1, 2))
     if not alike.all():
         raise VerificationError(
-            f"copy {copy[np.argmin(alike)]} of the rows takes other ways: {_EXPECTED} {period} ranks on"
+            f"copy {copy[np.argmin(alike)]} of the rows takes other ways: {_EXPECTED} {folding.period} ranks on"
         )
     links: Ints = path[:, own >= 0]
     return links
@@ -205,7 +205,7 @@ class _Cells(NamedTuple):
         period = ranks if schedule.folding is None else schedule.folding.period
         chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period
         origin = schedule.source * np.int64(chunks) + chunk
-        target = to * chunks + _rotated_back(schedule, chunk, schedule.destination - to)
+        target = to * chunks + checks.moved_back(schedule, chunk, schedule.destination // period)
         everything = np.arange(period * chunks) if kind != "all-to-all" else np.zeros(0, np.int64)
         rank, inside = np.divmod(everything, chunks)
         owned = inside // max(chunks // ranks, 1) == rank
@@ -222,16 +222,3 @@ class _Cells(NamedTuple):
         begins = {"all-gather": everything[owned], "broadcast": everything[:chunks]}.get(kind, everything)
         ends = {"reduce-scatter": everything[owned], "reduce": everything[:chunks]}.get(kind, everything)
         return cls(everything, origin, target, begins, ends)
-
-
-def _rotated_back(schedule: Schedule, chunk: Ints, shift: Ints) -> Ints:
-    """The chunks that so many ranks before are to their owners, and destinations, what these are here."""
-    ranks = schedule.collective.ranks
-    if schedule.folding is None:
-        return chunk
-    pieces = schedule.chunks // ranks
-    inner = chunk % pieces
-    if schedule.collective.kind == "all-to-all":
-        block = pieces // ranks
-        inner = (inner // block - shift) % ranks * block + inner % block
-    return (chunk // pieces - shift) % ranks * pieces + inner

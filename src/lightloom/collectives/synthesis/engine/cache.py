@@ -75,13 +75,13 @@ def read_schedule(request: object) -> Schedule | None:
         with cache_path(request, ".npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             columns = {name: arrays[name] for name in arrays.files}
         metadata = json.loads(str(columns.pop("fields")))
-        period, channel = metadata.pop("period"), columns.pop("channel", None)
+        period, axes, channel = metadata.pop("period"), metadata.pop("axes"), columns.pop("channel", None)
         pipeline = metadata.pop("pipeline")
         dependencies = columns.pop("dependencies", None)
         return Schedule(
             **columns,
             **metadata | {"collective": Collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
-            folding=None if channel is None else Folding(period, channel),
+            folding=None if channel is None else Folding(period, channel, tuple(axes)),
             dependencies=dependencies,
             pipeline=pipeline and Pipeline(*pipeline),
         )
@@ -98,6 +98,7 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     metadata |= {
         "collective": [collective.kind, collective.ranks, collective.nbytes],
         "period": folding and folding.period,
+        "axes": [] if folding is None else list(folding.axes),
         "pipeline": schedule.pipeline and [schedule.pipeline.pieces, schedule.pipeline.interval],
     }
     arrays = schedule.columns() | {"fields": np.array(json.dumps(metadata))}

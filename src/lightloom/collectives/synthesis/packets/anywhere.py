@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-import numpy as np
-
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.double_tree import DOUBLE_TREE
 from lightloom.collectives.algorithms.hierarchical import HIERARCHICAL
@@ -50,8 +48,10 @@ _GAIN = 0.97
 _HURRIES = (1.0, 0.1)
 _MANY = 128
 """Ranks above which plain algorithms have too many rows to be tried beside compositions."""
-_MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 12
+_MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 16
 """Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
+_MOST_STRAIGHT = 1 << 12
+"""Rows of an all-to-all straight from rank to rank that is listed."""
 _MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
 """Transfers that all trees together choose among; those of one root share their bytes, and are worth more."""
 _NEAR = 1.001
@@ -98,14 +98,14 @@ def _steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> S
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     steps, joined = _steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
+    steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
-        steps = _folded(steps, fabric)
         most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
         for pieces in (pieces for pieces in _PIECES if len(steps) * pieces <= most):
-            yield from _queued(steps, fabric, pieces)
+            yield listed(without_barriers(steps, fabric, pieces, 1), fabric)
     if collective.kind == "all-to-all":
         straight = _steps_of(ONE_STAGE, collective, fabric)
-        if straight is not None and len(straight) <= _MOST_CROSSING:
+        if straight is not None and len(straight) <= _MOST_STRAIGHT:
             yield listed(without_barriers(straight, fabric), fabric)
     elif collective.kind in ROOTED:
         yield from _packed_from_root(collective, fabric)
@@ -128,26 +128,23 @@ def _suited(fabric: Fabric) -> Algorithm:
     return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
 
 
-def _queued(steps: Schedule, fabric: Fabric, pieces: int) -> Iterator[Schedule]:
-    """The steps without barriers, of all ranks where copies are not alike; nothing where those have too many rows."""
-    schedule = without_barriers(steps, fabric, pieces, 1)
-    if schedule.folding is not None and not _holds(schedule, fabric):
-        if len(schedule) * schedule.folding.copies > _MOST_ROWS:
-            return
-        schedule = schedule.unfolded(1)
-    yield listed(schedule, fabric)
-
-
-def _folded(steps: Schedule, fabric: Fabric) -> Schedule:
-    """The rows of rank 0 for all ranks, where every rank does the same as it and links turn with the ranks."""
-    if steps.folding is not None or steps.collective.kind in ROOTED:
+def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
+    """The rows of as few ranks for all as links, which rows without barriers wait for, turn with the ranks; None where
+    these have too many rows."""
+    if steps.collective.kind in ROOTED:
         return steps
-    rows = steps.source == 0
-    first = steps.with_columns(
-        {name: column[rows] for name, column in steps.columns().items()},
-        folding=Folding(1, np.zeros((fabric.ranks, 0), np.int32)),
-    )
-    return first if _holds(without_barriers(first, fabric), fabric) else steps
+    if steps.folding is None:
+        rows = steps.source == 0
+        first = steps.with_columns(
+            {name: column[rows] for name, column in steps.columns().items()},
+            folding=Folding.alike(fabric.ranks, 1),
+        )
+        return first if _holds(without_barriers(first, fabric), fabric) else steps
+    while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):
+        if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > _MOST_ROWS:
+            return None
+        steps = steps.unfolded_once()
+    return steps
 
 
 def _holds(schedule: Schedule, fabric: Fabric) -> bool:
