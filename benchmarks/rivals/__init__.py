@@ -1,0 +1,1 @@
+"""Schedules that other tools make, verified and timed beside our own."""
