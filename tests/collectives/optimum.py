@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import CLOCKWISE, Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -99,7 +102,23 @@ def problem(kind: str, fabric: Fabric, pieces: int = 1, *, standing: bool = Fals
     """The collective whose chunks take one slot on a channel."""
     n = fabric.ranks
     shares = {"all-to-all": n, "broadcast": 1, "reduce": 1}.get(kind, n)
+    if kind == "all-to-all-v":
+        sizes = parts_between(n)
+        nbytes = BANDWIDTH * SLOT * pieces * float(sizes.sum()) / n
+        return Problem(
+            fabric, Collective("all-to-all-v", n, nbytes, sizes=Sizes(sizes.astype(np.float64))), pieces, standing
+        )
+    if kind == "permute":
+        swapped = (1, 0, *reversed(range(2, n)))
+        return Problem(fabric, Collective("permute", n, BANDWIDTH * SLOT * pieces * n, swapped), pieces, standing)
     return Problem(fabric, Collective(kind, n, BANDWIDTH * SLOT * pieces * shares), pieces, standing)  # type: ignore[arg-type]
+
+
+def parts_between(ranks: int) -> NDArray[np.int64]:
+    """Slots that the part of each pair of ranks takes, the first rank's most: [source, destination]."""
+    source, destination = np.indices((ranks, ranks))
+    slots: NDArray[np.int64] = (2 * source + destination) % 3 + (destination == 0)
+    return slots
 
 
 def fewest_slots(asked: Problem, first: int = 1) -> int:
@@ -143,6 +162,13 @@ def _chunks(asked: Problem) -> Iterator[tuple[list[int], list[int]]]:
     everybody = list(range(n))
     if kind in ROOTED:
         each = [([0], everybody) if kind == "broadcast" else (everybody, [0])]
+    elif kind in ("gather", "scatter"):
+        each = [([a], [0]) if kind == "gather" else ([0], [a]) for a in everybody[1:]]
+    elif kind == "permute":
+        assert asked.collective.destinations is not None
+        each = [([a], [b]) for a, b in enumerate(asked.collective.destinations) if a != b]
+    elif kind == "all-to-all-v":
+        each = [([a], [b]) for (a, b), slots in np.ndenumerate(parts_between(n)) if a != b for _ in range(slots)]
     elif kind == "all-to-all":
         each = [([a], [b]) for a in everybody for b in everybody if a != b]
     else:
@@ -191,6 +217,7 @@ def feasible(asked: Problem, slots: int) -> bool:
     for chunk in _chunks(asked):
         _carry(programme, sends, chunk, slots, fabric.ranks, sent)
     unit = asked.collective.distinct_nbytes / (asked.pieces * _distinct(asked)) / SLOT
+    assert unit == pytest.approx(BANDWIDTH)
     ports = np.full(2 * fabric.ranks, fabric.transmitters or 0)
     capacity = np.concatenate([np.floor(fabric.link_bandwidth() / unit + 1e-9), ports])
     if not asked.standing:
@@ -212,6 +239,8 @@ def feasible(asked: Problem, slots: int) -> bool:
 
 def _distinct(asked: Problem) -> int:
     n, kind = asked.fabric.ranks, asked.collective.kind
+    if kind == "all-to-all-v":
+        return int(parts_between(n).sum())
     return 1 if kind in ROOTED else n * n if kind == "all-to-all" else n
 
 

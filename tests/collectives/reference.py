@@ -53,24 +53,23 @@ def _transceivers_suffice(schedule: Schedule, fabric: WdmRing) -> bool:
 def data_arrives(schedule: Schedule) -> bool:
     """Whether a barrier-stepped schedule delivers exactly what it promises, legally or not."""
     n, kind = schedule.collective.ranks, schedule.collective.kind
-    rooted, stores = kind in ("broadcast", "reduce"), kind in ("all-gather", "all-to-all", "broadcast")
-    pieces = schedule.chunks if rooted else max(schedule.chunks // n, 1)
+    stores = kind not in ("reduce-scatter", "reduce-scatter-v", "all-reduce", "reduce")
+    everyone = frozenset(range(n))
+    before, after = zip(*(_holders(schedule, chunk) for chunk in range(schedule.chunks)), strict=True)
     held: dict[tuple[int, int], frozenset[int]] = defaultdict(frozenset)
     for chunk in range(schedule.chunks):
-        for rank in range(n):
-            if not stores or rank == chunk // pieces:
-                held[rank, chunk] = frozenset([rank])
-    everyone = frozenset(range(n))
+        for rank in before[chunk]:
+            held[rank, chunk] = frozenset([rank])
     steps = defaultdict(list)
     for row in _rows(schedule):
         steps[row["step"]].append(row)
     if stores and schedule.reduces.any():
         return False
     for step in sorted(steps):
-        before = dict(held)
+        earlier = dict(held)
         written: dict[tuple[int, int], bool] = {}
         for row in steps[step]:
-            came = before.get((row["source"], row["chunk"]), frozenset())
+            came = earlier.get((row["source"], row["chunk"]), frozenset())
             place = row["destination"], row["chunk"]
             have = held[place]
             if not came or (written.get(place) is not None and not (written[place] and row["reduces"])):
@@ -80,13 +79,31 @@ def data_arrives(schedule: Schedule) -> bool:
             held[place] = have | came
             written[place] = bool(row["reduces"])
     for chunk in range(schedule.chunks):
-        for rank in range(n):
-            wanted = frozenset([chunk // pieces]) if stores else everyone
-            due = {
-                "reduce-scatter": rank == chunk // pieces,
-                "reduce": rank == 0,
-                "all-to-all": rank == chunk % pieces // max(pieces // n, 1),
-            }
-            if due.get(kind, True) and held[rank, chunk] != wanted:
+        for rank in after[chunk]:
+            if held[rank, chunk] != (before[chunk] if stores else everyone):
                 return False
     return True
+
+
+def _holders(schedule: Schedule, chunk: int) -> tuple[frozenset[int], frozenset[int]]:
+    """Who holds a chunk before, and who must after."""
+    n, kind = schedule.collective.ranks, schedule.collective.kind
+    everyone, root = frozenset(range(n)), frozenset([0])
+    share = max(schedule.chunks // n, 1)
+    own = frozenset([chunk // share % n])
+    if kind in ("all-to-all", "all-to-all-v"):
+        return own, frozenset([chunk % share // max(share // n, 1)])
+    if kind == "permute":
+        assert schedule.collective.destinations is not None
+        return own, frozenset([schedule.collective.destinations[chunk // share]])
+    return {
+        "all-gather": (own, everyone),
+        "barrier": (own, everyone),
+        "reduce-scatter": (everyone, own),
+        "reduce-scatter-v": (everyone, own),
+        "all-reduce": (everyone, everyone),
+        "broadcast": (root, everyone),
+        "reduce": (everyone, root),
+        "gather": (own, root),
+        "scatter": (root, own),
+    }[kind]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, admitted
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.sizes import Sizes, zipf_sizes
+from lightloom.collectives.spec import KINDS, SIZED, Collective
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.graph.edges import Edge
 from lightloom.fabrics.graph.graph import Graph
@@ -136,4 +138,35 @@ def jobs(
     on = draw(fabric if fabric is not None else fabrics())
     choices = [(a, kind) for kind in KINDS for a in admitted(kind, on) if not names or a.name in names]
     algorithm, kind = draw(st.sampled_from(choices))
-    return algorithm, Collective(kind, on.ranks, draw(SIZE)), on  # type: ignore[arg-type]
+    return algorithm, draw(collectives(kind, on.ranks)), on
+
+
+@st.composite
+def collectives(draw: st.DrawFn, kind: str, ranks: int) -> Collective:
+    """One of a kind, of any size, permutation and sizes of parts."""
+    nbytes, destinations, sizes = 0.0 if kind == "barrier" else draw(SIZE), None, None
+    if kind == "permute":
+        moved = st.permutations(range(ranks)).filter(lambda to: to != list(range(ranks)))
+        destinations = draw(st.none() | moved.map(tuple))
+    if kind in SIZED:
+        sizes = draw(sizes_of_parts(ranks, pairs=kind == "all-to-all-v"))
+    return Collective(kind, ranks, nbytes, destinations, sizes)  # type: ignore[arg-type]
+
+
+@st.composite
+def sizes_of_parts(draw: st.DrawFn, ranks: int, *, pairs: bool) -> Sizes:
+    """Sizes by Zipf's law, or any, most of them none."""
+    exponent, seed = draw(st.floats(0, 3)), draw(st.integers(0, 9))
+    sizes = zipf_sizes(ranks, exponent, seed, pairs=pairs)
+    if draw(st.booleans()):
+        return sizes
+    rng = np.random.default_rng(seed)
+    share = rng.exponential(size=sizes.shape) * (rng.random(sizes.shape) < draw(st.sampled_from([0.1, 0.9])))
+    share.flat[1] += 1.0
+    return Sizes(share)
+
+
+def collective_of(kind: str, ranks: int, nbytes: float) -> Collective:
+    """One of a kind: skewed where its parts have sizes of their own, without bytes where it has none."""
+    sizes = zipf_sizes(ranks, 1.2, pairs=kind == "all-to-all-v") if kind in SIZED else None
+    return Collective(kind, ranks, 0.0 if kind == "barrier" else nbytes, sizes=sizes)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from lightloom.collectives.cost.stepped import COST_MODELS
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, find
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
+from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, KINDS, OF_PARTS, Collective
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -25,7 +25,7 @@ from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.optimum import FABRICS, SLOT, STANDING, Problem, feasible, fewest_slots, problem
-from tests.collectives.strategies import jobs, wdm_ring
+from tests.collectives.strategies import collective_of, jobs, wdm_ring
 
 
 @given(jobs(), st.sampled_from(COST_MODELS))
@@ -127,10 +127,20 @@ _LONGEST = ("one plane that stands", "all-to-all", 0)
 
 
 @pytest.mark.parametrize("lag", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 @pytest.mark.parametrize("name", FABRICS)
 def test_the_bound_never_exceeds_the_exhaustive_optimum(name: str, kind: str, lag: int) -> None:
     for ranks in (2, 3) if kind == "all-reduce" or (name, kind, lag) == _LONGEST else (2, 3, 4):
+        _held_against_the_optimum(name, kind, ranks, lag)
+
+
+_FEW = ("ring of two wavelengths", "ring with propagation", "two planes that stand", "mesh", "two tiers")
+
+
+@pytest.mark.parametrize("kind", OF_PARTS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in _FEW else pytest.mark.slow) for n in FABRICS])
+def test_nor_where_ranks_exchange_different_parts(name: str, kind: str) -> None:
+    for ranks, lag in ((2, 0), (3, 1), (4, 0)):
         _held_against_the_optimum(name, kind, ranks, lag)
 
 
@@ -176,7 +186,7 @@ def test_bandwidth_bounds_are_less_than_a_slot_below_the_optimum(kind: str, name
 def test_taps_and_set_ups_only_ever_help(kind: str, ranks: int, wavelengths: int, setup: float) -> None:
     """No bound grows with what a schedule may use or leave alone."""
     for nbytes in (1e3, 1e7):
-        wanted = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
+        wanted = collective_of(kind, ranks, nbytes)
         plain = wdm_ring(ranks, wavelengths, reconfiguration_time=setup, conversion_time=1e-6)
         bound = lower_bound(wanted, plain).time
         more: list[dict[str, float]] = [

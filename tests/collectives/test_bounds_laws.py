@@ -10,7 +10,7 @@ from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective, Kind
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.strategies import wdm_ring
@@ -33,7 +33,7 @@ def test_ranks_by_hops_fill_a_tree(ranks: int, degree: int) -> None:
     assert ranks_by_hops(ranks, degree) == [depth.count(level) for level in range(1, depth[-1] + 1)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 @pytest.mark.parametrize(("ranks", "degree"), [(2, 1), (5, 2), (7, 2), (8, 2), (13, 3), (14, 3), (9, 12)])
 @pytest.mark.parametrize("setup", [0.0, 2e-5, 1.0])
 @pytest.mark.parametrize("rank_bytes", [70.0, 7e5])
@@ -62,7 +62,7 @@ def test_degree_bounds(kind: Kind, ranks: int, degree: int, setup: float, rank_b
     assert lower_bound(Collective(kind, ranks, nbytes), fabric).time >= seconds * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 @pytest.mark.parametrize("ranks", [2, 5, 8])
 def test_a_switch_bounds_what_a_port_carries(kind: Kind, ranks: int) -> None:
     rate, nbytes = 3e9, 6e5 * ranks
@@ -75,7 +75,7 @@ def test_a_switch_bounds_what_a_port_carries(kind: Kind, ranks: int) -> None:
     assert far.time == pytest.approx(fabric.diameter_latency(), rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 @pytest.mark.parametrize(
     ("wavelengths", "transceivers", "taps", "hops", "root_hops"),
     [
@@ -117,7 +117,7 @@ def test_hops_over_circuits_that_stand(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 def test_circuits_set_twice_and_light_that_does_not_reach(kind: Kind) -> None:
     fabric = wdm_ring(17, 1, conversion_time=1e-6, reconfiguration_time=5e-7, lightpath_reach=3)
     bounds = {name: seconds for seconds, name in ring_bounds(Collective(kind, 17, 1.0), fabric)}

@@ -20,7 +20,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import find
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.fabrics.base import Fabric
@@ -92,7 +92,7 @@ def test_a_rank_of_a_copy_moves_along_every_axis_by_itself() -> None:
 
 
 @pytest.mark.parametrize("axes", AXES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 def test_every_kind_on_every_axes_is_right_folded_and_unfolded(kind: Kind, axes: tuple[int, ...]) -> None:
     schedule, fabric = composed(kind, axes, find(FLAT[kind][0]))
     verify(schedule, fabric)
@@ -107,7 +107,7 @@ def test_every_kind_on_every_axes_is_right_folded_and_unfolded(kind: Kind, axes:
 def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], list[list[Phase]]]:
     """Any valid phases, in any order of axes and by any flat algorithms, in one lane or two."""
     axes = draw(st.sampled_from(AXES))
-    kind: Kind = draw(st.sampled_from(KINDS))
+    kind: Kind = draw(st.sampled_from(CLASSIC))
     lanes = [_lane(draw, axes, kind) for _ in range(draw(st.integers(1, 2)))]
     fabric = draw(st.sampled_from([two_tiers(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
     return Collective(kind, prod(axes), draw(st.sampled_from([0.0, 1e3, 1e6, 1e9]))), fabric, axes, lanes

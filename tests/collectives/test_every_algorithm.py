@@ -18,13 +18,13 @@ from lightloom.collectives.algorithms import (
 )
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ONE_TO_ONE, Collective
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.optical_averager import OpticalAverager
 from tests.collectives.reference import is_right
-from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
+from tests.collectives.strategies import collective_of, jobs, wdm_ring, wdm_rings
 
 RANKS = (2, 3, 16, 17, 64)
 WAVELENGTHS = (1, 2, 8, 64)
@@ -44,7 +44,7 @@ def test_every_algorithm_verifies_on_a_wdm_ring(ranks: int, wavelengths: int) ->
     fabric = wdm_ring(ranks, wavelengths)
     for kind in KINDS:
         for algorithm in admitted(kind, fabric):
-            schedule = build(algorithm, Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+            schedule = build(algorithm, collective_of(kind, ranks, 1e6), fabric)
             assert schedule.steps == len(np.unique(schedule.step))
 
 
@@ -74,19 +74,26 @@ def test_an_obvious_replay_agrees(job: tuple[Algorithm, Collective, Fabric]) -> 
 @given(jobs())
 @settings(max_examples=100, deadline=None)
 def test_deliveries_are_conserved(job: tuple[Algorithm, Collective, Fabric]) -> None:
-    """All-gather, reduce-scatter, broadcast and reduce move every chunk N − 1 times, whatever the algorithm; all-reduce
-    at least that; all-to-all what is not at home already. A switch that reduces passes each sum on."""
+    """All-gather, reduce-scatter, broadcast, reduce and barrier move every chunk N − 1 times, whatever the algorithm;
+    all-reduce at least that; all others what is not at home already. A switch that reduces passes each sum on."""
     algorithm, collective, fabric = job
     schedule = build(algorithm, collective, fabric)
     rows = len(schedule) * (schedule.folding.copies if schedule.folding is not None else 1)
     rows *= schedule.pipeline.pieces if schedule.pipeline is not None else 1
     least = (collective.ranks - 1) * schedule.chunks
-    if collective.kind == "all-to-all":
-        assert rows >= schedule.chunks - schedule.chunks // collective.ranks
+    if collective.kind in ONE_TO_ONE:
+        assert rows >= _parts_to_move(collective) * (schedule.chunks // collective.parts)
     elif collective.kind == "all-reduce" or fabric.in_network_reduction:
         assert rows >= least
     else:
         assert rows == least
+
+
+def _parts_to_move(collective: Collective) -> int:
+    part = np.arange(collective.parts)
+    moves = collective.begins_at(part) != collective.ends_at(part)
+    sizes = collective.sizes
+    return int((moves if sizes is None else moves & (sizes.share.ravel() > 0)).sum())
 
 
 def test_only_neighbour_exchange_refuses_odd_ranks() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule.barriers import without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.spec import Collective
@@ -26,7 +26,7 @@ from lightloom.fabrics.tiers.lowering import to_graph
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import Ring
-from tests.collectives.cost.reference import Row, rows_of
+from tests.collectives.cost.reference import Row, nbytes_of_rows, rows_of
 from tests.collectives.strategies import jobs, packet_fabrics, tier_fabrics, wdm_ring
 
 QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-broadcast", "worker-aggregator")
@@ -34,7 +34,7 @@ QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-
 
 
 def unbarred(algorithm: Algorithm, collective: Collective, fabric: Fabric, pieces: int, interval: int) -> Schedule:
-    steps = algorithm.build(collective, fabric, striped=algorithm.striped)
+    steps = build(algorithm, collective, fabric)
     schedule = without_barriers(steps, fabric, pieces, interval)
     while steps.folding is not None and not turns(schedule, fabric):
         steps = steps.unfolded_once()
@@ -61,12 +61,13 @@ def times_of(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float]:
     ready: dict[tuple[int, int], float] = defaultdict(float)
     begin, end = [0.0] * len(schedule), 0.0
     rows: list[Row] = rows_of(schedule)
+    nbytes = nbytes_of_rows(schedule)
     for i in sorted(range(len(rows)), key=lambda i: rows[i]["step"]):
         row, path = rows[i], paths[i][paths[i] >= 0].tolist()
         assert seconds[path].sum() == pytest.approx(latency[i])
         head, tail = ready[row["source"], row["chunk"]], 0.0
         for place, link in enumerate(path):
-            busy = schedule.chunk_nbytes / bandwidth[link]
+            busy = nbytes[i] / bandwidth[link]
             starts = max(head, tail - busy, free[link])
             free[link] = starts + busy
             begin[i] = starts if place == 0 else begin[i]

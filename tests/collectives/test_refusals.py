@@ -17,7 +17,7 @@ from lightloom.collectives.spec import KINDS, Collective
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.packet_switch import PacketSwitch
-from tests.collectives.strategies import wdm_ring
+from tests.collectives.strategies import collective_of, wdm_ring
 
 
 @pytest.mark.parametrize("taps", [1, 10])
@@ -26,7 +26,7 @@ from tests.collectives.strategies import wdm_ring
 def test_every_admitted_algorithm_keeps_within_reach(ranks: int, reach: int, taps: int) -> None:
     fabric = wdm_ring(ranks, 8, lightpath_reach=reach, multicast_taps=taps)
     for kind in KINDS:
-        evaluations, refusals = evaluate_all(Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+        evaluations, refusals = evaluate_all(collective_of(kind, ranks, 1e6), fabric)
         assert evaluations
         assert [refusal for refusal in refusals if refusal.failed] == []
 
@@ -38,7 +38,7 @@ def test_the_longest_lightpath_is_known_before_a_schedule_is_built(ranks: int, w
     for kind in KINDS:
         for algorithm in admitted(kind, fabric):
             if algorithm.longest_lightpath is not None:
-                schedule = build(algorithm, Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+                schedule = build(algorithm, collective_of(kind, ranks, 1e6), fabric)
                 links = int(fabric.hops(*schedule.ends(slice(None))).max())
                 assert algorithm.longest_lightpath(kind, fabric) == links, (algorithm.name, kind)
 

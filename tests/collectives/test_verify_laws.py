@@ -19,7 +19,7 @@ from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.collectives.cost.reference import links, shuffled
 from tests.collectives.queued_reference import exchanged
-from tests.collectives.strategies import wdm_ring
+from tests.collectives.strategies import collective_of, wdm_ring
 
 RANKS = 4
 EXCHANGE = wdm_ring(RANKS, RANKS * (RANKS - 1))
@@ -116,7 +116,7 @@ def test_the_order_in_which_rows_are_listed_proves_nothing(kind: str) -> None:
         for algorithm in admitted(what, fabric):
             if algorithm.by_size:
                 continue  # queued: the order of rows is that of their places
-            schedule = build(algorithm, Collective(what, 6, 6e3), fabric)  # type: ignore[arg-type]
+            schedule = build(algorithm, collective_of(what, 6, 6e3), fabric)
             verify(shuffled(schedule, list(reversed(range(len(schedule))))), fabric)
 
 

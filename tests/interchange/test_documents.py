@@ -117,8 +117,8 @@ BAD: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (put("colour", value=1), "unknown field 'colour'"),
     (put("algorithm", value=3), "field 'algorithm': 3: Input should be a valid string"),
     (
-        put("collective", "kind", value="scatter"),
-        "field 'collective.kind': 'scatter': Input should be 'all-gather', 'reduce-scatter'",
+        put("collective", "kind", value="shuffle"),
+        "field 'collective.kind': 'shuffle': Input should be 'all-gather', 'reduce-scatter'",
     ),
     (put("collective", "ranks", value=4.0), "field 'collective.ranks': 4.0: Input should be a valid integer"),
     (

@@ -63,7 +63,7 @@ def test_a_program_is_checked_without_a_fabric(
     [
         (["export", "all-gather", "a.csv", *_RING, "--nbytes", "1MB"], "unknown suffix '.csv'"),
         (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
-        (["export", "scatter", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'scatter'"),
+        (["export", "shuffle", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'shuffle'"),
         (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
         (["export", "broadcast", "a.xml", *_RING, "--nbytes", "1MB"], "broadcast has no MSCCL program"),
         (

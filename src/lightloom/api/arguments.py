@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 
+import numpy as np
+
 from lightloom.clusters import load as clusters
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.permutation import read_permutation
+from lightloom.collectives.sizes import Sizes, read_sizes
+from lightloom.collectives.spec import RULES, Collective, Kind
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.fabrics import load as fabrics
@@ -16,6 +21,11 @@ from lightloom.fabrics.base import Fabric
 
 Quantity: TypeAlias = str | float
 """``"64MiB"``, ``"25us"``, or a number in SI units."""
+Permutation: TypeAlias = str | Sequence[int]
+"""``"shift:3"``, ``"reverse"``, or the rank to which each rank sends."""
+SizesLike: TypeAlias = str | Path | Sequence[float] | Sequence[Sequence[float]] | Floats | Sizes
+"""``"zipf:1.2"``, ``"zipf:1.2:SEED"``, a CSV file of bytes, or sizes relative to each other: [rank] or [source,
+destination]."""
 Settings: TypeAlias = Mapping[str, object]
 """Fields set on top of a catalog entry or a file, by name."""
 FabricLike: TypeAlias = str | Path | Fabric
@@ -81,23 +91,57 @@ def load_cluster(
 
 
 def collective_of(
-    kind: str | Collective, ranks: int, nbytes: Quantity | None, nbytes_per_rank: Quantity | None = None
+    kind: str | Collective,
+    ranks: int,
+    nbytes: Quantity | None,
+    nbytes_per_rank: Quantity | None = None,
+    *,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
 ) -> Collective:
     """Return the collective of a kind and a size; one that is given as an object is returned as it is.
 
+    Args:
+        permutation: to whom each rank sends in a permute, by default to the next.
+        sizes: of the parts of an all-to-all-v or a reduce-scatter-v; a file of bytes also states the total.
+
     Raises:
-        ConfigError: no size, two sizes, or a collective for another number of ranks.
+        ConfigError: no size, two sizes, a collective for another number of ranks, or a permutation or sizes that the
+            kind does not have or that cannot be read.
         UnitError: a size that cannot be read.
         UnknownNameError: no such kind.
     """
     if isinstance(kind, Collective):
-        if nbytes is not None or nbytes_per_rank is not None:
-            raise ConfigError("a Collective states its size: expected neither nbytes nor nbytes_per_rank beside it")
+        if any(each is not None for each in (nbytes, nbytes_per_rank, permutation, sizes)):
+            raise ConfigError(
+                "a Collective states its size, permutation and sizes: expected none of nbytes, nbytes_per_rank, "
+                "permutation and sizes beside it"
+            )
         if kind.ranks != ranks:
             raise ConfigError(f"the collective is over {kind.ranks} ranks, the fabric has {ranks}")
         return kind
+    destinations = read_permutation(permutation, ranks) if isinstance(permutation, str) else permutation
+    if destinations is not None:
+        destinations = tuple(int(rank) for rank in destinations)
+    parts, total = _sizes(sizes, kind, ranks)
+    if nbytes is None and nbytes_per_rank is None and (kind == "barrier" or total is not None):
+        return Collective(cast(Kind, kind), ranks, total or 0.0, destinations, parts)
     if nbytes is not None and nbytes_per_rank is None:
-        return Collective(cast(Kind, kind), ranks, parse(nbytes, "size"))
+        return Collective(cast(Kind, kind), ranks, parse(nbytes, "size"), destinations, parts)
     if nbytes_per_rank is not None and nbytes is None:
-        return Collective(cast(Kind, kind), ranks, parse(nbytes_per_rank, "size") * ranks)
+        return Collective(cast(Kind, kind), ranks, parse(nbytes_per_rank, "size") * ranks, destinations, parts)
     raise ConfigError("give either the total size (--nbytes, nbytes) or the size per rank (--nbytes-per-rank)")
+
+
+def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None, float | None]:
+    """Sizes of parts, and what ``nbytes`` they state."""
+    if sizes is None or isinstance(sizes, Sizes):
+        return sizes, None
+    pairs = kind in RULES and RULES[kind].parts == "pairs"
+    if isinstance(sizes, str | Path):
+        read, total = read_sizes(str(sizes), ranks, pairs=pairs)
+        return read, total / ranks if pairs and total is not None else total
+    try:
+        return Sizes(np.asarray(sizes, np.float64)), None
+    except ValueError as error:
+        raise ConfigError(f"sizes: {error}: expected numbers, one a rank or one a pair of ranks") from error

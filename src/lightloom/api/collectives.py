@@ -9,7 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.api.arguments import FabricLike, Quantity, Settings, collective_of, load_fabric
+from lightloom.api.arguments import (
+    FabricLike,
+    Permutation,
+    Quantity,
+    Settings,
+    SizesLike,
+    collective_of,
+    load_fabric,
+)
 from lightloom.api.schedules import VerifiedSchedule
 from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
@@ -18,7 +26,7 @@ from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.evaluate import Refusal, costed, evaluate_all
 from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import CLASSIC, Collective
 from lightloom.collectives.verify.stepped import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.provenance import provenance
@@ -28,6 +36,7 @@ from lightloom.economics.ledger import ClusterLedger
 from lightloom.economics.site import Site, site_of
 from lightloom.economics.step import StepLedger
 from lightloom.fabrics.base import Fabric
+from lightloom.interchange.document import parts_of
 from lightloom.interchange.formats import import_schedule
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.progress import progress
@@ -69,8 +78,9 @@ class CollectiveRanking(Result):
 
     @property
     def library_time(self) -> float | None:
-        """Seconds of the collective as the fabric's collective library carries it; None where it states none."""
-        if self.fabric.library is None:
+        """Seconds of the collective as the fabric's collective library carries it; None where it states none, or has no
+        closed form for the kind."""
+        if self.fabric.library is None or self.collective.kind not in CLASSIC:
             return None
         ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
         seconds = self.fabric.library.seconds(self.collective.kind, ranks, np.ones_like(ranks), nbytes)
@@ -102,11 +112,13 @@ class CollectiveRanking(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom collective --json`` prints."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
+        parts = parts_of(self.collective)
         document = {
             "schema": "lightloom.collective/1",
             "kind": kind,
             "ranks": self.collective.ranks,
             "nbytes": nbytes,
+            **parts,
             "cost_model": self.cost_model,
             "fabric": fabric,
             "library_time_s": self.library_time,
@@ -115,7 +127,7 @@ class CollectiveRanking(Result):
             "rows": self.rows(),
             "refused": [refusal.to_json() for refusal in self.refused],
             "warnings": list(self.fabric.warnings),
-            "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model]),
+            "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model, *parts.values()]),
         }
         return {name: plain(value) for name, value in document.items()}
 
@@ -136,6 +148,8 @@ def collective(
     nbytes: Quantity | None = None,
     *,
     nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
     algorithm: str = ALL,
     cost_model: str = "physical",
     site: Site | Settings | None = None,
@@ -147,11 +161,16 @@ def collective(
     >>> collective("all-gather", "wdm-ring", ranks=64, nbytes="64MiB", wavelengths=16)
 
     Args:
-        kind: all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter; or a ``Collective``.
+        kind: all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce,
+            reduce-scatter, reduce-scatter-v or scatter; or a ``Collective``.
         fabric: a name of the catalog, a YAML file, or a fabric.
         ranks: number of ranks; may be left out for a fabric that is given as an object.
-        nbytes: what every rank holds in the end (all-gather) or at the start (all others).
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
+            where sizes differ; what the root holds (gather, scatter); what all ranks together send (permute).
         nbytes_per_rank: the same, divided by the number of ranks.
+        permutation: to whom each rank sends in a permute (:data:`Permutation`); by default to the next.
+        sizes: of the parts of an all-to-all-v, [source, destination], or a reduce-scatter-v, [rank]
+            (:data:`SizesLike`); a file of bytes may stand for ``nbytes``.
         algorithm: one algorithm by name, or ``all`` that the fabric admits.
         cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
         site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
@@ -163,7 +182,7 @@ def collective(
         InputError: an argument that cannot be read.
     """
     on, place = load_fabric(fabric, ranks, set=set, **fields), site_of(site)
-    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
     model = known_cost_model(cost_model)
     candidates = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
     with progress("Schedules", len(candidates)) as advance:
@@ -191,6 +210,8 @@ def synthesize(
     nbytes: Quantity | None = None,
     *,
     nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
     algorithm: str = "synthesized",
     set: Settings | None = None,
     **fields: object,
@@ -207,7 +228,15 @@ def synthesize(
     """
     settings = {**(set or {}), **fields}
     ranking = collective(
-        kind, fabric, ranks, nbytes, nbytes_per_rank=nbytes_per_rank, algorithm=algorithm, set=settings
+        kind,
+        fabric,
+        ranks,
+        nbytes,
+        nbytes_per_rank=nbytes_per_rank,
+        permutation=permutation,
+        sizes=sizes,
+        algorithm=algorithm,
+        set=settings,
     )
     return ranking.winner
 
@@ -274,6 +303,8 @@ def lower_bound(
     nbytes: Quantity | None = None,
     *,
     nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
     cost_model: str = "physical",
     set: Settings | None = None,
     **fields: object,
@@ -285,7 +316,7 @@ def lower_bound(
     Arguments are those of :func:`collective`.
     """
     on = load_fabric(fabric, ranks, set=set, **fields)
-    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
     return bound_of(request, on, known_cost_model(cost_model))
 
 

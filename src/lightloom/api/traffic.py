@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lightloom.api.arguments import ClusterLike, Settings, load_cluster
 from lightloom.api.models import read_model
 from lightloom.clusters.base import Cluster
-from lightloom.collectives.registry import KINDS
+from lightloom.collectives.spec import CLASSIC, KINDS
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
@@ -168,11 +168,13 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
-    known = _COLLECTIVE if job.what in KINDS else _MODEL
+    if job.what in KINDS and job.what not in CLASSIC:
+        raise ConfigError(f"job {job.label}: {job.what} shares no links with others yet: expected {', '.join(CLASSIC)}")
+    known = _COLLECTIVE if job.what in CLASSIC else _MODEL
     for name in job.options:
         if name not in known:
             raise ConfigError(f"job {job.label}: option {name!r}: expected one of {', '.join(known)}")
-    if job.what in KINDS:
+    if job.what in CLASSIC:
         return _collective(job)
     options: dict[str, Any] = {pin: _count(job, name) for name, pin in _COUNTS.items() if name in job.options}
     pins = Pins(**options, sharding=job.options.get("sharding"), recomputation=job.options.get("recompute"))

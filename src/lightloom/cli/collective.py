@@ -17,8 +17,10 @@ from lightloom.cli.options import (
     Kind,
     Nbytes,
     NbytesPerRank,
+    Permutation,
     Ranks,
     Settings,
+    Sizes,
     Wavelengths,
     figure_option,
     option,
@@ -42,6 +44,8 @@ def collective(
     wavelengths: Wavelengths = None,
     nbytes: Nbytes = None,
     nbytes_per_rank: NbytesPerRank = None,
+    permutation: Permutation = None,
+    sizes: Sizes = None,
     settings: Settings = None,
     algorithm: Annotated[str, option("One algorithm, or all that the fabric admits.")] = ALL,
     cost_model: _CostModel = "physical",
@@ -60,6 +64,8 @@ def collective(
         ranks,
         nbytes,
         nbytes_per_rank=nbytes_per_rank,
+        permutation=permutation,
+        sizes=sizes,
         algorithm=algorithm,
         cost_model=cost_model,
         site={"pue": pue, "electricity": electricity, "amortisation": amortisation, "maintenance": maintenance},
@@ -85,7 +91,7 @@ def _parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
         )
     if (seconds := ranking.library_time) is not None:
         yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
-    elif not ranking.fabric.exclusive:
+    elif not ranking.fabric.exclusive and ranking.fabric.library is None:
         yield "software adds nothing: the fabric states no transport"
     ledger = {f"{ranking.fabric.kind_name}, {ranking.winner.algorithm}": ranking.ledger_of(ranking.winner)}
     yield plain_table(

@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightloom.api.collectives import synthesize
-from lightloom.cli.options import FabricName, Json, Ranks, Settings, count_option, option
+from lightloom.cli.options import (
+    KIND_HELP,
+    FabricName,
+    Json,
+    Permutation,
+    Ranks,
+    Settings,
+    Sizes,
+    count_option,
+    option,
+)
 from lightloom.cli.output import print_result, read_settings
+from lightloom.collectives.spec import SIZED
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document
@@ -34,7 +45,9 @@ def execute(
     *,
     schedule: _Schedule = None,
     algorithm: Annotated[str | None, option("An algorithm by name.")] = None,
-    kind: Annotated[str, option("all-gather, reduce-scatter, all-reduce or all-to-all.")] = "all-reduce",
+    kind: Annotated[str, option(KIND_HELP)] = "all-reduce",
+    permutation: Permutation = None,
+    sizes: Sizes = None,
     fabric: FabricName = "wdm-ring",
     ranks: Ranks = 8,
     settings: Settings = None,
@@ -54,9 +67,20 @@ def execute(
     if schedule is not None:
         moved, on = read_schedule(schedule)
     else:
-        made = synthesize(kind, fabric, ranks, nbytes or "1MB", algorithm=str(algorithm), set=read_settings(settings))
+        stated = kind == "barrier" or (sizes is not None and sizes.endswith(".csv"))
+        made = synthesize(
+            kind,
+            fabric,
+            ranks,
+            nbytes if nbytes is not None or stated else "1MB",
+            permutation=permutation,
+            sizes=sizes,
+            algorithm=str(algorithm),
+            set=read_settings(settings),
+        )
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
+    moved = moved.resized(size)
     try:
         from lightloom.training.schedules.trial import try_schedule, values_of
         from lightloom.training.transport.errors import LaunchError
@@ -89,10 +113,11 @@ def _document(schedule: Schedule, trial: Trial) -> Document:
 
 def _parts(document: Document) -> Iterator[str]:
     """What ran, how exactly it agrees, and how long it took."""
+    each = "each" if document["kind"] not in (*SIZED, "scatter") else "at most"
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
     yield (
         f"{document['kind']} by {document['algorithm']} in {document['ranks']} processes: {document['values']} values "
-        f"of {document['dtype']} each, {document['chunks']} chunks{padding}, {document['messages']} messages"
+        f"of {document['dtype']} {each}, {document['chunks']} chunks{padding}, {document['messages']} messages"
     )
     share = f"{document['error_over_bound']:.2g} of what rounding allows"
     yield (

@@ -44,13 +44,30 @@ def figure_option(content: str) -> OptionInfo:
 
 
 Json = Annotated[bool, option("One JSON document on stdout.", name="--json")]
-Kind = Annotated[str, typer.Argument(help="all-gather, all-reduce, all-to-all, broadcast, reduce or reduce-scatter.")]
+KIND_HELP = (
+    "all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce, reduce-scatter, "
+    "reduce-scatter-v or scatter."
+)
+Kind = Annotated[str, typer.Argument(help=KIND_HELP)]
+Permutation = Annotated[
+    str | None, option("To whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; else the next.")
+]
+Sizes = Annotated[
+    str | None,
+    option("Of the parts of an all-to-all-v or a reduce-scatter-v: zipf:EXPONENT[:SEED], or bytes in a .csv file."),
+]
 FabricName = Annotated[str, option("A fabric of the catalog, or a YAML file.", name="--fabric")]
 OptionalFabricName = Annotated[str | None, option("A fabric of the catalog, or a YAML file.", name="--fabric")]
 Settings = Annotated[list[str] | None, option("field=value of the fabric; repeatable.", name="--set")]
 Ranks = Annotated[int, count_option("--ranks", "Number of ranks.")]
 Wavelengths = Annotated[int | None, count_option("--wavelengths", "Wavelengths of a fibre.", "W")]
-Nbytes = Annotated[str | None, option("What every rank holds in the end (all-gather) or at the start (all others).")]
+Nbytes = Annotated[
+    str | None,
+    option(
+        "What every rank holds in the end (all-gather) or at the start (all others); the root (gather, scatter); all "
+        "ranks together (permute)."
+    ),
+]
 NbytesPerRank = Annotated[str | None, option("The same, divided by the number of ranks.")]
 _COMPONENTS = "--components/--whole"
 Network = Annotated[Path, typer.Argument(metavar="NET.npz", help="As `onn build` and `onn train` write it.")]

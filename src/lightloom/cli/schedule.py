@@ -11,7 +11,19 @@ import typer
 from lightloom.api.arguments import load_fabric
 from lightloom.api.collectives import synthesize
 from lightloom.api.schedules import VerifiedSchedule
-from lightloom.cli.options import FabricName, Json, Kind, OptionalFabricName, Ranks, Settings, count_option, option
+from lightloom.cli.options import (
+    FabricName,
+    Json,
+    Kind,
+    Nbytes,
+    OptionalFabricName,
+    Permutation,
+    Ranks,
+    Settings,
+    Sizes,
+    count_option,
+    option,
+)
 from lightloom.cli.output import check_outputs, print_json, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
@@ -38,14 +50,25 @@ def export(
     output: Annotated[Path, typer.Argument(help=f"A file, its form by its suffix: {_FORMATS}.")],
     fabric: FabricName,
     ranks: Ranks,
-    nbytes: Annotated[str, option("What every rank holds in the end (all-gather) or at the start.")],
+    nbytes: Nbytes = None,
+    permutation: Permutation = None,
+    sizes: Sizes = None,
     algorithm: Annotated[str, option("An algorithm by name.")] = "synthesized",
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Build a schedule, verify it and write it."""
     _check_output(output)
-    made = synthesize(kind, fabric, ranks, nbytes, algorithm=algorithm, set=read_settings(settings))
+    made = synthesize(
+        kind,
+        fabric,
+        ranks,
+        nbytes,
+        permutation=permutation,
+        sizes=sizes,
+        algorithm=algorithm,
+        set=read_settings(settings),
+    )
     _report(made, made.save(output), as_json)
 
 

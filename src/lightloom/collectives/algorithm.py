@@ -9,7 +9,7 @@ import numpy as np
 
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED
+from lightloom.collectives.spec import CARRIED_AS, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Kind
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
@@ -23,8 +23,8 @@ def rows_by_pair(kind: str, fabric: Fabric) -> int:
 
 def rows_by_rank(kind: str, fabric: Fabric) -> int:
     """Rows of schedules in which every rank sends a few times; of whole vectors in an all-reduce, a broadcast or a
-    reduce, of shares otherwise."""
-    whole = kind in ("all-reduce", *ROOTED)
+    reduce, of subtrees in a gather or a scatter, of shares otherwise."""
+    whole = kind in ("all-reduce", *ROOTED, *TO_OR_FROM_ROOT)
     return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
 
 
@@ -70,8 +70,15 @@ class Algorithm:
         summary = f"{self.summary}; all wavelengths bundled"
         return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
 
+    def carried_as(self, kind: Kind) -> Kind:
+        """The kind of which it builds the schedule that serves a kind."""
+        return kind if kind in self.kinds else CARRIED_AS.get(kind, kind)
+
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
         """Why this algorithm cannot serve that collective on that fabric, charged so; None when it can."""
+        carrier = CARRIED_AS.get(kind, kind)
+        if kind not in self.kinds and carrier in self.kinds:
+            return self.refusal(carrier, fabric, model)
         if self.by_size and model == "paper":
             return f"{self.name} has no steps that the paper cost model could charge"
         if kind not in self.kinds:

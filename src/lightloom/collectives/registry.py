@@ -128,8 +128,8 @@ def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | No
     if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
         return None
     collective = schedule.collective
-    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), model, collective.kind)
-    digest = blake2b(repr((fields, collective.ranks, schedule.chunks, schedule.steps)).encode())
+    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), model, collective.resized(0.0))
+    digest = blake2b(repr((fields, hash(collective.sizes), schedule.chunks, schedule.steps)).encode())
     for column in schedule.columns().values():
         digest.update(column.data)
     return digest.digest()
@@ -145,7 +145,11 @@ def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sche
     refusal = algorithm.refusal(collective.kind, fabric)
     if refusal:
         raise UnsupportedError(refusal)
-    return algorithm.build(collective, fabric, striped=algorithm.striped)
+    kind = algorithm.carried_as(collective.kind)
+    if kind == collective.kind:
+        return algorithm.build(collective, fabric, striped=algorithm.striped)
+    carrier = algorithm.build(Collective(kind, collective.ranks, collective.nbytes), fabric, striped=algorithm.striped)
+    return carrier.carrying(collective, fabric.fibre_channels)
 
 
 __all__ = [

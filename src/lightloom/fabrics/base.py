@@ -120,6 +120,10 @@ class Fabric(Shares):
         receive, send = derived.rank_bandwidths(self)
         return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Bytes per second that no rank exceeds in receiving, and in sending: [rank] each."""
+        return derived.rank_bandwidths(self)
+
     def total_receive_bandwidth(self) -> float:
         """Sum over ranks of what each can receive, bytes per second."""
         return float(derived.rank_bandwidths(self)[0].sum())

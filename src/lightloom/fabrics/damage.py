@@ -240,6 +240,13 @@ class DamagedWdmRing(WavelengthRing):
             Cut("the links into one half of the ring", self.ranks // 2, float(half)),
         ]
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        receive, send = (
+            np.asarray(self._rank_channels(receive=way) * self.wavelength_bandwidth, np.float64)
+            for way in (True, False)
+        )
+        return receive, send
+
     def total_receive_bandwidth(self) -> float:
         return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 

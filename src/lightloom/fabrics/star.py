@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.footprint import Cut, Footprint
@@ -42,6 +42,10 @@ class StarGeometry(Fabric):
 
     def cuts(self) -> list[Cut]:
         return [Cut(self.port_cut, 1, float(self.link_bandwidth()[0]))]
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        receive, send = self.link_bandwidth()[self.ranks :], self.link_bandwidth()[: self.ranks]
+        return receive, send
 
     def total_receive_bandwidth(self) -> float:
         return self.ranks * float(self.link_bandwidth()[0])

@@ -88,6 +88,10 @@ class RingGeometry(Fabric):
         capacity = 2 * float(self.link_bandwidth()[0])
         return [(size, capacity, f"the links into {size} neighbours") for size in sizes]
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        alike = np.full(self.ranks, self._receive_bandwidth())
+        return alike, alike
+
     def total_receive_bandwidth(self) -> float:
         return self.ranks * self._receive_bandwidth()
 

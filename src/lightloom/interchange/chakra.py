@@ -17,9 +17,10 @@ carries its row, and every file the header of the schedule, so that the schedule
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -69,14 +70,14 @@ def nodes_of(schedule: Schedule) -> list[list[Node]]:
     order = row_order(schedule)
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     table = list(zip(*columns.values(), strict=True))
-    size = math.ceil(schedule.chunk_nbytes)
+    sizes = np.ceil(np.broadcast_to(schedule.row_nbytes, len(schedule))).astype(np.int64).tolist()
     traces: list[list[Node]] = [[] for _ in range(schedule.collective.ranks)]
     for group in order.groups:
         for row in group:
-            traces[columns["source"][row]].append(_node(SEND, row, table, size, data=_receives(order.reads[row])))
+            traces[columns["source"][row]].append(_node(SEND, row, table, sizes[row], data=_receives(order.reads[row])))
         for row in group:
             control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receives(order.after_writes[row]))
-            traces[columns["destination"][row]].append(_node(RECEIVE, row, table, size, control=control))
+            traces[columns["destination"][row]].append(_node(RECEIVE, row, table, sizes[row], control=control))
     return traces
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import Field, create_model, field_validator
 
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Pipeline, Schedule
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.sizes import Sizes
+from lightloom.collectives.spec import OF_PARTS, Collective, Kind
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
@@ -30,9 +31,13 @@ _MOST_STEPS_IN_ORDER = 20_000
 _MOST_PIECES = 1 << 16
 """Largest number of pieces of a pipeline, whose steps are priced one by one."""
 
+_MOST_AT_REST = 64
+"""Largest number of chunks of a part, where parts need not move."""
+
 Natural = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 Truth = Annotated[bool, Field(strict=True)]
+Share = Annotated[float, Field(ge=0, le=1)]
 M = TypeVar("M", bound=Config)
 
 
@@ -42,6 +47,28 @@ class CollectiveEntry(Config):
     kind: Kind
     ranks: Ranks
     nbytes: Annotated[float, Field(strict=True, ge=0)]
+    destinations: list[Natural] | None = None
+    """The rank to which each rank sends, of a permute; absent of other kinds."""
+    sizes: list[Share] | list[list[Share]] | None = None
+    """Part of all bytes that each rank's part has, or each pair's, of kinds whose parts differ in size; absent of
+    others."""
+
+    def collective(self) -> Collective:
+        """What the entry describes.
+
+        Raises:
+            ConfigError: numbers that do not fit each other.
+        """
+        lines = self.sizes or []
+        if any(isinstance(line, list) and len(line) != len(lines) for line in lines):
+            raise ConfigError("sizes of pairs of ranks: expected as many in each line as there are lines")
+        return Collective(
+            self.kind,
+            self.ranks,
+            self.nbytes,
+            None if self.destinations is None else tuple(self.destinations),
+            None if self.sizes is None else Sizes(np.array(self.sizes)),
+        )
 
 
 class FoldingEntry(Config):
@@ -120,7 +147,8 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "algorithm": schedule.algorithm,
-        "collective": {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes},
+        "collective": {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes}
+        | parts_of(collective),
         "chunks": int(schedule.chunks),
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
@@ -134,6 +162,14 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
 
 def _folding_entry(folding: Folding) -> dict[str, object]:
     return {"period": int(folding.period), "channel": folding.channel.tolist(), "axes": list(folding.axes)}
+
+
+def parts_of(collective: Collective) -> dict[str, Any]:
+    """Return what an entry of the collective says of its parts: nothing of most kinds."""
+    destinations, sizes = collective.destinations, collective.sizes
+    return ({} if destinations is None else {"destinations": list(destinations)}) | (
+        {} if sizes is None else {"sizes": sizes.share.tolist()}
+    )
 
 
 def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
@@ -150,9 +186,15 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     pipeline = None if fields.pipeline is None else Pipeline(fields.pipeline.pieces, fields.pipeline.interval)
     pieces = 1 if pipeline is None else pipeline.pieces
     repeated = pieces * (1 if folding is None else folding.copies)
+    try:
+        collective = fields.collective.collective()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: field 'collective': {error}") from error
+    # Where not all ranks, or not all pairs, exchange something, parts need not move.
+    at_rest = _MOST_AT_REST * collective.parts if collective.kind in OF_PARTS else 1
     # Every step moves something, and so does every chunk that is not local: larger numbers would only fill memory.
     for name, value, most in (
-        ("chunks", fields.chunks, max(2 * rows * repeated, 1)),
+        ("chunks", fields.chunks, max(2 * rows * repeated, at_rest)),
         ("steps", fields.steps, rows * pieces),
     ):
         if value > most:
@@ -167,7 +209,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         dependencies = np.array(fields.dependencies, dtype=np.int64).reshape(-1, 2)
     schedule = Schedule(
         algorithm=fields.algorithm,
-        collective=Collective(**fields.collective.model_dump()),
+        collective=collective,
         chunks=fields.chunks,
         steps=fields.steps,
         **columns,

@@ -18,7 +18,6 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import ROOTED
 from lightloom.core.errors import UnsupportedError
 
 Groups = list[list[int]]
@@ -119,8 +118,8 @@ def _queued_groups(schedule: Schedule) -> Groups:
     cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1
     queues = [deque(part.tolist()) for part in np.split(order, cuts)]
     source, destination, chunk, adds = row_lists(schedule)
-    rooted = schedule.collective.kind in ROOTED
-    pieces = schedule.chunks if rooted else schedule.chunks // schedule.collective.ranks
+    # What is never stored somewhere lies there from the start.
+    arrives = {(destination[row], chunk[row]) for row in np.flatnonzero(~schedule.reduces).tolist()}
     to_add: dict[tuple[int, int], int] = defaultdict(int)
     for row in np.flatnonzero(schedule.reduces).tolist():
         to_add[destination[row], chunk[row]] += 1
@@ -133,7 +132,7 @@ def _queued_groups(schedule: Schedule) -> Groups:
         while queue:
             row = queue[0]
             origin = (source[row], chunk[row])
-            own_value = adds[row] or chunk[row] // pieces == source[row]
+            own_value = adds[row] or origin not in arrives
             if not (origin in stored or (own_value and not to_add[origin])):
                 waiting[origin].append(queue)
                 break

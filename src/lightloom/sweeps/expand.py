@@ -13,7 +13,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.registry import algorithms, find
-from lightloom.collectives.spec import KINDS
+from lightloom.collectives.spec import OF_SIZE
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
@@ -52,8 +52,8 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
 
 def _collectives(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
     for kind in block.kind:
-        if kind not in KINDS:
-            raise UnknownNameError("collective", kind, KINDS)
+        if kind not in OF_SIZE:
+            raise UnknownNameError("collective", kind, OF_SIZE)
     named, models = _algorithms(block), [known_cost_model(value) for value in block.cost_model]
     for site in _sites(block, block.fabric, folder):
         sizes = [*block.nbytes, *(value * site.ranks for value in block.nbytes_per_rank)]

@@ -26,6 +26,16 @@ def rows_of(schedule: Schedule) -> list[Row]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+def nbytes_of_rows(schedule: Schedule) -> list[float]:
+    """Bytes that each row sends."""
+    sizes, chunks = schedule.collective.sizes, schedule.chunk.tolist()
+    if sizes is None:
+        return [schedule.chunk_nbytes] * len(chunks)
+    share = sizes.share.ravel().tolist()
+    pieces = schedule.chunks // len(share)
+    return [schedule.collective.distinct_nbytes * share[chunk // pieces] / pieces for chunk in chunks]
+
+
 def shuffled(schedule: Schedule, order: list[int]) -> Schedule:
     """The same schedule with its rows in another order."""
     return schedule.with_columns({name: getattr(schedule, name)[order] for name in COLUMNS})
@@ -67,14 +77,16 @@ def _pairs(schedule: Schedule) -> list[tuple[int, int]]:
 def stepped_price(schedule: Schedule, fabric: Fabric, model: str) -> Price:
     """The price of a schedule of steps."""
     rows, steps = rows_of(schedule), schedule.steps
-    chunks: dict[int, list[int]] = defaultdict(list)
-    for row in rows:
-        chunks[row["lightpath"]].append(row["destination"])
-    sent = {path: ends.count(ends[0]) for path, ends in chunks.items()}
+    nbytes = nbytes_of_rows(schedule)
+    sent: dict[int, float] = defaultdict(float)
+    first: dict[int, int] = {}
+    for row, row_bytes in zip(rows, nbytes, strict=True):
+        if row["destination"] == first.setdefault(row["lightpath"], row["destination"]):
+            sent[row["lightpath"]] += row_bytes
     transmission = [0.0] * steps
     if fabric.exclusive:
         for row, propagation in zip(rows, latencies(schedule, fabric), strict=True):
-            seconds = sent[row["lightpath"]] * schedule.chunk_nbytes
+            seconds = sent[row["lightpath"]]
             seconds /= row["wavelength_count"] * fabric.channel_bandwidth
             seconds += propagation if model == "physical" else 0.0
             transmission[row["step"]] = max(transmission[row["step"]], seconds)
@@ -82,9 +94,10 @@ def stepped_price(schedule: Schedule, fabric: Fabric, model: str) -> Price:
         loads: dict[tuple[int, int], float] = defaultdict(float)
         away = [0.0] * steps
         bandwidth = fabric.link_bandwidth().tolist()
-        for row, used, propagation in zip(rows, links(schedule, fabric), latencies(schedule, fabric), strict=True):
+        used_links, propagations = links(schedule, fabric), latencies(schedule, fabric)
+        for row, row_bytes, used, propagation in zip(rows, nbytes, used_links, propagations, strict=True):
             for link in used:
-                loads[row["step"], link] += schedule.chunk_nbytes / bandwidth[link]
+                loads[row["step"], link] += row_bytes / bandwidth[link]
             far = fabric.diameter_latency() if fabric.in_network_reduction else propagation
             away[row["step"]] = max(away[row["step"]], far)
         for (step, _), seconds in loads.items():
@@ -157,11 +170,16 @@ def _fair_speeds(steps: list[int], alone: list[float], loads: dict[tuple[int, in
     return speed
 
 
-def _energy(schedule: Schedule, fabric: Fabric, lightpath_chunks: int) -> float | None:
+def _energy(schedule: Schedule, fabric: Fabric, lightpath_bytes: float) -> float | None:
     if fabric.energy_per_bit is None:
         return None
-    crossings = lightpath_chunks if fabric.exclusive else fabric.hops(*schedule.ends(slice(None))).sum()
-    return crossings * fabric.wire_bytes(schedule.chunk_nbytes) * 8 * fabric.energy_per_bit
+    if fabric.exclusive:
+        return lightpath_bytes * 8 * fabric.energy_per_bit
+    hops: list[int] = fabric.hops(*schedule.ends(slice(None))).tolist()
+    crossing: float = sum(
+        fabric.wire_bytes(sent) * links for sent, links in zip(nbytes_of_rows(schedule), hops, strict=True)
+    )
+    return crossing * 8 * fabric.energy_per_bit
 
 
 def _circuit_changes(schedule: Schedule, fabric: Fabric) -> tuple[set[int], bool]:
@@ -196,7 +214,7 @@ def _critical(schedule: Schedule, seconds: list[float]) -> list[int]:
 
 def queued_times(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float, int]:
     """When each row of an unfolded queued schedule begins, the last arrival, and the number of transmissions."""
-    rows = rows_of(schedule)
+    rows, nbytes = rows_of(schedule), nbytes_of_rows(schedule)
     ranks, kind = schedule.collective.ranks, schedule.collective.kind
     share = max(schedule.chunks // ranks, 1)
     arrivals: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -220,7 +238,7 @@ def queued_times(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float
                 if len(arrivals[cell]) < _awaited(rows, cell, row, due, starts=bool(starts)):
                     break
                 queue.pop(0)
-                busy = schedule.chunk_nbytes / (row["wavelength_count"] * fabric.channel_bandwidth)
+                busy = nbytes[i] / (row["wavelength_count"] * fabric.channel_bandwidth)
                 busy += fabric.piece_overhead
                 place = row["step"], row["chunk"]
                 if path in last and last[path][:2] == place:

@@ -13,7 +13,7 @@ import pytest
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, Collective
+from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective
 from lightloom.compression import Inceptionn
 from lightloom.fabrics.load import load_fabric
 from lightloom.training.transport.ring_all_reduce import ring_all_reduce
@@ -74,7 +74,7 @@ def test_forwarded_bytes_are_not_encoded_again(fabric: str) -> None:
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_the_busiest_rank_is_that_of_a_plain_count_the_switch_included(fabric: str) -> None:
     on = load_fabric(fabric, 6)
-    for kind in KINDS:
+    for kind in CLASSIC:
         for algorithm in admitted(kind, on):
             schedule = build(algorithm, Collective(kind, 6, 6e3), on).first_piece()  # type: ignore[arg-type]
             for in_line in (False, True):

@@ -11,7 +11,7 @@ from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import algorithms, build, find
 from lightloom.collectives.schedule.barriers import without_barriers
 from lightloom.collectives.schedule.columns import COLUMNS
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.collectives.synthesis.engine import effort
 from lightloom.collectives.synthesis.packets.anywhere import on_packets
 from lightloom.collectives.synthesis.packets.order import listed
@@ -29,7 +29,7 @@ PLAIN = ("one-stage", "recursive-doubling", "halving-doubling", "hierarchical", 
 
 
 @settings(deadline=None, max_examples=25)
-@given(packet_fabrics(largest=9), st.sampled_from(KINDS), st.floats(0, 9))
+@given(packet_fabrics(largest=9), st.sampled_from(CLASSIC), st.floats(0, 9))
 def test_every_packet_fabric_is_served_no_slower_than_plainly(fabric: Fabric, kind: Kind, power: float) -> None:
     collective = Collective(kind, fabric.ranks, 10**power)
     assert find("synthesized").refusal(kind, fabric) is None
@@ -44,7 +44,7 @@ def test_every_packet_fabric_is_served_no_slower_than_plainly(fabric: Fabric, ki
 @settings(deadline=None, max_examples=30)
 @given(
     packet_fabrics(largest=9),
-    st.sampled_from([kind for kind in KINDS if kind != "all-to-all"]),
+    st.sampled_from([kind for kind in CLASSIC if kind != "all-to-all"]),
     st.integers(1, 3),
     st.sampled_from([0.0, 0.1, 1.0]),
 )
@@ -106,7 +106,7 @@ def test_grids_that_only_switches_join_are_served_over_the_switches() -> None:
     tiers = (Tier(shape="ring", size=4, bandwidth=8e9), Tier(shape="switch", size=2, bandwidth=1e9))
     fabric = Tiers(ranks=8, tiers=tiers, hop_latency=1e-6)
     assert fabric.joins_ranks
-    for kind in KINDS:
+    for kind in CLASSIC:
         collective = Collective(kind, 8, 1e6)  # type: ignore[arg-type]
         verify(on_packets(collective, fabric), fabric)
         if kind != "all-to-all":

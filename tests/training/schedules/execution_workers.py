@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import KINDS, ROOTED, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, SIZED, Collective
 from lightloom.collectives.synthesis.engine import effort
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
@@ -25,9 +25,10 @@ from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.training.hooks.schedule_ddp import ScheduleState, attach_schedule
 from lightloom.training.schedules.execution import ScheduleExecutor
-from lightloom.training.schedules.trial import draw, error_over_bound, reference
+from lightloom.training.schedules.trial import brought, draw, error_over_bound, reference
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.worker import Worker
+from tests.collectives.strategies import collective_of
 from tests.training.hooks.workers import backward, loss_of, wrapped
 from tests.training.schedules.random_schedules import fabric_of, random_schedules
 
@@ -69,11 +70,11 @@ def schedules(ranks: int) -> dict[str, Schedule]:
     """Every registered algorithm that a ring of wavelengths admits, and synthesized ones."""
     fabric = WdmRing(ranks=ranks, **RING)
     found = {}
-    for kind in (each for each in KINDS if each not in ROOTED):
-        collective = Collective(kind, ranks, 1e6)  # type: ignore[arg-type]
+    for kind in KINDS:
+        collective = collective_of(kind, ranks, 1e4 if kind in SIZED else 1e6)
         for algorithm in admitted(kind, fabric):
             found[f"{kind} {algorithm.name}"] = build(algorithm, collective, fabric)
-        if kind != "all-to-all":
+        if kind in FROM_ALL_GATHER:
             for wavelengths, nbytes in ((2, 1e6), (8, 1e4), (8, 1e6)):
                 on = WdmRing(ranks=ranks, **RING | {"wavelengths": wavelengths})
                 schedule = synthesized(Collective(collective.kind, ranks, nbytes), on)
@@ -98,11 +99,10 @@ def all_types_and_lengths(worker: Worker) -> dict[str, Any]:
         complaints = []
         for dtype in (torch.int64, torch.float32, torch.bfloat16):
             for length in (0, 1, 13, 1000):
-                values = length * (1 if execute.kind in ("all-gather", "all-reduce") else worker.size)
-                tensor = draw(worker.rank, values, dtype, length)
+                tensor = draw(worker.rank, brought(execute, length, dtype.itemsize), dtype, length)
                 before = tensor.clone()
                 ours = execute(tensor)
-                worst = error_over_bound(execute.kind, ours, tensor, worker.size)
+                worst = error_over_bound(execute, ours, tensor)
                 if worst > 1 or not torch.equal(before, tensor):
                     complaints.append(f"{dtype}, {length}: {worst} times the allowed error")
         if complaints:
@@ -247,9 +247,8 @@ def every_algorithm(worker: Worker) -> dict[str, Any]:
     found = schedules(worker.size)
     for name, schedule in found.items():
         execute = ScheduleExecutor(schedule)
-        values = 13 * (worker.size if execute.kind in ("reduce-scatter", "all-to-all") else 1)
-        tensor = draw(worker.rank, values, torch.int64, 13)
-        if not torch.equal(execute(tensor), reference(execute.kind, tensor, worker.size)):
+        tensor = draw(worker.rank, brought(execute, 13, 8), torch.int64, 13)
+        if not torch.equal(execute(tensor), reference(execute, tensor, tensor.dtype.itemsize)):
             wrong.append(name)
     return {"schedules": len(found), "wrong": wrong}
 

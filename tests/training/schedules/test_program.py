@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
+from lightloom.collectives.sizes import Sizes
+from lightloom.collectives.spec import KINDS, Collective
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
-from lightloom.core.errors import UnsupportedError, VerificationError
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.core.errors import ConfigError, VerificationError
+from lightloom.fabrics.wdm_ring import Ring, WdmRing
 from lightloom.training.schedules.program import Movement, movement_of, program_of, replicas_agree
+from lightloom.training.schedules.uneven import uneven_memory, values_of_parts
+from tests.collectives.strategies import collective_of
 from tests.training.schedules.random_schedules import fabric_of, random_schedules
 
 RING = WdmRing(ranks=8, wavelengths=8, conversion_time=1e-6)
@@ -155,8 +158,31 @@ def test_what_never_ends_is_refused_before_it_begins() -> None:
         movement_of(late)
 
 
-@pytest.mark.parametrize("kind", ROOTED)
-def test_collectives_with_a_root_are_refused(kind: Kind) -> None:
-    schedule = build(find("binomial-tree"), Collective(kind, 4, 4.0), fabric_of(4))
-    with pytest.raises(UnsupportedError, match=f"a {kind} cannot be executed"):
-        movement_of(schedule)
+@pytest.mark.parametrize("kind", KINDS[4:])
+@pytest.mark.parametrize("name", ["binomial-tree", "ring-two-way", "one-stage"])
+def test_kinds_whose_ranks_bring_different_parts(kind: str, name: str) -> None:
+    if find(name).refusal(kind, RING) is not None:
+        return
+    movement = movement_of(build(find(name), collective_of(kind, 8, 1e5), RING))
+    inputs = inputs_of(movement, 3)
+    at = [dict(zip(movement.held(rank).tolist(), inputs[rank].tolist(), strict=True)) for rank in range(8)]
+    for rank, ours in enumerate(played(movement, inputs, 5)):
+        right = [sum(held.get(chunk, 0) for held in at) for chunk in movement.wanted(rank).tolist()]
+        assert ours.tolist() == right
+
+
+def test_parts_of_any_size_are_cut_into_padded_chunks() -> None:
+    """Sizes that give 0, 1, 2, ... values, in two chunks each; what has bytes but no whole value is sent as padding."""
+    sizes = Sizes(np.arange(16.0).reshape(4, 4) + 0.4 * np.eye(4, k=1))
+    schedule = build(find("ring-two-way-striped"), Collective("all-to-all-v", 4, 8 * 30.3, sizes=sizes), Ring(ranks=4))
+    movement = movement_of(schedule)
+    assert movement.pieces == 2
+    values = values_of_parts(movement, 8)
+    assert abs(values - np.arange(16.0)).max() <= 1
+    for rank in range(4):
+        memory = uneven_memory(movement, program_of(movement, rank), 8)
+        assert len(memory.brought) == values[4 * rank : 4 * rank + 4].sum()
+        assert len(memory.kept) == values[rank::4].sum()
+        assert memory.padding == sum(-(-v // 2) * 2 - v for v in values[4 * rank : 4 * rank + 4])
+        with pytest.raises(ConfigError, match=f"of rank {rank}: expected {len(memory.brought)}, by the sizes"):
+            memory.check(len(memory.brought) + 1)

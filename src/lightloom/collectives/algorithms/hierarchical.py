@@ -28,7 +28,7 @@ from lightloom.collectives.algorithms.rooted import BINOMIAL_TREE
 from lightloom.collectives.composition.lower import lower
 from lightloom.collectives.composition.phases import Phase
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, ROOTED, Collective, Kind
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import Axis
 
@@ -97,7 +97,7 @@ def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kin
 HIERARCHICAL = Algorithm(
     name="hierarchical",
     build=hierarchical,
-    kinds=KINDS,
+    kinds=CLASSIC,
     pipelined=True,
     declines=declines,
     rows=rows_by_rank,

@@ -9,6 +9,8 @@ side, so that the last step costs half and the receive bound is met exactly; uns
 In an all-to-all each rank passes on the blocks that are for others, the shorter way round: ever fewer from step to
 step, and as many over every link as the cut into two halves asks for.
 
+In a gather, a scatter and a permute each rank passes on the parts that are for ranks further on in the same way.
+
 From one rank to all, N pieces follow each other down the chain; both ways, half of them down each of two chains.
 
 Where neighbours around the ring have neighbouring numbers every rank does the same as rank 0, whose rows stand for all.
@@ -27,9 +29,11 @@ from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, rows
 from lightloom.collectives.schedule.build import Rows, assemble
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
+from lightloom.collectives.spec import CLASSIC, FOLDABLE, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.core.arrays import Column
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+_PASSED_ON = (*TO_OR_FROM_ROOT, "permute")
 
 
 def ring_steps(ranks: int) -> int:
@@ -48,6 +52,8 @@ def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
     n = collective.ranks
     if collective.kind in ROOTED:
         return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 1, striped))
+    if collective.kind in _PASSED_ON:
+        return _passed_on(name, collective, fabric, 1, 1, striped)
 
     def all_gather(gather: Collective) -> Schedule:
         step, position = (axis.ravel() for axis in np.indices((n - 1, _senders(fabric)), dtype=np.int32))
@@ -66,6 +72,8 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
         return _blocks(name, collective, fabric, steps, pieces, striped)
     if collective.kind in ROOTED:
         return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 2, striped))
+    if collective.kind in _PASSED_ON:
+        return _passed_on(name, collective, fabric, 2, pieces, striped)
 
     def all_gather(gather: Collective) -> Schedule:
         axes = np.indices((steps, 2, _senders(fabric), pieces), dtype=np.int32)
@@ -115,6 +123,31 @@ def _senders(fabric: Fabric) -> int:
     return 1 if np.array_equal(order, np.arange(fabric.ranks)) else fabric.ranks
 
 
+def _passed_on(
+    name: str, collective: Collective, fabric: Fabric, directions: int, pieces: int, striped: bool
+) -> Schedule:
+    """Parts that go from one rank to one rank, the shorter way round where there are two; opposite ranks' parts in
+    as many pieces as ways."""
+    n, order = collective.ranks, fabric.ring_order()
+    place = np.argsort(order)
+    part, piece = (axis.ravel() for axis in np.indices((collective.parts, pieces)))
+    begin = place[collective.begins_at(part)]
+    ahead = (place[collective.ends_at(part)] - begin) % n
+    tie = 2 * ahead == n
+    backward = (directions == 2) & ((2 * ahead > n) | (tie & (piece == 1)))
+    distance = np.where(backward, n - ahead, ahead) * (ahead > 0)
+    row = np.repeat(np.arange(len(part)), distance)
+    hop = np.arange(len(row)) - np.repeat(np.cumsum(distance) - distance, distance)
+    heading = 1 - 2 * backward[row].astype(np.int64)
+    position = (begin[row] + heading * hop) % n
+    # What one rank sends to all others leaves in the order of its ways, the longest first, so that all arrive at once.
+    step = hop + (distance.max() - distance[row] if collective.kind == "scatter" else 0)
+    by_step = np.lexsort((position, heading < 0, step))
+    columns = (step, position, heading, piece[row], part[row])
+    hops = _Hops(*(column[by_step].astype(np.int32) for column in columns))
+    return _neighbours(name, collective, fabric, hops, striped=striped, pieces=pieces)
+
+
 class _Hops(NamedTuple):
     """Transfers from neighbour to neighbour, sorted by step and heading: arrays [row]."""
 
@@ -126,7 +159,7 @@ class _Hops(NamedTuple):
     piece: Column | int = 0
     """Piece of the owner's share."""
     owner: Column | None = None
-    """Rank that owns the share; None: the share began ``step`` ranks behind the sender."""
+    """Rank that owns the share, or the part; None: the share began ``step`` ranks behind the sender."""
 
 
 def _neighbours(
@@ -156,7 +189,7 @@ def _neighbours(
     chunk = owner * np.int32(pieces) + piece
     rows = Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
     schedule = assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
-    if collective.kind in ROOTED or _senders(fabric) > 1:
+    if collective.kind not in FOLDABLE or _senders(fabric) > 1:
         return schedule
     return schedule.with_columns({}, folding=Folding.alike(n, 1))
 
@@ -165,6 +198,8 @@ def _rows(kind: str, fabric: Fabric) -> int:
     """Rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
     if kind in ROOTED:
         return rows_by_pair(kind, fabric)
+    if kind in _PASSED_ON:
+        return fabric.ranks**2 // 2
     return _senders(fabric) * (fabric.ranks**2 // 2 if kind == "all-to-all" else 4 * fabric.ranks)
 
 
@@ -173,7 +208,7 @@ RING = Algorithm(
     build=ring,
     by_structure=True,
     longest_lightpath=links_to_neighbours,
-    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    kinds=(*FROM_ALL_GATHER, *ROOTED, *_PASSED_ON),
     rows=_rows,
     summary="pass shares on around the ring, one way",
 )
@@ -184,7 +219,7 @@ RING_TWO_WAY = Algorithm(
     build=ring_two_way,
     by_structure=True,
     longest_lightpath=links_to_neighbours,
-    kinds=KINDS,
+    kinds=(*CLASSIC, *_PASSED_ON),
     all_to_all_ranks=128,
     halves_shares=True,
     rows=_rows,

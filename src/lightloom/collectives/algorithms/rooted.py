@@ -5,7 +5,7 @@ Binomial tree: pairs at distance 1, 2, 4, ... combine until rank 0 has everythin
     0                              as all-reduce: whole vectors are added on the way up and copied on the way down
     ├─ 1                           as all-gather: shares are gathered at rank 0, which hands every rank what it lacks
     ├─ 2 ── 3
-    └─ 4 ┬─ 5
+    └─ 4 ┬─ 5                      as gather and scatter: half of that, up or down
          └─ 6 ── 7
 
 Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
@@ -27,7 +27,7 @@ from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_ra
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather, from_broadcast
-from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, Collective
+from lightloom.collectives.spec import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.core.arrays import Ints, Mask
 from lightloom.fabrics.base import Fabric
 
@@ -80,12 +80,24 @@ def _up_and_down(
         return from_broadcast(
             collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
         )
+    if collective.kind in TO_OR_FROM_ROOT:
+        return _subtrees_alone(name, collective, fabric, levels, striped)
     subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
     logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
     logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
     return from_all_gather(
         collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
     )
+
+
+def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
+    """Every child passes the parts of its subtree to its parent, or gets them from there."""
+    rank, up = np.arange(collective.ranks), collective.kind == "gather"
+    logical = []
+    for child, parent, size in levels if up else reversed(levels):
+        own = (rank >= child[:, None]) & (rank < child[:, None] + size)
+        logical.append(_shares(child, parent, own) if up else _shares(parent, child, own))
+    return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)
 
 
 def _shares(source: Ints, destination: Ints, sent: Mask) -> Moves:
@@ -103,7 +115,7 @@ BINOMIAL_TREE = Algorithm(
     build=binomial_tree,
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
-    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
     rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
 )

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from lightloom.collectives.bounds.degree import degree_seconds
+from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, rank_seconds
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.collectives.spec import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
 from lightloom.fabrics.base import Fabric
@@ -69,15 +70,16 @@ def lower_bound(
 
     With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
     """
+    if collective.kind == "barrier":
+        # Every rank hears of every other, as in an all-gather of no bytes.
+        return lower_bound(collective.of_kind("all-gather"), fabric, model)
     moving, resource = max(_bandwidth_bounds(collective, fabric, switches_add=switches_add))
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
-    # A root in the middle is at least half as far from some rank as the farthest two are.
-    stride = 0.5 if collective.kind in ROOTED and _root_may_be_nearer(fabric) else 1.0
     bounds = [
         (fabric.neighbour_latency() + moving, resource),
-        (stride * fabric.diameter_latency(), "the distance between the farthest ranks"),
+        (_farthest_seconds(collective, fabric), "the distance between the farthest ranks"),
     ]
     if fabric.wavelength_routed:
         bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
@@ -86,6 +88,16 @@ def lower_bound(
         bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
     arriving, resource = _largest(bounds)
     return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
+
+
+def _farthest_seconds(collective: Collective, fabric: Fabric) -> float:
+    """Seconds in which the signals of some rank reach the farthest one that must hear of it."""
+    if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT) and _root_may_be_nearer(fabric):
+        # A root in the middle is at least half as far from some rank as the farthest two are.
+        return 0.5 * fabric.diameter_latency()
+    if collective.kind in NOT_ALL_PAIRS:
+        return distance_seconds(Demand(collective), fabric)[0] if fabric.routes == 2 else fabric.neighbour_latency()
+    return fabric.diameter_latency()
 
 
 def _root_may_be_nearer(fabric: Fabric) -> bool:
@@ -118,7 +130,11 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
     n, nbytes = collective.ranks, collective.nbytes
+    if collective.kind in OF_PARTS:
+        return rank_seconds(Demand(collective), fabric)
     bounds = []
+    if collective.kind == "reduce-scatter-v":
+        bounds += _owner_seconds(collective, fabric)
     # Failures make ranks unequal, and the cut that is worst may not be one that the root's data must cross.
     if fabric.blocked() is None or collective.kind not in ROOTED:
         bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
@@ -128,6 +144,19 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
         received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds
+
+
+def _owner_seconds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
+    """What a rank sends of the parts of all others, and receives of its own."""
+    if fabric.in_network_reduction or collective.sizes is None:
+        return []
+    own = collective.nbytes * collective.sizes.share
+    receive, send = fabric.rank_bandwidths()
+    into, out = own / receive, (collective.nbytes - own) / send
+    return [
+        (float(into.max()), f"what rank {into.argmax()} must receive"),
+        (float(out.max()), f"what rank {out.argmax()} must send"),
+    ]
 
 
 def _across_domains(nbytes: float, fabric: Fabric) -> list[tuple[float, str]]:
@@ -144,4 +173,7 @@ def _crossing(collective: Collective, inside: int) -> float:
     if collective.kind == "all-reduce" or collective.kind in ROOTED:
         return collective.nbytes
     outside = collective.nbytes * (collective.ranks - inside) / collective.ranks
+    if collective.sizes is not None:
+        # Whichever ranks are inside, what lies outside is no less than this.
+        outside = collective.nbytes * float(np.sort(collective.sizes.share)[: collective.ranks - inside].sum())
     return outside * inside if collective.kind == "all-to-all" else outside

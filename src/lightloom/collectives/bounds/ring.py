@@ -5,17 +5,20 @@ Seconds count from standing circuits on; circuits that change on the way only ad
 
 from __future__ import annotations
 
-from lightloom.collectives.bounds.degree import ranks_by_hops
+from lightloom.collectives.bounds.degree import hops_needed, ranks_by_hops
 from lightloom.collectives.bounds.link_use import all_reduce_uses, joint_seconds, slotted_seconds
+from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
-from lightloom.collectives.spec import ROOTED, Collective
+from lightloom.collectives.spec import OF_PARTS, ROOTED, Collective
 from lightloom.fabrics.base import Fabric
 
 
 def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
     """Seconds, conversion of the first hop included, with what sets each."""
     hop = _hop(fabric)
+    if collective.kind in OF_PARTS:
+        return _bounds_of_parts(Demand(collective), fabric)
     hops = _standing_hops(collective, fabric)
     bounds = [
         (_joint(collective, fabric), "the links that so few hops must use"),
@@ -31,6 +34,26 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         seconds = hops * _hop(fabric)
         bounds.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
     return bounds
+
+
+def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
+    """The same of what goes from rank to rank."""
+    hop = _hop(fabric)
+    hops = hops_needed(demand, _ends(fabric) * fabric.taps)
+    bounds = [
+        (hop + link_seconds(demand, fabric), "the links that the parts must pass"),
+        (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
+    ]
+    if fabric.reach is not None:
+        hops = -(-distance_seconds(demand, fabric)[1] // fabric.reach)
+        bounds.append((hops * hop, f"{hops} hops, as light reaches {fabric.reach} links"))
+    return bounds
+
+
+def _ends(fabric: Fabric) -> int:
+    """Circuits that begin, or end, at one rank."""
+    ends = 2 * fabric.channels
+    return ends if fabric.transmitters is None else min(ends, fabric.transmitters)
 
 
 def _hop(fabric: Fabric) -> float:
@@ -61,9 +84,7 @@ def _joint(collective: Collective, fabric: Fabric) -> float:
 
 def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     """Hops that some data makes if circuits are set once."""
-    ends = 2 * fabric.channels
-    if fabric.transmitters is not None:
-        ends = min(ends, fabric.transmitters)
+    ends = _ends(fabric)
     ranks, degree = collective.ranks, ends * fabric.taps
     hops = len(ranks_by_hops(ranks, degree))
     if collective.kind in ROOTED:

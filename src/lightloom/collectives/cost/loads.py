@@ -16,6 +16,7 @@ from lightloom.collectives.cost.circuits import CircuitChanges, circuit_changes
 from lightloom.collectives.cost.order import BLOCK, blocks, distinct_ends, ends_in_copies
 from lightloom.collectives.cost.pipelined import PipelinedLoads, pipelined_loads
 from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.uneven import UnevenLoads, uneven_loads, uneven_sends
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
@@ -29,8 +30,8 @@ class CircuitLoads:
     """Sends over circuits that may be the slowest of their steps: arrays [send]."""
 
     step: Int32s
-    chunks: Ints
-    """Chunks on the lightpath."""
+    chunks: Ints | Floats
+    """Chunks on the lightpath, in mean chunks where they differ in size."""
     width: Ints
     """Channels of the lightpath."""
     latency: Floats
@@ -85,6 +86,9 @@ class PacketLoads:
         return busiest + self.latency
 
 
+Transfers = CircuitLoads | PacketLoads | PipelinedLoads | UnevenLoads
+
+
 @dataclass(frozen=True, slots=True)
 class StepLoads:
     """What the steps of a schedule carry on a fabric, and what orders them."""
@@ -97,7 +101,7 @@ class StepLoads:
     """As a schedule has them."""
     pipeline: Pipeline | None
     """As a schedule has it."""
-    transfers: CircuitLoads | PacketLoads | PipelinedLoads
+    transfers: Transfers
     changes: CircuitChanges | None
     """Steps that change circuits; None where the model or the fabric charges none of them, or all."""
     crossings: float
@@ -118,11 +122,13 @@ class StepLoads:
         """Seconds of bits on links and of propagation in each step, on this fabric or on it with smaller packets."""
         if isinstance(self.transfers, PipelinedLoads):
             return self.transfers.seconds(self.steps, self.chunk_nbytes, self.pipeline)
+        if isinstance(self.transfers, UnevenLoads):
+            return self.transfers.seconds(self.chunk_nbytes)
         return self.transfers.seconds(self.steps, self.chunk_nbytes, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
         """The same movement of ``nbytes``, a pipeline in the pieces and at the interval that take the least time."""
-        sized = replace(self, collective=Collective(self.collective.kind, self.collective.ranks, nbytes))
+        sized = replace(self, collective=self.collective.resized(nbytes))
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
             return sized
         options = [sized._as(pipeline) for pipeline in self.transfers.pipelines(self.chunks // self.pieces)]
@@ -164,19 +170,26 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     )
 
 
-def _transfers(schedule: Schedule, fabric: Fabric, model: CostModel) -> CircuitLoads | PacketLoads | PipelinedLoads:
+def _transfers(schedule: Schedule, fabric: Fabric, model: CostModel) -> Transfers:
     if fabric.exclusive:
         return _circuit_loads(schedule, fabric, model)
+    if (weights := schedule.weights) is not None:
+        return uneven_loads(schedule, fabric, weights)
     if schedule.pipeline is not None:
         return pipelined_loads(schedule, fabric)
     return _packet_loads(schedule, fabric)
 
 
-def _crossings(schedule: Schedule, fabric: Fabric, transfers: CircuitLoads | PacketLoads | PipelinedLoads) -> float:
+def _crossings(schedule: Schedule, fabric: Fabric, transfers: Transfers) -> float:
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings
+    weights = schedule.weights
     if isinstance(transfers, CircuitLoads):
+        if weights is not None:
+            return float(weights.sum())
         return float(_chunks(schedule).sum()) * (1 if schedule.folding is None else schedule.folding.copies)
+    if weights is not None:
+        return float(weights @ fabric.hops(*schedule.ends(slice(None))))
     rows, number = distinct_ends(schedule)
     like = np.bincount(number, minlength=len(rows))
     return float(sum((fabric.hops(*ends) * like[place]).sum() for place, ends in ends_in_copies(schedule, rows)))
@@ -191,6 +204,8 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
         for place, ends in ends_in_copies(schedule, rows):
             np.maximum.at(latency, place, fabric.latency(*ends))
     latency = latency[number]
+    if (weights := schedule.weights) is not None:
+        return CircuitLoads(*uneven_sends(schedule, weights, latency))
     sent = kernels.SentRows(schedule.step, schedule.lightpath, schedule.wavelength_count, latency)
     return CircuitLoads(*kernels.distinct_sends(sent, _chunks(schedule), schedule.steps))
 

@@ -63,14 +63,18 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     groups = len(members)
     source, destination, route = schedule.ends(slice(None))
     code = (source * fabric.ranks + destination) * fabric.routes + route
-    transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
+    if isinstance(nbytes := schedule.row_nbytes, np.ndarray):
+        # Rows of different sizes hold links for different times, whatever their ends.
+        transfers, transfer, nbytes = code, np.arange(len(code)), np.repeat(nbytes, groups)
+    else:
+        transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
     pair, way = np.divmod(transfers, fabric.routes)
     ends = np.divmod(pair, fabric.ranks)
     if groups > 1:
         ends = tuple(members.T[end].ravel() for end in ends)  # type: ignore[assignment]
         way = whole.route(*ends)
         transfer = (transfer[:, None] * groups + np.arange(groups)).ravel()
-    paths = _paths(whole, *ends, way, schedule)
+    paths = _paths(whole, *ends, way, schedule.folding, nbytes)
     count = np.diff(paths.begins)[transfer]
     row = np.repeat(np.arange(len(transfer)), count)
     begins = np.cumsum(count) - count
@@ -87,7 +91,10 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     return Hops(row, link, paths.busy[hop], paths.delay[hop], first, last, order)
 
 
-def _paths(fabric: Fabric, source: Ints, destination: Ints, route: Ints, schedule: Schedule) -> _Paths:
+def _paths(
+    fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding | None, nbytes: Floats | float
+) -> _Paths:
+    """The links of transfers of so many bytes, each or all."""
     path = fabric.path(source, destination, route)
     taken = path >= 0
     transfer, link = np.nonzero(taken)[0], path[taken]
@@ -99,13 +106,14 @@ def _paths(fabric: Fabric, source: Ints, destination: Ints, route: Ints, schedul
     alike = np.isclose(sums, total, rtol=1e-9, atol=0)
     share = np.where(sums[transfer] > 0, latency / np.maximum(sums, 1e-300)[transfer], 1 / np.diff(begins)[transfer])
     latency = np.where(alike[transfer], latency, total[transfer] * share)
-    busy = schedule.chunk_nbytes / fabric.link_bandwidth()[link] + fabric.piece_overhead
+    sent = nbytes[transfer] if isinstance(nbytes, np.ndarray) else nbytes
+    busy = sent / fabric.link_bandwidth()[link] + fabric.piece_overhead
     final = np.zeros(len(link), np.bool_)
     final[begins[1:] - 1] = True
     longer = np.maximum(busy - np.append(busy[1:], 0.0), 0.0)
     delay = latency + np.where(final, busy + fabric.step_overhead, longer)
-    if schedule.folding is not None:
-        link = _first_copies(fabric, source, destination, route, schedule.folding)[taken]
+    if folding is not None:
+        link = _first_copies(fabric, source, destination, route, folding)[taken]
     return _Paths(begins, link, busy, delay)
 
 

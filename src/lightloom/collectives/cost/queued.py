@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.cost.packet_queues import hops_of
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.spec import ONE_TO_ONE
 from lightloom.core.arrays import Floats, Ints, read_only
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -63,12 +64,22 @@ def _cost_of(schedule: Schedule, fabric: Fabric, seconds: float) -> Cost:
 def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
     """Bits of all transmissions of all copies, each counted once however many ranks tap it, or for every link that
     packets cross."""
+    if (weights := schedule.weights) is not None:
+        return _sent_unevenly(schedule, fabric, weights)
     copies = 1 if schedule.folding is None else schedule.folding.copies
     if not fabric.exclusive:
         crossings = int(fabric.hops(*schedule.ends(slice(None))).sum())
         return 8.0 * copies * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
     transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
     return 8.0 * copies * transmissions * schedule.chunk_nbytes
+
+
+def _sent_unevenly(schedule: Schedule, fabric: Fabric, weights: Floats) -> float:
+    """The same of chunks that differ in size, each row a transmission of its own."""
+    if fabric.exclusive:
+        return 8.0 * float(weights.sum()) * schedule.chunk_nbytes
+    crossings = float(weights @ fabric.hops(*schedule.ends(slice(None))))
+    return 8.0 * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
 
 
 class Played(NamedTuple):
@@ -136,7 +147,7 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> Played:
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
     """Seconds that each row holds its lightpath, and after which it arrives: [row] each."""
-    busy = schedule.chunk_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
+    busy = schedule.row_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
 
 
@@ -160,7 +171,8 @@ def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
 def cells_of(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Where each row reads and where it writes, [row] each, and whether data lies there from the start: [cell].
 
-    A cell is a chunk in a rank of the first period. Blocks of an all-to-all only take the cells that rows name.
+    A cell is a chunk in a rank of the first period. Parts that go from one rank to one rank only take the cells that
+    rows name.
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     period = ranks if schedule.folding is None else schedule.folding.period
@@ -169,9 +181,9 @@ def cells_of(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     )
     first_chunk = chunk if schedule.folding is None else schedule.moved_chunk(chunk, destination // period, back=True)
     origin, target = source * chunks + chunk, destination % period * chunks + first_chunk
-    if kind == "all-to-all":
+    if kind in ONE_TO_ONE:
         cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
-        held = cells // chunks == cells % chunks // (chunks // ranks)
+        held = cells // chunks == schedule.collective.begins_at(cells % chunks // (chunks // schedule.collective.parts))
         return number[: len(origin)], number[len(origin) :], held
     held = np.ones(period * chunks, np.bool_)
     held[target[~schedule.reduces]] = False

@@ -116,10 +116,11 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
     """Seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
     _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
-    chunks = np.bincount(path, weights=schedule.destination == schedule.destination[first][path])
+    once = (schedule.destination == schedule.destination[first][path]).astype(np.float64)
+    sent = np.bincount(path, weights=once if schedule.weights is None else once * schedule.weights)
     source, destination, route = schedule.ends(slice(None))
     width = schedule.wavelength_count * fabric.channel_bandwidth
-    seconds = slower * chunks[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)
+    seconds = slower * sent[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)
     longest = np.zeros((schedule.steps, schedule.collective.ranks))
     np.maximum.at(longest, (schedule.step, source), np.maximum(seconds, 1e-300))
     return longest

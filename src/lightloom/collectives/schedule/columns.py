@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Column, Ints
+from lightloom.core.arrays import Column, Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
@@ -117,10 +117,10 @@ class Schedule:
     destinations on it are a multicast. On packet fabrics a lightpath is a message and its wavelength columns are 0.
 
     A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
-    ``dependencies`` every step waits for the one before. All chunks are equal (sizes are real numbers: the last bytes
-    of a size that does not divide are not modelled). The owner of chunk c, in an all-to-all its source, is rank
-    ``c // (chunks / ranks)``; the chunks of a source are shared equally by the destinations, in order. Broadcast and
-    reduce have one owner, the root.
+    ``dependencies`` every step waits for the one before. The parts of a collective (:mod:`lightloom.collectives.spec`)
+    have equally many chunks, part p chunks ``p · pieces`` to ``(p + 1) · pieces − 1``, which are equal (sizes are real
+    numbers: the last bytes of a size that does not divide are not modelled). So all chunks are equal unless the
+    collective states sizes of its parts.
 
     A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
     after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
@@ -181,12 +181,30 @@ class Schedule:
 
     @property
     def chunk_nbytes(self) -> float:
-        """Bytes of one chunk."""
+        """Bytes of one chunk, the mean where they differ."""
         return self.collective.distinct_nbytes / self.chunks
+
+    @property
+    def weights(self) -> Floats | None:
+        """What each row sends relative to the mean chunk: [row]; None where all chunks are equal."""
+        weights = self.collective.weights
+        return None if weights is None else weights[self.chunk // (self.chunks // self.collective.parts)]
+
+    @property
+    def row_nbytes(self) -> Floats | float:
+        """Bytes that each row sends: [row]; a number where all chunks are equal."""
+        weights = self.weights
+        return self.chunk_nbytes if weights is None else self.chunk_nbytes * weights
 
     def resized(self, nbytes: float) -> Schedule:
         """The same movement of ``nbytes`` instead."""
-        return replace(self, collective=Collective(self.collective.kind, self.collective.ranks, nbytes))
+        return replace(self, collective=self.collective.resized(nbytes))
+
+    def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
+        """The same rows for another kind that they serve (:data:`lightloom.collectives.spec.CARRIED_AS`), on fibres of
+        so many channels."""
+        schedule = self if collective.sizes is None else self.unfolded(fibre_channels)
+        return replace(schedule, collective=collective)
 
     def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
         """The same schedule with some columns (by name) and fields replaced."""

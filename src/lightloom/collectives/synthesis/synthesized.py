@@ -12,7 +12,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ROOTED, Collective
+from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.exchange.ring import exchange
@@ -38,7 +38,7 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
     if fabric.damaged:
         return FROM_ALL_GATHER
-    return SERVES if fabric.switch_planes else KINDS
+    return SERVES if fabric.switch_planes else CLASSIC
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -94,7 +94,7 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 SYNTHESIZED = Algorithm(
     name="synthesized",
     build=synthesized,
-    kinds=KINDS,
+    kinds=CLASSIC,
     striped=True,
     by_size=True,
     rows=lambda kind, fabric: 0,  # noqa: ARG005 - searches fold, and bound their rows themselves

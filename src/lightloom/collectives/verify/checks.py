@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.spec import STORING
 from lightloom.core.arrays import Column, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -16,7 +16,6 @@ from lightloom.fabrics.base import Fabric
 if TYPE_CHECKING:
     from lightloom.collectives.verify._replay_kernels import Transfers
 
-STORING = ("all-gather", "all-to-all", "broadcast")
 _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
 
 
@@ -250,8 +249,7 @@ def _chains(reach: Column) -> list[list[int]]:
 def shares(schedule: Schedule) -> None:
     """Prove that owners have equally many chunks, and that what only moves data never adds."""
     kind, ranks = schedule.collective.kind, schedule.collective.ranks
-    owners = {"all-to-all": ranks**2, "all-reduce": ranks if schedule.folding is not None else 1}.get(kind, ranks)
-    owners = 1 if kind in ROOTED else owners
+    owners = ranks if kind == "all-reduce" and schedule.folding is not None else schedule.collective.parts
     if schedule.chunks < 1 or schedule.chunks % owners:
         raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")
     if kind in STORING and schedule.reduces.any():

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.spec import FOLDABLE
 from lightloom.collectives.verify import checks
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -69,8 +69,8 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
     if folding.axes and (min(folding.axes) < 1 or prod(folding.axes) != copies):
         along = " x ".join(map(str, folding.axes))
         raise VerificationError(f"{copies} copies on axes {along}: expected axes that hold them")
-    if kind in ROOTED:
-        raise VerificationError(f"{kind} has one root and cannot be folded")
+    if kind not in FOLDABLE:
+        raise VerificationError(f"{checks.article(kind)} {kind} is not the same from every rank and cannot be folded")
     if schedule.chunks % ranks:
         raise VerificationError(f"{schedule.chunks} chunks do not rotate among {ranks} ranks")
     outside = np.flatnonzero(schedule.source >= folding.period)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.spec import ONE_TO_ONE, STORING
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding
 from lightloom.core.arrays import Ints, read_only
@@ -31,7 +32,6 @@ from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import CellOrder
 
-_ADDING = ("reduce-scatter", "reduce")
 _BLOCK = 1 << 16
 """Transfers of all copies whose links are looked up at once."""
 _EXPECTED = "expected a fabric that is the same"
@@ -158,7 +158,8 @@ def _replay(schedule: Schedule, fabric: Fabric) -> None:
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)
-    if kind in _ADDING and not schedule.reduces.all():
+    rule = schedule.collective.rule
+    if rule.adds and rule.after != "every" and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells, queue = _Cells.of(schedule), schedule.lightpath if fabric.exclusive else np.zeros_like(schedule.lightpath)
     rows = kernels.QueuedRows(
@@ -166,7 +167,7 @@ def _replay(schedule: Schedule, fabric: Fabric) -> None:
     )
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
-    code, at = kernels.replay(rows, parts, 1 if kind in checks.STORING else ranks, cells.ends)
+    code, at = kernels.replay(rows, parts, 1 if kind in STORING else ranks, cells.ends)
     if code == kernels.WRONG_END:
         rank, chunk = divmod(int(cells.code[cells.ends[at]]), chunks)
         raise VerificationError(f"rank {rank} does not end with the complete chunk {chunk}")
@@ -206,19 +207,31 @@ class _Cells(NamedTuple):
         chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period
         origin = schedule.source * np.int64(chunks) + chunk
         target = to * chunks + checks.moved_back(schedule, chunk, schedule.destination // period)
-        everything = np.arange(period * chunks) if kind != "all-to-all" else np.zeros(0, np.int64)
-        rank, inside = np.divmod(everything, chunks)
-        owned = inside // max(chunks // ranks, 1) == rank
-        if kind == "all-to-all":
-            block = chunks // ranks**2
-            own = np.arange(period * ranks * block)
-            rank, other = np.divmod(own, ranks * block)
-            begins = rank * chunks + rank * ranks * block + other
-            ends = rank * chunks + (other // block * ranks + rank) * block + other % block
+        if kind in ONE_TO_ONE:
+            begins, ends = _ends_of_parts(schedule, period)
             code, number = np.unique(np.concatenate([origin, target, begins, ends]), return_inverse=True)
             cuts = np.cumsum([len(origin), len(target), len(begins)])
             origin, target, begins, ends = np.split(number, cuts)
             return cls(code, origin, target, begins, ends)
-        begins = {"all-gather": everything[owned], "broadcast": everything[:chunks]}.get(kind, everything)
-        ends = {"reduce-scatter": everything[owned], "reduce": everything[:chunks]}.get(kind, everything)
-        return cls(everything, origin, target, begins, ends)
+        everything, rule = np.arange(period * chunks), schedule.collective.rule
+        rank, inside = np.divmod(everything, chunks)
+        of_holder = {
+            "own": everything[inside // max(chunks // ranks, 1) == rank],
+            "root": everything[:chunks],
+            "every": everything,
+        }
+        return cls(everything, origin, target, of_holder[rule.before], of_holder[rule.after])
+
+
+def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
+    """Cells of the first period of ranks where parts lie before, and where they must lie after."""
+    collective, chunks = schedule.collective, schedule.chunks
+    if period < collective.ranks:
+        # Folded all-to-alls of many ranks: all pairs would take too much memory.
+        block = chunks // collective.ranks**2
+        rank, other = np.divmod(np.arange(period * collective.ranks * block), collective.ranks * block)
+        begins = rank * chunks + rank * collective.ranks * block + other
+        return begins, rank * chunks + (other // block * collective.ranks + rank) * block + other % block
+    chunk = np.arange(chunks)
+    part = chunk // (chunks // collective.parts)
+    return collective.begins_at(part) * chunks + chunk, collective.ends_at(part) * chunks + chunk

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.repeated import repeated_steps
-from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.spec import STORING
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding, first_piece, of_first_owners
 from lightloom.collectives.verify.queued import verify_queued
@@ -158,32 +158,25 @@ def _replay(
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
-    if kind in checks.STORING and fabric.in_network_reduction:
+    if kind in STORING and fabric.in_network_reduction:
         raise VerificationError(
             f"{checks.article(kind)} {kind} does not reduce: this fabric carries in-network reductions only"
         )
     checks.shares(schedule)
-    schedule, replayed = of_first_owners(schedule), chunks
+    schedule, replayed, wanted = of_first_owners(schedule), chunks, schedule.collective
     if schedule.folding is not None:
         replayed = chunks // n * schedule.folding.period
-    owner = np.zeros(replayed, np.int64) if kind in ROOTED else np.arange(replayed) // max(chunks // n, 1)
+    part = np.arange(replayed) // (chunks // wanted.parts)
+    reader = wanted.ends_at(part)
     ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, replayed)
     sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
-    if kind in checks.STORING:
-        code, where, rank = kernels.replay_gather(sends, owner, _readers(kind, n, chunks)[:replayed], n, reach)
+    if kind in STORING:
+        code, where, rank = kernels.replay_gather(sends, wanted.begins_at(part), reader, n, reach)
     else:
-        reader = owner if kind in ("reduce-scatter", "reduce") else np.full(replayed, -1, np.int64)
         switch = fabric.switch_rank if fabric.in_network_reduction else -1
         code, where, rank = kernels.replay_reduce(sends, reader, n, reach, switch)
     if code != kernels.OK:
         raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
-
-
-def _readers(kind: str, n: int, chunks: int) -> NDArray[np.int64]:
-    """The one rank that must end with each chunk of an all-to-all; -1: every rank must."""
-    if kind != "all-to-all":
-        return np.full(chunks, -1, np.int64)
-    return np.arange(chunks) % (chunks // n) // (chunks // n**2)
 
 
 def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:

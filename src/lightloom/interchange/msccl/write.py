@@ -57,7 +57,7 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     """
     kind = schedule.collective.kind
     if kind not in NAMES:
-        why = "a runtime chooses a program for any root, and one serves only its own"
+        why = "a runtime chooses a program for any root, permutation and sizes, and one serves only its own"
         raise UnsupportedError(f"{kind} has no MSCCL program, for {why}: expected {', '.join(NAMES)}")
     schedule = schedule.unfolded(fabric.fibre_channels)
     order = row_order(schedule)

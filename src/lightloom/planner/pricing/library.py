@@ -15,7 +15,7 @@ import numpy as np
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm, find
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -48,7 +48,7 @@ def _no_schedule(collective: Collective, fabric: Fabric, *, striped: bool) -> No
 LIBRARY = Algorithm(
     name="library",
     build=_no_schedule,
-    kinds=KINDS,
+    kinds=CLASSIC,
     declines=_declines,
     summary="the fabric's collective library, by the closed form of what it reaches; not a verified schedule",
 )

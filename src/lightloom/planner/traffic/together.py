@@ -21,9 +21,9 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint.fair import max_min_rates
 from lightloom.collectives.joint.parts import GroupPart, Part
-from lightloom.collectives.registry import KINDS, algorithms, build, find
+from lightloom.collectives.registry import algorithms, build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import CLASSIC, Collective
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -114,7 +114,7 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
 
 def _collective(request: Request, part: Fabric, held: int | None) -> Work:
     kind = request.job.what
-    assert kind in KINDS
+    assert kind in CLASSIC
     collective = Collective(kind, part.ranks, request.nbytes)  # type: ignore[arg-type]
     candidates = None if request.algorithm is None else [find(request.algorithm)]
     evaluations, refused = evaluate_all(collective, part, candidates=candidates or list(algorithms().values()))

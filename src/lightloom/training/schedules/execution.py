@@ -4,7 +4,8 @@
     total = execute(gradient)                   # what the schedule's collective makes of it
 
 Tensors are flat, and lie as those of ``torch.distributed``: shares and blocks follow each other by rank. Reductions are
-sums. :mod:`lightloom.training.schedules.program` says in which order messages go, and why no
+sums. Where a rank brings nothing, as most do to a broadcast or a scatter, its tensor only says of what type and how
+long its result is, as there. :mod:`lightloom.training.schedules.program` says in which order messages go, and why no
 rank waits for ever.
 """
 
@@ -25,7 +26,8 @@ from torch import Tensor
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.training.schedules.program import Message, Movement, movement_of, program_of
+from lightloom.training.schedules.program import Message, Movement, Program, movement_of, program_of
+from lightloom.training.schedules.uneven import UnevenMemory, uneven_memory
 from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.process_group import group_or_default
@@ -53,7 +55,7 @@ class Shape:
     """How a tensor is cut into chunks: blocks of so many values, each in so many pieces, the last one padded."""
 
     blocks: int
-    """One, or one for each rank (the input of a reduce-scatter or an all-to-all)."""
+    """One, or one for each rank (the input of a reduce-scatter or an all-to-all, and of the root of a scatter)."""
     values: int
     """Of a block."""
     pieces: int
@@ -97,24 +99,31 @@ class ScheduleExecutor:
         self.movement: Movement = movement_of(schedule)
         self.program = program_of(self.movement, group.rank())
         self.rank, self.ranks, self.kind = group.rank(), group.size(), self.movement.kind
-        self._group = group
+        self.group = group
         self._peers = [dist.get_global_rank(group, rank) for rank in range(self.ranks)]
         self._timeout = timeout
         self._calls = 0
         self._digest = np.frombuffer(self.movement.digest, np.int64)
-        groups = groupby(self.program.sends, key=lambda send: send.after)
-        self._due = {after: tuple(sends) for after, sends in groups}
+        self._memories: dict[int, UnevenMemory] = {}
+        self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
     def shape(self, values: int) -> Shape:
-        """How an input of so many values is cut.
+        """How an input of so many values is cut, where all parts are equally large.
 
         Raises:
-            ConfigError: a reduce-scatter or an all-to-all of values that ranks cannot share equally.
+            ConfigError: values that ranks cannot share equally.
         """
-        blocks = self.ranks if self.kind in ("reduce-scatter", "all-to-all") else 1
+        blocks = (self._held or self._wanted) // self.movement.pieces
         if values % blocks:
             raise ConfigError(f"{values} values to {self.kind}: expected a multiple of {self.ranks}, the ranks")
-        return Shape(blocks, values // blocks, len(self.movement.held(self.rank)) // blocks)
+        return Shape(blocks, values // blocks, self.movement.pieces)
+
+    def padding(self, values: int, itemsize: int) -> int:
+        """Zeros added to each block of an input of so many values, of so many bytes each; to all of it where sizes
+        differ."""
+        if self.movement.collective.sizes is None:
+            return self.shape(values).padding
+        return uneven_memory(self.movement, self.program, itemsize).padding
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """What the collective makes of all ranks' tensors, flat; the input is left alone.
@@ -124,7 +133,8 @@ class ScheduleExecutor:
         most n − 1 additions, each of which is off by a factor of 1 + u at most. Padding adds nothing to it.
 
         Raises:
-            ConfigError: ranks brought different schedules, types or numbers of values; none has sent any.
+            ConfigError: ranks brought different schedules, types or numbers of values, or not as many as sizes say;
+                none has sent any.
             UnsupportedError: the tensor is sparse, not in CPU memory, or of another type than integers and floats.
             TransportError: a rank died or fell silent. The group then cannot be used any more.
         """
@@ -133,30 +143,49 @@ class ScheduleExecutor:
                 f"a {tensor.layout} tensor of {tensor.dtype} on {tensor.device}: expected integers or floats, dense, "
                 "on cpu"
             )
+        if self.movement.collective.sizes is not None:
+            return self._unevenly(tensor)
         shape = self.shape(tensor.numel())
-        self._agree(tensor)
+        # The root of a scatter brings what all others receive.
+        self._agree(tensor, shape.values if self.kind == "scatter" else tensor.numel())
         if not tensor.numel():
             return tensor.new_empty(0)
         with torch.no_grad():
             work = tensor.new_empty(self.program.cells, shape.chunk)
-            brought = work[self.program.held].view(shape.blocks, -1)
-            brought[:, : shape.values] = tensor.detach().reshape(shape.blocks, shape.values)
-            brought[:, shape.values :] = 0
-            self._exchange(work)
-            blocks = self.ranks if self.kind in ("all-gather", "all-to-all") else 1
-            result = work[self.program.wanted].reshape(blocks, -1)[:, : shape.values].reshape(-1)
+            if self._held:
+                brought = work[self.program.held].view(shape.blocks, -1)
+                brought[:, : shape.values] = tensor.detach().reshape(shape.blocks, shape.values)
+                brought[:, shape.values :] = 0
+            self._exchange(work, self.program)
+            if not self._wanted:
+                return tensor.new_empty(0)
+            result = work[self.program.wanted].reshape(self._wanted // shape.pieces, -1)[:, : shape.values].reshape(-1)
             # A share must not keep the memory of all of them.
-            return result.clone() if self.kind == "reduce-scatter" else result
+            return result.clone() if self._wanted < self.program.cells else result
 
-    def _exchange(self, work: Tensor) -> None:
-        receives = self.program.receives
+    def _unevenly(self, tensor: Tensor) -> Tensor:
+        memory = self._memories.get(tensor.dtype.itemsize)
+        if memory is None:
+            memory = uneven_memory(self.movement, self.program, tensor.dtype.itemsize)
+            self._memories[tensor.dtype.itemsize] = memory
+        memory.check(tensor.numel())
+        self._agree(tensor, 0)
+        with torch.no_grad():
+            work = tensor.new_zeros(memory.values)
+            work[memory.brought] = tensor.detach().reshape(-1)
+            self._exchange(work, memory.program)
+            return work[memory.kept]
+
+    def _exchange(self, work: Tensor, program: Program) -> None:
+        receives = program.receives
+        due = {after: tuple(sends) for after, sends in groupby(program.sends, key=lambda send: send.after)}
         posted: deque[tuple[Any, Tensor]] = deque()
         in_flight: list[tuple[Any, int, Tensor]] = []
         ahead = iter(receives)
         for turn in range(len(receives) + 1):
             while len(posted) < _AHEAD and (following := next(ahead, None)) is not None:
                 posted.append(self._post(following, work))
-            in_flight += [self._send(message, work) for message in self._due.get(turn, ())]
+            in_flight += [self._send(message, work) for message in due.get(turn, ())]
             if turn == len(receives):
                 break
             message, (pending, buffer) = receives[turn], posted.popleft()
@@ -180,9 +209,9 @@ class ScheduleExecutor:
             buffer = buffer.clone()
         return self._start(dist.isend, buffer, message.peer, _DATA), message.peer, buffer
 
-    def _agree(self, tensor: Tensor) -> None:
+    def _agree(self, tensor: Tensor, values: int) -> None:
         """Compare with every other rank what is about to be executed, so that none mistakes what comes."""
-        own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), tensor.numel(), self._calls])
+        own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]
         receives = [(self._start(dist.irecv, headers[rank], rank, _HEADER), rank) for rank in others]
@@ -198,7 +227,7 @@ class ScheduleExecutor:
 
     def _start(self, operation: Any, buffer: Tensor, peer: int, tag: int) -> Any:
         try:
-            return operation(buffer, self._peers[peer], group=self._group, tag=tag)
+            return operation(buffer, self._peers[peer], group=self.group, tag=tag)
         except RuntimeError as error:
             self._fail(peer, error)
 
@@ -214,7 +243,7 @@ class ScheduleExecutor:
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"
         with suppress(Exception):
-            first = self._group.get_group_store().compare_set(f"{_FAULT}/{self._group.group_name}", "", own).decode()
+            first = self.group.get_group_store().compare_set(f"{_FAULT}/{self.group.group_name}", "", own).decode()
         raise TransportError(own if first == own else f"{own}; before that, {first}") from error
 
 

@@ -20,13 +20,13 @@ Sums are added in the order of messages, so that a program gives the same bits e
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import ROOTED
+from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError, VerificationError
 
@@ -38,8 +38,7 @@ _ANY_FIBRE = 1 << 15
 class Movement:
     """All messages of a schedule, in order."""
 
-    kind: str
-    ranks: int
+    collective: Collective
     chunks: int
     level: Ints
     """Shape [message], like source, destination and reduces."""
@@ -52,29 +51,48 @@ class Movement:
     """Chunks of all messages, ascending in each."""
 
     @property
+    def kind(self) -> str:
+        """Of the collective."""
+        return self.collective.kind
+
+    @property
+    def ranks(self) -> int:
+        """Of the collective."""
+        return self.collective.ranks
+
+    @property
+    def pieces(self) -> int:
+        """Chunks of a part."""
+        return self.chunks // self.collective.parts
+
+    @property
+    def part(self) -> Ints:
+        """The part of which each chunk is a piece: [chunk]."""
+        return np.arange(self.chunks) // self.pieces
+
+    @property
     def digest(self) -> bytes:
         """SHA-256 of who sends which chunks to whom in which order: equal for schedules that move data alike."""
+        wanted = self.collective
         digest = hashlib.sha256(f"{self.kind} {self.ranks} {self.chunks}".encode())
+        if wanted.destinations is not None:
+            digest.update(np.array(wanted.destinations).tobytes())
+        if wanted.sizes is not None:
+            digest.update(f"{wanted.distinct_nbytes!r} {wanted.sizes.digest}".encode())
         for column in (self.level, self.source, self.destination, self.reduces, self.first, self.chunk):
             digest.update(np.ascontiguousarray(column).tobytes())
         return digest.digest()
 
     def held(self, rank: int) -> Ints:
         """Chunks of the input of ``rank``, in its order."""
-        share = self.chunks // self.ranks
-        if self.kind in ("all-gather", "all-to-all"):
-            return np.arange(rank * share, (rank + 1) * share)
-        return np.arange(self.chunks)
+        return self._chunks_of(self.collective.begins_at(self.part), rank)
 
     def wanted(self, rank: int) -> Ints:
         """Chunks of the output of ``rank``, in its order."""
-        share = self.chunks // self.ranks
-        if self.kind == "reduce-scatter":
-            return np.arange(rank * share, (rank + 1) * share)
-        if self.kind == "all-to-all":
-            block = share // self.ranks
-            return (np.arange(self.ranks)[:, None] * share + rank * block + np.arange(block)).ravel()
-        return np.arange(self.chunks)
+        return self._chunks_of(self.collective.ends_at(self.part), rank)
+
+    def _chunks_of(self, holder: Ints, rank: int) -> Ints:
+        return np.flatnonzero((holder == rank) | (holder < 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +115,8 @@ class Program:
     """What one rank does: receives in order, and each send once as many receives have come as it says."""
 
     rank: int
-    cells: int
-    """Chunks that the rank ever holds."""
+    chunks: Ints
+    """Chunks that the rank ever holds, ascending: [cell]."""
     held: slice
     """Cells that the input fills, in its order."""
     wanted: slice | Ints
@@ -106,27 +124,48 @@ class Program:
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
 
+    @property
+    def cells(self) -> int:
+        """Chunks that the rank ever holds."""
+        return len(self.chunks)
+
+    def in_values(self, sizes: Ints) -> Program:
+        """The same with cells of so many values each, [cell], all cells named by the places of their values."""
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+
+        def values(cells: slice | Ints) -> slice | Ints:
+            if isinstance(cells, slice):
+                return slice(int(begins[cells.start]), int(begins[cells.stop]))
+            return _place(np.concatenate([np.arange(begins[cell], begins[cell + 1]) for cell in cells]))
+
+        sends, receives = (
+            tuple(replace(message, cells=values(message.cells)) for message in messages)
+            for messages in (self.sends, self.receives)
+        )
+        held = values(self.held)
+        assert isinstance(held, slice)
+        return replace(self, held=held, wanted=values(self.wanted), sends=sends, receives=receives)
+
 
 def movement_of(schedule: Schedule) -> Movement:
     """The messages of a schedule; a verified one, if they shall do what its collective promises.
 
     Raises:
-        UnsupportedError: a switch takes part that reduces in the network: no process stands for it; or ranks bring, or
-            are left with, different numbers of values.
+        UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
         VerificationError: steps wait for each other, or rows are never sent.
     """
     plain, wanted = schedule.unfolded(_ANY_FIBRE), schedule.collective
-    if wanted.kind in ROOTED:
-        raise UnsupportedError(f"a {wanted.kind} cannot be executed: expected a collective in which ranks hold alike")
     if len(plain) and max(plain.source.max(), plain.destination.max()) >= wanted.ranks:
         raise UnsupportedError(f"{schedule.algorithm} adds up inside a switch: processes can execute what ranks do")
     level = _rounds(plain) if plain.queued else _depths(plain)[plain.step]
+    if (weights := plain.weights) is not None:
+        # Parts without bytes need no messages.
+        level, plain = level[weights > 0], plain.with_columns({k: v[weights > 0] for k, v in plain.columns().items()})
     order = np.lexsort((plain.chunk, plain.reduces, plain.destination, plain.source, level))
     keys = np.stack([level, plain.source, plain.destination, plain.reduces])[:, order].astype(np.int64)
     begins = np.flatnonzero(np.any(np.diff(keys, axis=1, prepend=-1) != 0, axis=0))
     return Movement(
-        wanted.kind,
-        wanted.ranks,
+        wanted,
         plain.chunks,
         keys[0, begins],
         keys[1, begins],
@@ -166,13 +205,14 @@ def program_of(movement: Movement, rank: int) -> Program:
         place = _place(cells[m])
         settled = isinstance(place, slice) and bool(written[cells[m]].max() < after)
         sends.append(Message(int(movement.destination[m]), place, bool(movement.reduces[m]), after, settled))
-    begin, wanted_cells = int(np.searchsorted(chunks, held[0])), np.searchsorted(chunks, wanted)
-    return Program(
-        rank, len(chunks), slice(begin, begin + len(held)), _place(wanted_cells), tuple(sends), tuple(receives)
-    )
+    begin = int(np.searchsorted(chunks, held[0])) if len(held) else 0
+    brought, kept = slice(begin, begin + len(held)), _place(np.searchsorted(chunks, wanted))
+    return Program(rank, chunks, brought, kept, tuple(sends), tuple(receives))
 
 
 def _place(cells: Ints) -> slice | Ints:
+    if not len(cells):
+        return slice(0, 0)
     follow = bool(np.all(np.diff(cells) == 1))
     return slice(int(cells[0]), int(cells[-1]) + 1) if follow else cells.astype(np.int64)
 

@@ -21,6 +21,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import read_schedule, write_schedule
 from lightloom.training.schedules.execution import ScheduleExecutor
 from lightloom.training.schedules.program import movement_of
+from lightloom.training.schedules.uneven import values_of_parts
 from lightloom.training.transport.launch import launch
 from lightloom.training.transport.worker import Worker
 
@@ -33,7 +34,8 @@ DTYPES = {
 }
 MOST_RANKS = 64
 """Processes that one host is asked to run."""
-SUMS = ("reduce-scatter", "all-reduce")
+_EXCHANGED = 7
+"""Tag of torch's own sends."""
 
 
 def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
@@ -46,36 +48,92 @@ def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
     return torch.ldexp(torch.randn(values, generator=random), exponents).to(dtype)
 
 
-def reference(kind: str, tensor: Tensor, ranks: int, group: dist.ProcessGroup | None = None) -> Tensor:
-    """What ``torch.distributed``'s own collective makes of it."""
-    if kind == "all-reduce":
+def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
+    """Values that this rank's tensor has, where each part of the collective has ``values``, or its own number."""
+    movement, rank = execute.movement, execute.rank
+    held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
+    if movement.collective.sizes is not None:
+        return int(values_of_parts(movement, itemsize)[np.unique(held)].sum())
+    return values * len(np.unique(held if len(held) else wanted))
+
+
+def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
+    """What ``torch.distributed``'s own collectives make of it; a permute is a send and a receive.
+
+    A barrier is an all-gather of tokens, and a reduce-scatter of parts that differ in size a part of an all-reduce.
+
+    Args:
+        itemsize: bytes of a value, from which sizes of parts follow.
+    """
+    kind, ranks, rank = execute.kind, execute.ranks, execute.rank
+    wanted, group = execute.movement.collective, execute.group
+    root, nothing = dist.get_global_rank(group, 0), tensor.new_empty(0)
+    if kind in ("all-reduce", "reduce", "broadcast", "reduce-scatter-v"):
         total = tensor.clone()
-        dist.all_reduce(total, group=group)
-        return total
-    if kind == "all-gather":
+        if kind == "broadcast":
+            dist.broadcast(total, root, group=group)
+        elif kind == "reduce":
+            dist.reduce(total, root, group=group)
+        else:
+            dist.all_reduce(total, group=group)
+        if kind == "reduce-scatter-v":
+            ends = np.cumsum(values_of_parts(execute.movement, itemsize))
+            return total[int(ends[rank - 1]) if rank else 0 : int(ends[rank])]
+        return nothing if kind == "reduce" and rank else total
+    if kind in ("all-gather", "barrier", "gather"):
         gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+        if kind == "gather":
+            dist.gather(tensor, gathered if rank == 0 else None, root, group=group)
+            return nothing if rank else torch.cat(gathered)
         dist.all_gather(gathered, tensor, group=group)
         return torch.cat(gathered)
-    if kind == "all-to-all":
+    if kind == "scatter":
+        share = tensor.new_empty(tensor.numel() // (1 if rank else ranks))
+        dist.scatter(share, None if rank else list(tensor.chunk(ranks)), root, group=group)
+        return share
+    if wanted.destinations is not None:
+        return _exchanged(tensor, wanted.destinations, rank, group)
+    if kind in ("all-to-all", "all-to-all-v"):
+        leaves = arrives = None
         received = torch.empty_like(tensor)
-        dist.all_to_all_single(received, tensor, group=group)
+        if wanted.sizes is not None:
+            table = values_of_parts(execute.movement, itemsize).reshape(ranks, ranks)
+            leaves, arrives = table[rank].tolist(), table[:, rank].tolist()
+            received = tensor.new_empty(sum(arrives))
+        dist.all_to_all_single(received, tensor, arrives, leaves, group=group)
         return received
     share = tensor.new_empty(tensor.numel() // ranks)
     dist.reduce_scatter(share, list(tensor.chunk(ranks)), group=group)
     return share
 
 
-def error_over_bound(kind: str, ours: Tensor, tensor: Tensor, ranks: int) -> float:
+def _exchanged(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
+    to, source = destinations[rank], destinations.index(rank)
+    if to == rank:
+        return tensor
+    received = torch.empty_like(tensor)
+    peers = [dist.get_global_rank(group, peer) for peer in (to, source)]
+    operations = [
+        dist.P2POp(dist.isend, tensor, peers[0], group, _EXCHANGED),
+        dist.P2POp(dist.irecv, received, peers[1], group, _EXCHANGED),
+    ]
+    for pending in dist.batch_isend_irecv(operations):
+        pending.wait()
+    return received
+
+
+def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
     """The largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
 
     It is measured against a sum in float64, which for float64 may itself be off by as much.
 
     Other collectives, and integers, allow none: infinite where they differ from ``torch.distributed``'s.
     """
-    if kind not in SUMS or not tensor.dtype.is_floating_point:
-        return 0.0 if torch.equal(ours, reference(kind, tensor, ranks)) else float("inf")
-    exact = reference(kind, tensor.double(), ranks)
-    magnitude = reference(kind, tensor.double().abs(), ranks)
+    itemsize, ranks = tensor.dtype.itemsize, execute.ranks
+    if not execute.movement.collective.rule.adds or not tensor.dtype.is_floating_point:
+        return 0.0 if torch.equal(ours, reference(execute, tensor, itemsize)) else float("inf")
+    exact = reference(execute, tensor.double(), itemsize)
+    magnitude = reference(execute, tensor.double().abs(), itemsize)
     unit = (ranks - 1) * torch.finfo(tensor.dtype).eps / 2
     allowed = magnitude * (unit / (1 - unit)) * (2 if tensor.dtype == torch.float64 else 1)
     error = (ours.double() - exact).abs()
@@ -85,22 +143,25 @@ def error_over_bound(kind: str, ours: Tensor, tensor: Tensor, ranks: int) -> flo
 def trial(worker: Worker) -> dict[str, Any]:
     """Execute the schedule in a file and torch's own collective in turn; for ``launch``.
 
-    Arguments: path, values (of a rank's input), dtype, rounds, seed, timeout.
+    Arguments: path, values (of a part), dtype, rounds, seed, timeout.
     """
     torch.set_num_threads(1)
     settings = worker.arguments
     schedule, _ = read_schedule(Path(settings["path"]))
     execute = ScheduleExecutor(schedule, timeout=settings["timeout"])
-    tensor = draw(worker.rank, settings["values"], DTYPES[settings["dtype"]], settings["seed"])
+    dtype = DTYPES[settings["dtype"]]
+    size = dtype.itemsize
+    tensor = draw(worker.rank, brought(execute, settings["values"], size), dtype, settings["seed"])
     ours = execute(tensor)
-    equal = torch.equal(ours, reference(execute.kind, tensor, worker.size))
-    worst = error_over_bound(execute.kind, ours, tensor, worker.size)
+    equal = torch.equal(ours, reference(execute, tensor, size))
+    worst = error_over_bound(execute, ours, tensor)
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(settings["rounds"]):
         seconds["ours"].append(_timed(lambda: execute(tensor)))
-        seconds["theirs"].append(_timed(lambda: reference(execute.kind, tensor, worker.size)))
-    padding = execute.shape(tensor.numel()).padding
-    return {"equal": equal, "error_over_bound": worst, "padding": padding, "seconds": seconds}
+        seconds["theirs"].append(_timed(lambda: reference(execute, tensor, size)))
+    padding = execute.padding(tensor.numel(), size)
+    values = tensor.numel()
+    return {"equal": equal, "error_over_bound": worst, "padding": padding, "seconds": seconds, "values": values}
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -118,7 +179,7 @@ class Trial:
     """Hash of the schedule's movement (``Movement.digest``), its first 16 digits."""
     dtype: str
     values: int
-    """Of a rank's input."""
+    """Of a rank's input; of the largest one where inputs differ."""
     padding: int
     """Zeros added to each of its blocks, so that it divides into chunks."""
     messages: int
@@ -139,16 +200,18 @@ class Trial:
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Values that a rank brings where the collective is of ``nbytes`` (see ``Collective``), as many as fit.
+    """Values of a part where the collective is of ``nbytes`` (see ``Collective``), as many as fit; one of a barrier's.
+    Parts with sizes of their own have values by these.
 
     Raises:
         ConfigError: a type that is not known.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
-    kind, ranks = schedule.collective.kind, schedule.collective.ranks
-    whole = int(nbytes // DTYPES[dtype].itemsize)
-    return {"all-gather": whole // ranks, "all-reduce": whole}.get(kind, whole // ranks * ranks)
+    wanted, whole = schedule.collective, int(nbytes // DTYPES[dtype].itemsize)
+    if wanted.kind == "barrier":
+        return 1
+    return whole if wanted.rule.parts == "one" else whole // wanted.ranks
 
 
 def try_schedule(
@@ -166,6 +229,7 @@ def try_schedule(
     Args:
         fabric: on which it is verified again in each process.
         dtype: of ``DTYPES``.
+        values: of a part, as :func:`values_of` counts them.
         rounds: executions that are timed, each beside one of ``torch.distributed``'s own.
         timeout: seconds for everything.
 
@@ -189,7 +253,7 @@ def try_schedule(
     return Trial(
         content=movement.digest.hex()[:16],
         dtype=dtype,
-        values=values,
+        values=max(result["values"] for result in results),
         padding=results[0]["padding"],
         messages=len(movement.source),
         equal=all(result["equal"] for result in results),

@@ -17,7 +17,8 @@ from typing import cast
 import numpy as np
 
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.sizes import Sizes
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.trees import Design
 from lightloom.core.errors import ConfigError, InputError
@@ -80,13 +81,24 @@ def read_schedule(request: object) -> Schedule | None:
         dependencies = columns.pop("dependencies", None)
         return Schedule(
             **columns,
-            **metadata | {"collective": Collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
+            **metadata | {"collective": _collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
             folding=None if channel is None else Folding(period, channel, tuple(axes)),
             dependencies=dependencies,
             pipeline=pipeline and Pipeline(*pipeline),
         )
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, InputError):
         return None
+
+
+def _collective(
+    kind: Kind,
+    ranks: int,
+    nbytes: float,
+    destinations: list[int] | None = None,
+    shares: list[float] | list[list[float]] | None = None,
+) -> Collective:
+    sizes = None if shares is None else Sizes(np.array(shares))
+    return Collective(kind, ranks, nbytes, None if destinations is None else tuple(destinations), sizes)
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
@@ -96,7 +108,13 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     collective, folding = schedule.collective, schedule.folding
     metadata = {name: getattr(schedule, name) for name in _FIELDS}
     metadata |= {
-        "collective": [collective.kind, collective.ranks, collective.nbytes],
+        "collective": [
+            collective.kind,
+            collective.ranks,
+            collective.nbytes,
+            collective.destinations,
+            None if collective.sizes is None else collective.sizes.share.tolist(),
+        ],
         "period": folding and folding.period,
         "axes": [] if folding is None else list(folding.axes),
         "pipeline": schedule.pipeline and [schedule.pipeline.pieces, schedule.pipeline.interval],

@@ -1,0 +1,118 @@
+"""Bounds of collectives each part of which goes from one rank to one rank, parts of any size.
+
+A part that leaves a set of ranks, or enters it, passes its links; one that passes several circuits uses each of them.
+Proofs: docs/collectives/bounds.md.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from lightloom.collectives.spec import Collective
+from lightloom.core.arrays import Floats, Ints
+from lightloom.fabrics.base import Fabric
+
+_MOST_ARCS = 1 << 21
+"""Pairs of ranks up to which every arc of a ring is a cut."""
+
+
+class Demand:
+    """Bytes that go from rank to rank."""
+
+    def __init__(self, collective: Collective) -> None:
+        part = np.arange(collective.parts)
+        source, destination = collective.begins_at(part), collective.ends_at(part)
+        nbytes = np.full(len(part), collective.distinct_nbytes / len(part))
+        nbytes = nbytes if collective.weights is None else nbytes * collective.weights
+        moves = source != destination
+        self.ranks = collective.ranks
+        self.source: Ints = source[moves]
+        self.destination: Ints = destination[moves]
+        self.nbytes: Floats = nbytes[moves]
+
+    @property
+    def received(self) -> Floats:
+        """Bytes that each rank receives: [rank]."""
+        received: Floats = np.bincount(self.destination, self.nbytes, self.ranks).astype(np.float64)
+        return received
+
+    @property
+    def sent(self) -> Floats:
+        """Bytes that each rank sends: [rank]."""
+        sent: Floats = np.bincount(self.source, self.nbytes, self.ranks).astype(np.float64)
+        return sent
+
+    @property
+    def peers(self) -> int:
+        """Most ranks to which one rank sends, or from which one receives."""
+        return int(max(np.bincount(self.source).max(), np.bincount(self.destination).max()))
+
+    @cached_property
+    def by_size(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """Parts by source and by destination, the largest of each first, and which of its rank's each is."""
+        orders = []
+        for rank in (self.source, self.destination):
+            order = np.lexsort((-self.nbytes, rank))
+            first = np.searchsorted(rank[order], rank[order])
+            orders.append((order, np.arange(len(order)) - first))
+        return orders[0], orders[1]
+
+
+def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
+    """Seconds in which the rank with most to receive, or to send, does so, and all ranks together."""
+    receive, send = fabric.rank_bandwidths()
+    into, out = demand.received / receive, demand.sent / send
+    total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
+    bounds = [
+        (float(into.max()), f"what rank {into.argmax()} must receive"),
+        (float(out.max()), f"what rank {out.argmax()} must send"),
+        (total, "what all ranks together can receive"),
+    ]
+    if fabric.routes == 2 and fabric.ranks**2 <= _MOST_ARCS:
+        bounds.append(_arc_seconds(demand, fabric))
+    return bounds
+
+
+def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
+    """Seconds in which the links into, or out of, an arc of a ring carry what must pass them: the worst arc."""
+    ranks = demand.ranks
+    bytes_of = np.zeros((ranks, ranks))
+    np.add.at(bytes_of, (demand.source, demand.destination), demand.nbytes)
+    sums = np.zeros((2 * ranks + 1, 2 * ranks + 1))
+    np.cumsum(np.cumsum(np.tile(bytes_of, (2, 2)), axis=0), axis=1, out=sums[1:, 1:])
+    begin, size = np.arange(ranks)[:, None], np.arange(1, ranks)
+    end = begin + size
+    inside = sums[end, end] - sums[begin, end] - sums[end, begin] + sums[begin, begin]
+    clockwise, backward = fabric.link_bandwidth().reshape(2, ranks)
+    before, last = (begin - 1) % ranks, (end - 1) % ranks
+    worst = (0.0, "")
+    for held, capacity, verb in (
+        (demand.received, clockwise[before] + backward[last], "into"),
+        (demand.sent, clockwise[last] + backward[before], "out of"),
+    ):
+        along = np.concatenate([[0.0], np.cumsum(np.tile(held, 2))])
+        crossing = np.maximum(along[end] - along[begin] - inside, 0.0)
+        seconds = np.divide(crossing, capacity, out=np.zeros_like(crossing), where=capacity > 0)
+        at = np.unravel_index(int(seconds.argmax()), seconds.shape)
+        name = f"the links {verb} the {size[at[1]]} ranks from {at[0]} on"
+        worst = max(worst, (float(seconds[at]), name))
+    return worst
+
+
+def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
+    """Seconds in which the farthest part can arrive on a ring, and the links that it passes at least."""
+    links = np.full(len(demand.source), fabric.ranks)
+    seconds = np.full(len(demand.source), np.inf)
+    for route in range(fabric.routes):
+        ends = demand.source, demand.destination, np.full_like(demand.source, route)
+        links, seconds = np.minimum(links, fabric.hops(*ends)), np.minimum(seconds, fabric.latency(*ends))
+    return float(seconds.max()), int(links.max())
+
+
+def link_seconds(demand: Demand, fabric: Fabric) -> float:
+    """Seconds that all links of a ring need for what passes them at least."""
+    ahead = (demand.destination - demand.source) % fabric.ranks
+    uses = float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead))
+    return uses / float(fabric.link_bandwidth().sum())
