@@ -57,7 +57,15 @@ def test_equals_trying_all_depths(ranks: int, hops: int) -> None:
 @pytest.mark.parametrize("hops", range(2, 5))
 def test_sums_are_collected_by_one_tree_and_spread_by_one_of_two_phases(ranks: int, hops: int) -> None:
     trees = (broadcast_uses(ranks, level) + by_trying(ranks, level - 1, hops) for level in range(1, hops + 1))
-    assert all_reduce_uses(ranks, hops) == min(trees)
+    pairs = ranks * (ranks - 1) // 2 if hops == 2 else 0
+    assert all_reduce_uses(ranks, hops) == max(pairs, min(trees))
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 6, 16, 64, 256])
+def test_all_pairs_meet_at_some_rank_within_two_hops(ranks: int) -> None:
+    """One rank that hears all others directly and answers them uses N²/2 links, which is N/2 above the bound."""
+    star = 2 * broadcast_uses(ranks, 1)
+    assert star - ranks / 2 <= all_reduce_uses(ranks, 2) <= star
 
 
 @pytest.mark.parametrize(("ranks", "hops"), [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 1), (5, 2)])

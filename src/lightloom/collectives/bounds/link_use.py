@@ -59,7 +59,7 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
     """A(N, H): fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
-    other directly.
+    other directly, within two every pair of ranks meets at some rank.
 
     Raises:
         ValueError: no rank or no hop.
@@ -67,7 +67,8 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
     if hops == 1:
         return ranks * broadcast_uses(ranks, 1)
     collecting = np.array([broadcast_uses(ranks, level) for level in range(1, hops + 1)], np.float64)
-    return int((collecting + _two_phases(ranks, hops)).min())
+    uses = int((collecting + _two_phases(ranks, hops)).min())
+    return max(uses, ranks * (ranks - 1) // 2) if hops == 2 else uses
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:

@@ -15,6 +15,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.overlap import overlapped
 from lightloom.collectives.synthesis.exchange.ring import exchange
 from lightloom.collectives.synthesis.multicast.gather import multicast
 from lightloom.collectives.synthesis.packets.anywhere import on_packets
@@ -63,11 +64,11 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     if fabric.damaged:
-        yield around_damage(collective, fabric)
+        yield overlapped(around_damage(collective, fabric), fabric)
     elif fabric.wavelength_routed:
         yield from _on_ring(collective, fabric)
     elif fabric.switch_planes:
-        yield on_switch(collective, fabric)
+        yield overlapped(on_switch(collective, fabric), fabric)
     else:
         yield on_packets(collective, fabric)
 
@@ -81,7 +82,7 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         # Lightpaths with one tap are among those of the search for multicasts.
         by_taps = fabric.taps > 1 and collective.kind == "all-gather"
         levels = [multicast(collective, fabric)] if by_taps else gather(collective, fabric)
-        standing = [*levels, *in_few_steps(collective, fabric)]
+        standing = [overlapped(schedule, fabric) for schedule in (*levels, *in_few_steps(collective, fabric))]
         timed = [(cost(schedule, fabric).time, schedule) for schedule in standing]
         least, best = min(timed, key=lambda pair: pair[0])
         yield best

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 
+import numpy as np
+
 from lightloom.collectives.algorithms.one_stage import one_stage
 from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
+from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.cache import read_design, write_design
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.engine.hubs import chord_text
 from lightloom.collectives.synthesis.engine.queues import ring_schedule, tree_schedule
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
 from lightloom.collectives.synthesis.ring.circulant import SHARE, Circulant, CirculantCircuits, CirculantSearch
 from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
@@ -22,6 +25,10 @@ from lightloom.fabrics.base import Fabric
 
 _FEW = 64
 """Ranks up to which sums by groups are tried; they move whole vectors."""
+_STRAIGHT_PIECES = (1, 4, 16)
+"""Of every share that goes straight to all ranks as soon as it is summed up."""
+_STRAIGHT_ROWS = 1 << 20
+"""Rows above which sums that go straight to their ranks are not cut smaller."""
 
 
 def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -74,9 +81,23 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
         straight = one_stage(collective, fabric, striped=True)
         yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+        if collective.kind == "all-reduce":
+            yield from _straight_sums(collective, fabric)
     if collective.kind == "all-reduce" and fabric.ranks <= _FEW:
         groups = wrht(collective, fabric, striped=True)
         yield replace(groups, algorithm="synthesized", notes=("groups add up in their middle, as WRHT's do",))
+
+
+def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Circuits between all pairs that carry sums to the rest while contributions still arrive, nothing set anew."""
+    ranks = fabric.ranks
+    source, destination, route, colour = ring_all_to_all(ranks)
+    width = fabric.usable_channels // ring_all_to_all_wavelengths(ranks)
+    circuits = StandingCircuits(ranks, source, destination, route, colour * width, np.full(len(colour), width))
+    for pieces in _STRAIGHT_PIECES:
+        if pieces == 1 or 2 * pieces * ranks * (ranks - 1) <= _STRAIGHT_ROWS:
+            note = f"every rank sends straight to every other, contributions and sums in {pieces} pieces a share"
+            yield gather_over(collective, fabric, circuits, pieces, note=note)
 
 
 def _note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
