@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics import derived
 from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.load import description, fabric_from, load_fabric, names
 from lightloom.fabrics.mesh import Torus
@@ -185,3 +186,22 @@ def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]],
 @pytest.mark.parametrize(("ranks", "joined"), [(1, False), (64, True)])
 def test_a_grid_of_one_rank_joins_nothing(ranks: int, joined: bool) -> None:
     assert load_fabric("tpu-v4", ranks).joins_ranks is joined
+
+
+@pytest.mark.parametrize("size", [4, 5, 9])
+@pytest.mark.parametrize("rails", [False, True])
+@pytest.mark.parametrize("sharing", [None, 2])
+def test_ports_of_many_children_are_those_of_their_links(size: int, rails: bool, sharing: int | None) -> None:
+    """Three children of an outermost switch say who uses the links of all."""
+    tiers = [
+        {"shape": "switch", "size": 4, "bandwidth": 100e9},
+        {"shape": "switch", "size": 2, "bandwidth": 50e9, "ports": sharing, "separate_rails": rails},
+        {"shape": "switch", "bandwidth": 25e9, "through_switch": True, "ports": 2},
+    ]
+    fabric = Tiers.model_validate({"ranks": 8 * size, "tiers": tiers})
+    for source, destination in derived.pairs(fabric.ranks):
+        own, expected = fabric.ports(source, destination), derived.ports(fabric, source, destination)
+        assert (own is None) == (expected is None)
+        if own is not None and expected is not None:
+            for name in ("port", "entry", "rate"):
+                assert np.array_equal(getattr(own, name), getattr(expected, name)), name

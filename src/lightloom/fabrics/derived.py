@@ -225,14 +225,40 @@ class _Users(NamedTuple):
     """Place of a link with a single receiver among all such links of that rank."""
 
 
-@cached
-def _users(fabric: Geometry) -> _Users:
+def _uses(fabric: Geometry) -> Mask:
+    """Which ranks send over a link, and which receive over it: [2, link, rank]."""
+    require_memory(2 * fabric.links * fabric.ranks, f"which of {fabric.ranks:,} ranks use which links")
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):
         transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
         uses[0, link, source[transfer]] = True
         uses[1, link, destination[transfer]] = True
+    return uses
+
+
+@cached
+def _users(fabric: Geometry) -> _Users:
+    uses = _uses(fabric)
     senders, receivers = uses.sum(axis=2)
+    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+
+
+@cached
+def _users_of_thirds(fabric: Geometry) -> tuple[Mask, Ints]:
+    """Which ranks use links, as :func:`_uses` says, and how many of each third of them do: [2, link, 3]."""
+    uses = _uses(fabric)
+    return uses, uses.reshape(2, fabric.links, 3, -1).sum(axis=3)
+
+
+def _users_among(fabric: Geometry, parts: int) -> _Users:
+    """Who uses each link if there are so many parts like the three that the fabric has.
+
+    Parts being alike in any order, as many ranks use a link from every part but the one that it belongs to.
+    """
+    uses, of_third = _users_of_thirds(fabric)
+    ordered = np.sort(of_third, axis=2)
+    # Of three numbers at least two are equal: the middle one is that of all parts but one.
+    senders, receivers = ordered.sum(axis=2) + (parts - 3) * ordered[:, :, 1]
     return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
 
 
@@ -245,13 +271,16 @@ def _places(users: Ints, uses: Mask) -> Ints:
     return place
 
 
-def ports(fabric: Geometry, source: Ints, destination: Ints) -> Ports | None:
+def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> Ports | None:
     """The ports and rates of transfers; None where some rank sends or receives over no link that it has to itself.
 
     A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
     are fewer. A transfer's ports are the narrowest of the links that its source and its destination have to themselves.
+
+    Args:
+        parts: of a fabric of three parts that are alike in any order, how many of them to take it for.
     """
-    users = _users(fabric)
+    users = _users(fabric) if parts == 3 else _users_among(fabric, parts)
     share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)
     transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
     rate = np.full(len(source), np.inf)

@@ -169,9 +169,21 @@ class TieredFabric(PacketFabric):
             return None
         rates = groups.port_rates(self.levels, self.data_rate)
         if rates is None:
-            return derived.ports(self, source, destination)
+            return self._ports_by_links(source, destination)
         joining = paths.joining(self.levels, source, destination)
         return Ports(joining, joining, rates[joining])
+
+    def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
+        """Those of derived geometry; the children of an outermost switch are alike, so that three of them say all."""
+        outermost, tiers = self.levels[-1], self.tier_list()
+        if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
+            return derived.ports(self, source, destination)
+        few = self.of_tiers(3 * outermost.child, (*tiers[:-1], tiers[-1].model_copy(update={"size": 3})))
+        if few is None:
+            return derived.ports(self, source, destination)
+        leaves = outermost.leads_out(source, destination)
+        ends = source % outermost.child, destination % outermost.child + leaves * outermost.child
+        return derived.ports(few, *ends, parts=outermost.size)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """The group as a fabric of tiers of its own, with its part of what it shares, where its ranks have a port
