@@ -15,12 +15,15 @@ so that fewer pieces do, the second leaves no link idle that any step could use.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Pipeline, Schedule
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 
@@ -28,6 +31,8 @@ _BLOCK = 1 << 18
 PIECES = tuple(sorted({1 << k for k in range(11)} | {3 << k for k in range(9)}))
 """Numbers of pieces that are compared: 1, 2, 3, 4, 6, 8, 12, ... 1024."""
 _MOST_CHUNKS = 1 << 31
+_MOST_KEPT = 1 << 26
+"""Bytes of the loads of steps that are kept."""
 _MOST_AT_ONCE = 64
 """Most steps of a piece that all may be under way at once."""
 
@@ -75,19 +80,33 @@ class _Transfers(NamedTuple):
     chunks: Ints
 
 
+_kept: OrderedDict[bytes, _Load] = OrderedDict()
+"""What steps load, by their transfers, copies and fabric: several kinds and sizes share their steps."""
+
+
+def _keep(key: bytes, load: _Load) -> None:
+    _kept[key] = load
+    while len(_kept) > 1 and sum(load.chunks.nbytes for load in _kept.values()) > _MOST_KEPT:
+        _kept.popitem(last=False)
+
+
 def pipelined_loads(schedule: Schedule, fabric: Fabric) -> PipelinedLoads:
     """The loads of a schedule of steps in order on a packet fabric, folded or not."""
     piece = schedule.first_piece()
     transfers = _transfers(piece)
     begins = np.searchsorted(transfers.step, np.arange(piece.steps + 1))
-    known: dict[bytes, _Load] = {b"": _Load(np.zeros(fabric.links), 0.0, 0)}
-    keys = []
-    for step in range(piece.steps):
-        own = _Transfers(*(column[begins[step] : begins[step + 1]] for column in transfers))
-        keys.append(b"".join(column.tobytes() for column in own[1:]))
-        if keys[-1] not in known:
-            known[keys[-1]] = _load(own, piece, fabric)
-    loads = [known[key] for key in keys]
+    folding = piece.folding or Folding.alike(fabric.ranks, fabric.ranks)
+    of_fabric = (fabric.model_dump_json(exclude={"sources"}), *fabric.implementation, folding.period, folding.axes)
+    loads = []
+    for begin, end in pairwise(begins.tolist()):
+        own = _Transfers(*(column[begin:end] for column in transfers))
+        digest = blake2b(repr(of_fabric).encode(), digest_size=16)
+        for column in own[1:]:
+            digest.update(np.ascontiguousarray(column).data)
+        if digest.digest() not in _kept:
+            _keep(digest.digest(), _load(own, piece, fabric))
+        _kept.move_to_end(digest.digest())
+        loads.append(_kept[digest.digest()])
     intervals = {piece.steps} if schedule.pipeline is None else {schedule.pipeline.interval}
     if schedule.pipeline is not None and piece.steps <= _MOST_AT_ONCE:
         intervals.add(1)
@@ -150,7 +169,8 @@ def _load(transfers: _Transfers, piece: Schedule, fabric: Fabric) -> _Load:
         crossings += kernels.add_loads(runs, chunks[part], load)
         delay = max(delay, float(fabric.latency(source, destination, route).max()))
     # Where a switch adds, data runs up and down within one step, so the two delays follow each other.
-    return _Load(load, fabric.diameter_latency() if fabric.in_network_reduction else delay, crossings)
+    through = fabric.in_network_reduction and len(chunks) > 0
+    return _Load(load, fabric.diameter_latency() if through else delay, crossings)
 
 
 def _runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
