@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
+from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
@@ -167,6 +169,22 @@ def test_broadcasts_are_bound_by_their_root_and_by_all_links(
     assert broadcast_seconds(ranks, hop, 1.1 * direction_seconds) >= found * (1 - 1e-9)
     assert broadcast_seconds(ranks, 1.1 * hop, direction_seconds) >= found * (1 - 1e-9)
     assert found <= broadcast_seconds(ranks, hop, wavelengths * direction_seconds) * (1 + 1e-9)
+
+
+@given(st.integers(3, 200), st.floats(1e-3, 0.99))
+def test_within_one_hop_the_root_sends_every_copy(ranks: int, sending: float) -> None:
+    """All copies, sent by the root alone, where there is no time for two hops."""
+    direction_seconds = 2 * sending / (ranks - 1)
+    assert broadcast_seconds(ranks, 1.0, direction_seconds) >= (1 + sending) * (1 - 1e-9)
+
+
+@given(st.integers(3, 120), st.floats(0.1, 100.0))
+def test_bytes_that_leave_the_root_late_make_few_hops(ranks: int, direction_seconds: float) -> None:
+    """The links of each slot's bytes, added up slot by slot, fit what all links carry."""
+    seconds, slots = broadcast_seconds(ranks, 1.0, direction_seconds), 2000
+    left = seconds - (np.arange(slots) + 0.5) / slots * direction_seconds / 2
+    uses = np.mean([broadcast_uses(ranks, max(1, int(hops))) for hops in left])
+    assert uses * direction_seconds <= 2 * ranks * (seconds - 1) * (1 + 1e-2)
 
 
 def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_before() -> None:

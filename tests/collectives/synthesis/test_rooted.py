@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import comb
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import ROOTED, Collective
-from lightloom.collectives.synthesis.ring.rooted import depth, line_tree, rooted, served
+from lightloom.collectives.synthesis.ring.rooted import depth, hub_tree, line_tree, rooted, served, side_depth
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -56,6 +57,31 @@ def _most_served(hops: int, load: int) -> int:
 def test_no_tree_so_deep_serves_more(hops: int, load: int) -> None:
     assert served(hops, load) == _most_served(hops, load)
     assert depth(max(served(hops, load), 1), load) == max(hops, 1)
+
+
+@given(st.integers(1, 300), st.integers(1, 8), st.integers(1, 8), st.integers(1, 300))
+def test_hubs_have_hops_left_for_the_ranks_behind_them(ranks: int, outward: int, backward: int, spacing: int) -> None:
+    far = spacing >= ranks
+    evenly = depth(-(-ranks // spacing), outward) + (depth(spacing - 1, backward) if spacing > 1 else 0)
+    hops = side_depth(ranks, outward, backward) if far else evenly
+    tree, place = hub_tree(ranks, hops, outward, backward, spacing)
+    assert place[-1] == ranks and np.all(np.diff(place) >= 1) and np.diff(place).max() <= spacing
+    deep = np.zeros(len(place), np.int64)
+    for parent, child in sorted(zip(tree.parent.tolist(), tree.child.tolist(), strict=True), key=lambda ends: ends[1]):
+        deep[child] = deep[parent] + 1
+        behind = int(place[child] - place[child - 1]) - 1
+        assert deep[child] + (depth(behind, backward) if behind else 0) <= hops
+    link = np.arange(len(place) - 1)[:, None]
+    assert ((tree.parent <= link) & (link < tree.child)).sum(axis=1).max() <= outward
+
+
+@pytest.mark.parametrize(("hops", "outward", "backward"), [(1, 3, 2), (4, 1, 1), (5, 2, 3), (3, 4, 4)])
+def test_as_many_ranks_as_the_formula_says_and_no_more(hops: int, outward: int, backward: int) -> None:
+    both = outward + backward
+    most = comb(hops + both, both) - comb(hops + backward, backward)
+    assert side_depth(most, outward, backward) == hops == side_depth(most + 1, outward, backward) - 1
+    tree, place = hub_tree(most, hops, outward, backward, most)
+    assert len(tree.child) == served(hops, outward) and place[-1] == most
 
 
 @given(

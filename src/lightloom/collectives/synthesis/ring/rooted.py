@@ -10,7 +10,11 @@
 On a line with g lightpaths over each link, a tree k hops deep serves C(k + g, g) − 1 ranks: the i-th lightpath that a
 rank sends leaves room for i others up to where the next one ends, so that G(k, g) = g + G(k − 1, 1) + ... + G(k − 1, g)
 for the ranks served. With g = 1 that is a chain, and two chains around the ring are as fast as links allow; with more,
-each lightpath has the g-th part of the wavelengths. A reduce is a broadcast run backwards.
+each lightpath has the g-th part of the wavelengths.
+
+A hub d hops from the root has k − d hops left for the ranks behind it, so that hubs lie the closer the later they are
+reached. With g lightpaths over each link towards the hubs and b back, all hubs with what lies behind them are
+C(k + g + b, g + b) − C(k + b, b) ranks of either side. A reduce is a broadcast run backwards.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 _PIECES = sorted({round(2 ** (k / 3)) for k in range(37)})
 _ROWS = 1_000_000
 """Rows above which pieces are not cut smaller."""
-_WORTH = 1.01
+_WORTH = 1.005
 """Times the least estimate that fewer pieces may take."""
 _BUILT = 4
 """Best estimates that are built and timed."""
@@ -50,7 +54,9 @@ class Shape:
     loads: tuple[int, ...]
     """Lightpaths over a link: around the ring, or to hubs and from hubs."""
     spacing: int
-    """Ranks from hub to hub; 0 around the ring."""
+    """Most ranks from hub to hub; 0 around the ring."""
+    hops: int
+    """Lightpaths in a row, at most."""
     pieces: int
     """Pieces of the data that goes in one direction."""
 
@@ -98,6 +104,36 @@ def depth(ranks: int, load: int) -> int:
     return hops
 
 
+@lru_cache(maxsize=1 << 16)
+def side_depth(ranks: int, outward: int, backward: int) -> int:
+    """Fewest hops in which hubs serve so many ranks of a side, with so many lightpaths over each link out and back."""
+    hops, both = 1, outward + backward
+    while comb(hops + both, both) - comb(hops + backward, backward) < ranks:
+        hops += 1
+    return hops
+
+
+def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[_Edges, Ints]:
+    """A tree from the root to hubs of one side, and the places of root and hubs, the last hub at place ``ranks``.
+
+    Each hub serves the ranks behind it in the hops that it has left, and at most ``spacing`` − 1 of them. In hops that
+    do for hubs ``spacing`` ranks from each other, or for hubs as far from each other as hops allow, all are served.
+    """
+    parent, place = [], [0]
+    # Lightpaths still to send: from which hub, with how many hops left behind it, in the room of which number.
+    waiting = [(0, hops - 1, room) for room in range(outward, 0, -1)]
+    while place[-1] < ranks:
+        at, left, room = waiting.pop()
+        behind = min(served(left, backward), spacing - 1, ranks - 1 - place[-1])
+        parent.append(at)
+        place.append(place[-1] + behind + 1)
+        if left:
+            waiting += [(len(place) - 1, left - 1, number) for number in range(room, 0, -1)]
+    edges = np.array([parent, np.arange(1, len(place))], np.int64)
+    edges = edges[:, np.lexsort((edges[1], edges[0]))]
+    return _Edges(edges[0], edges[1], _slots(edges[0], edges[1])), np.array(place, np.int64)
+
+
 def line_tree(ranks: int, load: int) -> _Edges:
     """A tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
     parent, child = [], []
@@ -134,12 +170,14 @@ def _slots(begin: Ints, end: Ints) -> Ints:
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
-        yield _estimated(fabric, nbytes / 2, (load,), 0, [n - 1], n - 1, 2)
-    for spacing in sorted({-(-half // hubs) for hubs in range(1, half + 1)}):
-        hubs = -(-half // spacing)
-        loads = product(_loads(min(channels, hubs)), _loads(min(channels, spacing - 1)) or [1])
-        for pair in loads:
-            yield _estimated(fabric, nbytes, pair, spacing, [hubs, spacing - 1], half + spacing - 1, 1)
+        yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
+    # Where light reaches all ranks hubs may lie as far from each other as hops allow.
+    far = fabric.reach is None or fabric.reach >= half
+    for spacing in [half] if far else sorted({-(-half // hubs) for hubs in range(1, half + 1)}):
+        hubs = half if far else -(-half // spacing)
+        for pair in product(_loads(min(channels, hubs)), _loads(min(channels, max(1, spacing - 1)))):
+            hops = side_depth(half, *pair) if far else depth(hubs, pair[0]) + depth(spacing - 1, pair[1])
+            yield _estimated(fabric, nbytes, pair, spacing, hops, half if far else half + spacing - 1, 1)
 
 
 def _loads(most: int) -> list[int]:
@@ -148,16 +186,15 @@ def _loads(most: int) -> list[int]:
 
 
 def _estimated(
-    fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, served: list[int], links: int, directions: int
+    fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, hops: int, links: int, directions: int
 ) -> Shape:
     """Hops, the time of a piece in each of them, and of the pieces that follow; in as many pieces as are best."""
-    hops = np.array([depth(ranks, load) for ranks, load in zip(served, loads, strict=True)])
-    width = fabric.usable_channels // np.array(loads)
+    width = fabric.usable_channels // max(loads)
     pieces = np.array([count for count in _PIECES if directions * count * fabric.ranks <= _ROWS])
-    busy = data / pieces[:, None] / (width * fabric.channel_bandwidth) + fabric.piece_overhead
-    seconds = (hops * (fabric.step_overhead + busy)).sum(axis=1) + (pieces - 1) * busy.max(axis=1)
+    busy = data / pieces / (width * fabric.channel_bandwidth) + fabric.piece_overhead
+    seconds = hops * (fabric.step_overhead + busy) + (pieces - 1) * busy
     best = int(np.argmax(seconds <= _WORTH * seconds.min()))
-    return Shape(float(seconds[best]) + links * fabric.hop_latency, loads, spacing, int(pieces[best]))
+    return Shape(float(seconds[best]) + links * fabric.hop_latency, loads, spacing, hops, int(pieces[best]))
 
 
 class _Lightpaths(NamedTuple):
@@ -189,8 +226,7 @@ def _halves(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
         if not half:
             continue
         ahead = 1 if direction == CLOCKWISE else -1
-        place = np.append(np.arange(0, half, shape.spacing), half)
-        tree = line_tree(len(place) - 1, outward)
+        tree, place = hub_tree(half, shape.hops, outward, backward, shape.spacing)
         ends = place[tree.parent] * ahead % n, place[tree.child] * ahead % n
         yield _Lightpaths(*ends, direction, tree.slot, channels // outward, 0)
         for hub, behind in zip(place[1:].tolist(), (np.diff(place) - 1).tolist(), strict=True):
@@ -227,6 +263,6 @@ def _note(shape: Shape) -> str:
     if not shape.spacing:
         return f"half of the data goes around the ring each way, {loads} lightpaths over a link, {shape.pieces} pieces"
     return (
-        f"hubs every {shape.spacing} ranks, {loads} lightpaths over a link to them and back to the ranks between, "
-        f"{shape.pieces} pieces"
+        f"hubs reach all ranks within {shape.hops} hops, {loads} lightpaths over a link to them and back to the ranks "
+        f"between, {shape.pieces} pieces"
     )
