@@ -141,3 +141,9 @@ def test_a_schedule_found_is_read_again_as_it_was() -> None:
 def test_what_adds_in_the_network_has_nothing_to_synthesize() -> None:
     fabric = load_fabric("optical-averager", ranks=4)
     assert "only reduces in the network" in str(find("synthesized").refusal("all-reduce", fabric))
+
+
+@pytest.mark.parametrize("fabric", ["mesh", "switch", "ring"])
+def test_no_search_begins_among_more_ranks_than_it_ends_for(fabric: str) -> None:
+    why = find("synthesized").refusal("all-gather", load_fabric(fabric, ranks=16384))
+    assert why == "synthesis searches among at most 8,192 ranks, not 16,384"

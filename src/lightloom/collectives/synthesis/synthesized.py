@@ -27,9 +27,14 @@ from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
+_MOST_RANKS = 8192
+"""Ranks beyond which searches, which look at pairs of ranks, take hours."""
+
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
     """Why there is nothing to synthesize for that collective on that fabric; None where there is."""
+    if fabric.ranks > _MOST_RANKS:
+        return f"synthesis searches among at most {_MOST_RANKS:,} ranks, not {fabric.ranks:,}"
     if fabric.in_network_reduction:
         return f"synthesis sends from rank to rank, and a {fabric.kind_name} only adds in the network: use in-network"
     kinds = _kinds(fabric)
