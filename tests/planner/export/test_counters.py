@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.export.counters import counted
+from lightloom.planner.export.counters import channels_lit, counted
 from lightloom.planner.pricing.stage_memory import stage_memory
 from lightloom.planner.search.plans import Plan
 from tests.planner.export.test_step_traces import RANKS, STRATEGIES, taken_apart
@@ -71,3 +74,13 @@ def test_no_more_channels_are_lit_than_there_are(name: str) -> None:
     assert 0 < max(lit[0].values) <= 2 * fabric.channels
     assert min(lit[0].values) == 0
     assert lit[0].values[-1] == 0
+
+
+def test_channels_of_all_copies_of_a_folded_schedule_are_lit() -> None:
+    """Chords that overlap take other wavelengths from copy to copy."""
+    fabric = WdmRing(ranks=16, wavelengths=8, conversion_time=1e-6)
+    schedule = build(find("synthesized"), Collective("all-gather", 16, 16e3), fabric)
+    assert schedule.folding is not None and schedule.folding.copies > 1
+    assert channels_lit(schedule, fabric) == channels_lit(schedule.unfolded(fabric.fibre_channels), fabric) == 8
+    ring = build(find("ring"), Collective("all-gather", 16, 16e3), fabric)
+    assert channels_lit(ring, fabric) == 1

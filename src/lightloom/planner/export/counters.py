@@ -178,7 +178,11 @@ def _lit_by_collectives(plan: Plan, timeline: Timeline) -> Iterator[tuple[float,
 
 
 def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
-    """Return the different channels that carry light in the step of a schedule that has most."""
+    """Return the different channels that carry light in the step of a schedule that has most, in any of its copies."""
+    if schedule.folding is not None and schedule.folding.channel.shape[1]:
+        schedule = (
+            schedule.standing(fabric.fibre_channels) if schedule.queued else schedule.unfolded(fabric.fibre_channels)
+        )
     step = np.zeros_like(schedule.step) if schedule.queued else schedule.step
     first = schedule.fibre.astype(np.int64) * fabric.fibre_channels + schedule.first_wavelength
     lightpaths = np.unique(np.stack([step, first, schedule.wavelength_count.astype(np.int64)], axis=1), axis=0)
