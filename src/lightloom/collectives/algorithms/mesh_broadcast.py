@@ -95,6 +95,7 @@ def _together(first: Moves, second: Moves) -> Moves:
 MESH_BROADCAST = Algorithm(
     name="mesh-broadcast",
     build=mesh_broadcast,
+    by_structure=True,
     declines=declines,
     summary="along the rows of a mesh, then along its columns",
 )
@@ -102,6 +103,7 @@ MESH_BROADCAST = Algorithm(
 BOTH_AXES = Algorithm(
     name="mesh-broadcast-both-axes",
     build=both_axes,
+    by_structure=True,
     declines=declines_oblong,
     summary="along rows and columns of a square mesh at once, half of every share each",
 )
