@@ -91,6 +91,8 @@ def _page(found: DesignFront) -> Report:
         ("ranks", ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))),
         ("samples a rank", str(explored.question.batch_per_rank)),
         ("designs", str(found.designs)),
+        ("evaluated", str(len(explored.candidates))),
+        ("beaten at bounds", str(len(explored.beaten))),
     ]
     return design_page(
         f"designs for {found.model}", found.summary(), explored, facts, [*verdict_lines(found), *_notes(found)]
@@ -181,7 +183,7 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
     bound = ", at most" if optical.worth.unknown else ""
     of = "of designs all of whose prices and watts are known" if known else "of all designs"
     line = (
-        f"samples per {unit}, {of}: {optical.design.name} trains {ratio:.3g} times as many{bound} as "
+        f"samples per {unit}, {of}: {optical.design.name} trains {ratio:#.3g} times as many{bound} as "
         f"{electrical.design.name}"
     )
     even = break_even(optical, electrical)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lightloom.core.units import format_time
 from lightloom.designs.break_even import rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.parts.bill import missing_text
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"electrical": "#b5541c", "optical": "#1c6bb5"}
-_NAMED = 3
-"""Points of each technology that have their names beside them."""
+_BESIDE = ((8, 5), (8, -8))
+"""Where numbers stand beside their points, in turn, as some points lie upon each other."""
 
 
 def design_page(
@@ -39,7 +40,7 @@ def design_page(
                 "the point is an upper bound.",
             ),
         ),
-        tables=(*(_designs(exploration, name) for name in TECHNOLOGIES), _refused(exploration)),
+        tables=(*(_designs(exploration, name) for name in TECHNOLOGIES), _beaten(exploration), _refused(exploration)),
         provenance={},
     )
 
@@ -47,7 +48,8 @@ def design_page(
 @styled
 def front_figure(exploration: Exploration) -> Figure:
     """Draw every evaluated design, and the fronts of both technologies."""
-    figure, axes = single_panel(7.2, 4.4)
+    figure, axes = single_panel(7.2, 5.4)
+    numbered: list[Candidate] = []
     for technology in TECHNOLOGIES:
         own = [each for each in exploration.candidates if each.design.technology == technology]
         colour = _COLOURS[technology]
@@ -56,23 +58,21 @@ def front_figure(exploration: Exploration) -> Figure:
             marker = "<" if each.worth.unknown else "o"
             face = colour if each.leads else "none"
             axes.plot(dollars, joules, marker, color=colour, markerfacecolor=face, markersize=5, linestyle="none")
-        leading = [each for each in own if each.leads]
-        for each, _ in exploration.distinct(leading)[:_NAMED]:
-            dollars, joules, _ = each.point
-            axes.annotate(
-                each.design.name,
-                (dollars, joules),
-                xytext=(-6, -9),
-                textcoords="offset points",
-                ha="right",
-                fontsize=6.5,
-            )
         axes.plot([], [], "o", color=colour, label=technology)
+        # The best of each technology, by dollars and by joules, of those without unknowns and of all.
+        best = [exploration.best(technology, objective, known=known) for known in (True, False) for objective in (0, 1)]
+        numbered += {each.design.key: each for each in best if each is not None}.values()
+    for number, each in enumerate(numbered, start=1):
+        beside = _BESIDE[number % len(_BESIDE)]
+        centred = {"ha": "center", "va": "center", "fontsize": 7}
+        axes.annotate(str(number), each.point[:2], xytext=beside, textcoords="offset points", **centred)
+        colour = _COLOURS[each.design.technology]
+        axes.plot([], [], marker=f"${number}$", color=colour, linestyle="none", label=each.design.name)
     hide_spines(axes)
     axes.set_xlabel("samples per dollar")
     axes.set_ylabel("samples per joule")
     axes.grid(color=FAINT, linewidth=0.3)
-    axes.legend(frameon=False, loc="lower left")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=7)
     return figure
 
 
@@ -107,7 +107,7 @@ def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ..
         f"{each.design.ranks:,}",
         f"{dollars:.4g}",
         f"{joules:.4g}",
-        f"{1e3 * each.evaluated.step_time:.4g} ms",
+        format_time(each.evaluated.step_time),
         format_amount(worth.fabric_dollars, "dollars"),
         ""
         if even is None
@@ -117,6 +117,17 @@ def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ..
         f"{worth.goodput:.4f}",
         missing_text([*worth.unknown, *worth.unknown_rates]),
         each.evaluated.label,
+    )
+
+
+def _beaten(exploration: Exploration) -> Table:
+    return Table(
+        title="Designs that proved bounds leave out",
+        columns=("design", "ranks", "step for each sample, at least"),
+        rows=tuple(
+            (each.design.name, f"{each.design.ranks:,}", format_time(each.least_time)) for each in exploration.beaten
+        ),
+        caption="Even at the bound, a design that was evaluated trains as many samples for a dollar and for a joule.",
     )
 
 
