@@ -64,8 +64,8 @@ def front_figure(exploration: Exploration) -> Figure:
         numbered += {each.design.key: each for each in best if each is not None}.values()
     for number, each in enumerate(numbered, start=1):
         beside = _BESIDE[number % len(_BESIDE)]
-        centred = {"ha": "center", "va": "center", "fontsize": 7}
-        axes.annotate(str(number), each.point[:2], xytext=beside, textcoords="offset points", **centred)
+        point = each.point[:2]
+        axes.annotate(str(number), point, xytext=beside, textcoords="offset points", va="center", fontsize=7)
         colour = _COLOURS[each.design.technology]
         axes.plot([], [], marker=f"${number}$", color=colour, linestyle="none", label=each.design.name)
     hide_spines(axes)
