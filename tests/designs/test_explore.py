@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ import pytest
 import lightloom as ll
 from lightloom.api import designing
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.designs.bounded import Bounded, Evaluated, Task, work
+from lightloom.designs import bounded
+from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
 from lightloom.designs.space import read_space
+from lightloom.economics.site import Site
+from lightloom.planner.pricing.group_prices import GroupPrices
 
 SPACE = """
 description: few designs
@@ -77,6 +82,43 @@ def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch:
     assert len(counted) == 2 * alone - len(done)
     assert ask(folder=tmp_path / "kept").rows() == whole.rows()
     assert len(counted) == 2 * alone - len(done)
+
+
+def test_schedules_that_could_not_be_built_are_named(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A design whose faster plans may be missing is not among the beaten ones, but says why."""
+    why = "ring raises MemoryError: Unable to allocate 24.0 GiB"
+    monkeypatch.setattr(GroupPrices, "failures", property(lambda _: {"ring": why, "optree": "optree serves rings"}))
+    evaluations = count()
+
+    def beyond_the_first(task: Task) -> Bounded | Evaluated:
+        slow = task.below is not None and next(evaluations) > 0
+        return work(replace(task, below=1e-12) if slow else task)
+
+    monkeypatch.setattr(designing, "work", beyond_the_first)
+    found = ll.design("resnet50", ranks=8, batch=4, space=space)
+    assert [row["left_out"] for row in found.rows()] == [why]
+    unfinished = [each for each in found.exploration.refused if each.why.endswith(why)]
+    assert unfinished
+    assert found.designs == 11
+
+
+def test_designs_whose_large_groups_were_not_tried_are_not_taken_for_beaten(
+    space: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where exchanges that take no time would not help either; bounds of those count groups of any size."""
+    question = Question(graph=ll.trace("resnet50"), batch_per_rank=4, site=Site())
+    free = bounded.least_time(question, 8, "h100")
+    monkeypatch.setattr(bounded, "LISTED_RANKS", 4)
+    assert bounded.least_time(question, 8, "h100") == free
+    found = ll.design("resnet50", ranks=8, batch=4, space=space)
+    limit = "no schedule among more than 4 ranks was tried"
+    optical = [row for row in found.rows() if row["technology"] == "optical"]
+    assert {row["left_out"] for row in optical} <= {limit}
+    assert all(limit in each.why for each in found.exploration.refused)
+    assert all(
+        each.least_time == pytest.approx(free) for each in found.exploration.beaten if "switch" not in each.design.name
+    )
+    assert found.designs == 11
 
 
 def test_a_budget_chooses_the_ranks(space: Path) -> None:

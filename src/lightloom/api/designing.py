@@ -81,6 +81,7 @@ class DesignFront(Result):
             "fabric_watts_per_rank": worth.fabric_watts,
             "break_even": None if even is None else even.to_json(),
             "missing": [*worth.unknown, *worth.unknown_rates],
+            "left_out": found.left_out,
             "settings": dict(design.settings),
         }
 

@@ -151,7 +151,7 @@ def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
                 f"{at_most}{joules:.4g}",
                 format_amount(each.worth.fabric_dollars, "dollars"),
                 "" if even is None else _price(even.fabric_dollars),
-                each.evaluated.label,
+                each.evaluated.plan,
             )
         )
     columns = ("design", "ranks", "samples/$", "samples/J", "fabric a rank", "breaks even at", "plan")

@@ -58,6 +58,8 @@ class Bounded:
     least_time: float = 0.0
     bounded: bool = False
     """Whether the bound holds the exchanges of the design's own fabric."""
+    limit: str = ""
+    """What the bound does not hold for, since it was not tried; empty where it holds for all plans."""
     why: str = ""
     """Why the design has no plan; empty where it may have one."""
     too_large: bool = False
@@ -78,6 +80,13 @@ class Evaluated:
     step_time: float = inf
     why: str = ""
     """Why the design has no plan; empty where it has one, or only slower ones."""
+    left_out: str = ""
+    """What was not tried, or failed since memory ran out for instance: a faster plan may exist."""
+
+    @property
+    def plan(self) -> str:
+        """The plan, and what was left out where it was searched, for people."""
+        return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +106,8 @@ def work(task: Task) -> Bounded | Evaluated:
     try:
         return _bounded(task.question, task.design)
     except InputError as error:
-        return Bounded(design=task.design, why=str(error), too_large=isinstance(error, TooLargeError))
+        why = "; ".join(filter(None, (str(error), _limit(task.design.cluster()))))
+        return Bounded(design=task.design, why=why, too_large=isinstance(error, TooLargeError))
 
 
 def assess(question: Question, design: Design) -> Bounded:
@@ -111,20 +121,23 @@ def assess(question: Question, design: Design) -> Bounded:
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return seconds of a step for each sample that no fabric makes shorter: those of ranks whose exchanges take no
     time; 0 where no plan fits."""
-    fields = {"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}
+    cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}, name="without exchanges")
     try:
-        return _least_time(question, cluster_from(fields, name="without exchanges")) / _SLACK
+        # Bounds build no schedule, so that groups of any size count.
+        return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
     except UnsupportedError:
         return 0.0
 
 
 def _bounded(question: Question, design: Design) -> Bounded:
-    return Bounded(design=design, least_time=_least_time(question, design.cluster()), bounded=True)
+    cluster = design.cluster()
+    least = _least_time(question, cluster, _prices(cluster))
+    return Bounded(design=design, least_time=least, bounded=True, limit=_limit(cluster))
 
 
-def _least_time(question: Question, cluster: Cluster) -> float:
+def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> float:
     request = question.request(cluster.ranks)
-    rows = ClusterRows(question.graph, cluster, request, _prices(cluster))
+    rows = ClusterRows(question.graph, cluster, request, prices)
     assert request.global_batches is not None
     first = rows.first(tuple(request.global_batches))
     if not first:
@@ -133,11 +146,17 @@ def _least_time(question: Question, cluster: Cluster) -> float:
 
 
 def _limit(cluster: Cluster) -> str:
-    """What a plan was not searched among, for people; empty where some schedule serves all ranks at once."""
+    """What was not tried, for people; empty where some schedule serves all ranks at once."""
     folding = [each for each in algorithms().values() if not (each.by_structure or each.by_size)]
     if cluster.ranks <= LISTED_RANKS or any(each.refusal("all-reduce", cluster.fabric) is None for each in folding):
         return ""
-    return f" (no schedule among more than {LISTED_RANKS:,} ranks was tried)"
+    return f"no schedule among more than {LISTED_RANKS:,} ranks was tried"
+
+
+def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
+    """What was not tried, and the algorithms that raised an error of their own, for people."""
+    errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
+    return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
 
 
 def _prices(cluster: Cluster) -> GroupPrices:
@@ -147,15 +166,17 @@ def _prices(cluster: Cluster) -> GroupPrices:
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
     try:
         cluster, request = design.cluster(), question.request(design.ranks)
-        plan = fastest(question.graph, cluster, request, below * _SLACK, prices=_prices(cluster))
+        prices = _prices(cluster)
+        plan = fastest(question.graph, cluster, request, below * _SLACK, prices=prices)
     except NotFasterError:
-        return Evaluated(design=design)
+        return Evaluated(design=design, left_out=_left_out(cluster, prices))
     except InputError as error:
         return Evaluated(design=design, why=str(error))
     return Evaluated(
         design=design,
         sample_time=plan.sample_time,
         sent=(plan.ledger.sent_joules or 0.0) / plan.global_batch,
-        label=plan.label + _limit(cluster),
+        label=plan.label,
         step_time=plan.step_time,
+        left_out=_left_out(cluster, prices),
     )

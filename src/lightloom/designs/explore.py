@@ -211,7 +211,8 @@ def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Fron
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
-        beaten = [each for each in waiting if each.least_time >= cutoffs[id(each)]]
+        beyond = [each for each in waiting if each.least_time >= cutoffs[id(each)]]
+        beaten = [each for each in beyond if not each.limit]
         waiting = sorted((each for each in waiting if each.least_time < cutoffs[id(each)]), key=_promise)
         wave, waiting = waiting[:jobs], waiting[jobs:]
         tasks = [
@@ -219,13 +220,16 @@ def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Fron
             for each in wave
         ]
         results = {each.design.key: each for each in run(tasks)}
-        candidates, refused = [], []
+        candidates, refused = [], [replace(each, why=_unfinished(each.limit)) for each in beyond if each.limit]
         for each in wave:
             result = results[each.design.key]
             if result.why:
                 refused.append(replace(each, why=result.why))
             elif isinstance(result, Bounded):
-                waiting.append(replace(each, bounded=True, least_time=max(each.least_time, result.least_time)))
+                least = max(each.least_time, result.least_time)
+                waiting.append(replace(each, bounded=True, least_time=least, limit=result.limit))
+            elif result.sample_time == inf and result.left_out:
+                refused.append(replace(each, why=_unfinished(result.left_out)))
             elif result.sample_time == inf:
                 beaten.append(each)
             else:
@@ -236,6 +240,10 @@ def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Fron
                     Candidate(design=each.design, worth=worth, least_time=each.least_time, evaluated=result)
                 )
         yield _Wave(candidates=candidates, beaten=beaten, refused=refused)
+
+
+def _unfinished(left_out: str) -> str:
+    return f"beaten as far as it was tried: {left_out}"
 
 
 def _promise(bounded: Bounded) -> tuple[float, str]:

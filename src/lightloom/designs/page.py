@@ -116,7 +116,7 @@ def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ..
         else format_amount(even.fabric_dollars, "dollars"),
         f"{worth.goodput:.4f}",
         missing_text([*worth.unknown, *worth.unknown_rates]),
-        each.evaluated.label,
+        each.evaluated.plan,
     )
 
 

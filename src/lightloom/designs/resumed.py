@@ -15,8 +15,8 @@ from lightloom.sweeps.code import code_version
 from lightloom.sweeps.journal import Journal, opened
 from lightloom.workloads.graph import ComputeGraph
 
-_BOUNDED = ("least_time", "bounded", "why", "too_large")
-_EVALUATED = ("sample_time", "sent", "label", "step_time", "why")
+_BOUNDED = ("least_time", "bounded", "limit", "why", "too_large")
+_EVALUATED = ("sample_time", "sent", "label", "step_time", "why", "left_out")
 
 
 @contextmanager

@@ -21,7 +21,8 @@ _LEAST_RATE = 1e-12
 
 def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
     """Return by how many seconds exchanges prolong the computing with which they begin: in the arguments' shape."""
-    prolonged: Floats = np.maximum(exchanging - computing, share * exchanging)
+    # An exchange that nothing serves takes infinitely long, of which no share is no number.
+    prolonged: Floats = np.maximum(exchanging - computing, share * exchanging if share else 0.0)
     return prolonged
 
 
