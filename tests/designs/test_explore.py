@@ -75,7 +75,12 @@ def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         ask(folder=tmp_path / "kept")
     counted: list[str] = []
-    monkeypatch.setattr(designing, "work", lambda task: counted.append(task.design.key) or work(task))
+
+    def counting(task: Task) -> Bounded | Evaluated:
+        counted.append(task.design.key)
+        return work(task)
+
+    monkeypatch.setattr(designing, "work", counting)
     whole = ask()
     alone = len(counted)
     assert ask(folder=tmp_path / "kept").rows() == whole.rows()

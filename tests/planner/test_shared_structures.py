@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.registry import algorithms, build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics import base, derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.load import fabric_from
@@ -18,7 +19,8 @@ from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 
-_TIERS = [
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_TIERS: list[dict[str, object]] = [
     {"name": "leaf", "shape": "switch", "size": 4, "bandwidth": 3e9, "latency": 5e-7},
     {"name": "spine", "shape": "switch", "through_switch": True, "ports": 2, "bandwidth": 1e9, "latency": 5e-7},
 ]
@@ -72,7 +74,7 @@ def test_what_is_shared_follows_from_the_structure(name: str) -> None:
 def test_prices_of_shared_schedules_equal_those_of_their_own(name: str) -> None:
     first, second = _pair(name)
     served = 0
-    for algorithm, kind in product((each for each in algorithms().values() if each.by_structure), KINDS):
+    for algorithm, kind in product((each for each in algorithms().values() if each.by_structure), _KINDS):
         if algorithm.refusal(kind, second):
             continue
         served += 1
@@ -122,11 +124,9 @@ def test_bounds_of_groups_of_large_fabrics_hold(
     """Taken from the whole fabric's ranks, they are cheap, and no schedule costs less."""
     monkeypatch.setattr(base, "_MOST_PAIRED", 8)
     rails = [_TIERS[0], {**_TIERS[1], "ports": 4, "separate_rails": True, "through_switch": False}]
-    fields = {"kind": "tiers", "tiers": rails} if name == "rails" else {"kind": name, "hop_latency": 1e-6}
+    fields: dict[str, object] = {"kind": "tiers", "tiers": rails} if name == "rails" else {"kind": name}
     group = GroupFabric.of(fabric_of(fields), ranks, stride)
-    for algorithm, kind in product(
-        map(find, ("ring", "one-stage", "recursive-doubling")), ("all-gather", "all-reduce")
-    ):
+    for algorithm, kind in product(map(find, ("ring", "one-stage", "recursive-doubling")), _KINDS[:3]):
         cost, bound = SchedulePrices(algorithm, group, "physical").cost(kind, 1e6)
         assert 0 < bound.time <= cost.time
 
