@@ -8,10 +8,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
+
+if TYPE_CHECKING:
+    from tests.launched import Processes
 
 EXAMPLES = float(os.environ.get("LIGHTLOOM_EXAMPLES", "0.12"))
 """Share of each law's random examples that is drawn; ``make test-slow`` draws them all."""
@@ -58,6 +62,16 @@ def little_effort() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Processes:
+    """One launch of four ranks for all laws of the folders that ask for it; ranks 2 and 1 are killed at its end."""
+    from tests.launched import launch_parts
+
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    folders = {item.path.parent.name for item in items if "processes" in item.fixturenames}
+    return launch_parts(folders, str(tmp_path_factory.mktemp("processes")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each law draw :data:`EXAMPLES` of what its own settings say, but no fewer than three."""
     for law in {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}:
@@ -84,8 +98,6 @@ _LONGEST = (
     "tests/planner/test_exact_search.py",
     "tests/collectives/test_every_algorithm.py",
     "tests/calibration/test_fit.py",
-    "tests/exchange/test_distributed.py",
-    "tests/exchange/test_fsdp.py",
     "tests/examples/test_plugins.py",
     "tests/reports/test_pictures.py",
     "tests/studies/test_optree.py",
@@ -101,10 +113,17 @@ _LONGEST = (
 
 
 _TOGETHER = {
-    "launch": ("tests/training/hooks/", "tests/training/schedules/"),
+    "launch": (
+        "tests/training/hooks/",
+        "tests/training/schedules/",
+        "tests/exchange/test_distributed.py",
+        "tests/exchange/test_fsdp.py",
+        "tests/exchange/test_matrix.py",
+    ),
     "sax": ("tests/photonics/meshes/test_files.py", "tests/photonics/chip/"),
 }
-"""Files that share what is dear: hooks and executors one launch of four ranks, photonic meshes the import of SAX."""
+"""Files that share what is dear: hooks, executors and exchanges one launch of four ranks, photonic meshes the import
+of SAX."""
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]

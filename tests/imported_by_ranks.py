@@ -3,8 +3,11 @@
 What runs in ranks imports this module, so that all are imported once, before the ranks are forked.
 """
 
+import encodings.idna  # noqa: F401
+
 import scipy.linalg  # noqa: F401
 import torch._dynamo
+import torch.distributed.checkpoint._fsspec_filesystem
 import torch.distributed.fsdp  # noqa: F401
 
 import lightloom.exchange.distributed.ddp

@@ -6,8 +6,8 @@ import pytest
 
 from lightloom import exchange
 from lightloom.training.transport.launch import launch
+from tests.launched import RANKS, TIMEOUT, Processes
 
-RANKS = 4
 METHODS = {
     "float32": 1e-6,
     "bf16": 0.01,
@@ -62,12 +62,19 @@ PERIODIC = {
 """By method, the steps after which something is exchanged."""
 
 
-@pytest.fixture(scope="module")
-def ranks() -> list[dict[str, Any]]:
-    methods = [text for text in METHODS if text not in VARIANTS]
-    arguments = {"methods": methods, "every step": EVERY_STEP, "periodic": list(PERIODIC)}
-    outcomes = launch("tests.exchange.method_workers:everything", RANKS, 120, arguments)
-    return [outcome.value for outcome in outcomes]
+LAWS = "tests.exchange.method_workers:laws_of_all"
+"""What runs in the ranks, by name: this process need not import it."""
+ARGUMENTS = {
+    "methods": [text for text in METHODS if text not in VARIANTS],
+    "every step": EVERY_STEP,
+    "periodic": list(PERIODIC),
+}
+"""Of ``method_workers.everything``."""
+
+
+@pytest.fixture
+def ranks(processes: Processes) -> list[dict[str, Any]]:
+    return processes.results("methods")
 
 
 def check_laws(text: str, results: list[dict[str, Any]]) -> None:
@@ -91,17 +98,14 @@ def check_laws(text: str, results: list[dict[str, Any]]) -> None:
     assert all(result["recovered"] for result in results)
 
 
-@pytest.mark.parametrize("text", [text for text in METHODS if text not in VARIANTS])
+@pytest.mark.parametrize("text", ARGUMENTS["methods"])
 def test_a_method_keeps_its_laws(ranks: list[dict[str, Any]], text: str) -> None:
     check_laws(text, [rank["laws"][text] for rank in ranks])
 
 
 @pytest.mark.slow
 def test_variants_of_methods_keep_their_laws() -> None:
-    ranks = [
-        outcome.value
-        for outcome in launch("tests.exchange.method_workers:laws_of_all", RANKS, 300, {"methods": sorted(VARIANTS)})
-    ]
+    ranks = [outcome.value for outcome in launch(LAWS, RANKS, TIMEOUT, {"methods": sorted(VARIANTS)})]
     for text in VARIANTS:
         check_laws(text, [rank[text] for rank in ranks])
 
@@ -111,7 +115,7 @@ def test_variants_of_methods_keep_their_laws() -> None:
 def test_methods_among_other_numbers_of_ranks(count: int) -> None:
     methods = [text for text in METHODS if "node=4" not in text and "table2" not in text]
     arguments = {"methods": methods}
-    ranks = [outcome.value for outcome in launch("tests.exchange.method_workers:laws_of_all", count, 300, arguments)]
+    ranks = [outcome.value for outcome in launch(LAWS, count, TIMEOUT, arguments)]
     for text in methods:
         check_laws(text, [rank[text] for rank in ranks])
 

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from lightloom.training.transport.launch import launch
+from tests.launched import RANKS, TIMEOUT, Processes
 
-RANKS = 4
-WORKERS = "tests.exchange.fsdp_workers:everything"
-"""What runs in the ranks, by name: this process need not import it."""
 ERRORS = {
     "float32": 1e-6,
     "int4:block=16": 0.2,
@@ -23,10 +21,13 @@ HYBRID = ("topk:share=0.2",)
 """Methods between nodes, gradients sharded inside them."""
 
 
-@pytest.fixture(scope="module")
-def ranks() -> list[dict[str, Any]]:
-    arguments = {"flat": FLAT, "hybrid": HYBRID}
-    return [outcome.value for outcome in launch(WORKERS, RANKS, 150, arguments)]
+ARGUMENTS = {"flat": FLAT, "hybrid": HYBRID}
+"""Of ``fsdp_workers.everything``."""
+
+
+@pytest.fixture
+def ranks(processes: Processes) -> list[dict[str, Any]]:
+    return processes.results("sharded")
 
 
 @pytest.mark.parametrize(("mesh", "text"), [*(("flat", text) for text in FLAT), *(("hybrid", text) for text in HYBRID)])
@@ -37,7 +38,7 @@ def test_gradients_are_exchanged_by_a_method(ranks: list[dict[str, Any]], mesh: 
 @pytest.mark.slow
 def test_gradients_are_exchanged_by_more_methods() -> None:
     arguments = {"flat": ["inceptionn:scaled"], "hybrid": ["int4:block=16", "powersgd:rank=2"]}
-    ranks = [outcome.value for outcome in launch(WORKERS, RANKS, 150, arguments)]
+    ranks = [outcome.value for outcome in launch("tests.exchange.fsdp_workers:everything", RANKS, TIMEOUT, arguments)]
     for mesh, texts in arguments.items():
         for text in texts:
             check(ranks, mesh, text)

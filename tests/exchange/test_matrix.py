@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lightloom.training.transport.launch import launch
+from tests.launched import RANKS, Processes
 
-RANKS = 4
 METHODS = {
     "float32": 1e-6,
     "bf16": 0.01,
@@ -62,17 +62,18 @@ DEFAULT = [
 """Half of the methods, each with another feature, those that are refused among them; the slow test tries all pairs."""
 
 
-def outcomes(cases: list[tuple[str, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Results of all ranks by case, and those of the plain exchange."""
-    plain = sorted({("float32", feature) for _, feature in cases} - set(cases))
-    every = [*cases, *plain]
-    results = launch("tests.exchange.features:matrix", RANKS, 60 + 4 * len(every), {"cases": every})
-    return {case: [result.value[k] for result in results] for k, case in enumerate(every)}
+def beside_plain(cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Cases, and those of the plain exchange that they are compared with."""
+    return [*cases, *sorted({("float32", feature) for _, feature in cases} - set(cases))]
 
 
-def check(cases: list[tuple[str, str]]) -> None:
-    """Assert that all cases are right or refused."""
-    found = outcomes(cases)
+ARGUMENTS = {"cases": beside_plain(DEFAULT)}
+"""Of ``features.matrix``."""
+
+
+def check(cases: list[tuple[str, str]], results: list[list[dict[str, Any]]]) -> None:
+    """Assert that all cases are right or refused, given the results of all cases beside plain ones, by rank."""
+    found = {case: list(ranks) for case, *ranks in zip(beside_plain(cases), *results, strict=True)}
     faults = {
         f"{method} with {feature}": fault(method, feature, found[method, feature], found["float32", feature])
         for method, feature in cases
@@ -101,8 +102,8 @@ def fault(method: str, feature: str, ranks: list[dict[str, Any]], plain: list[di
     return None if last < first else f"nothing learned: first loss {first:.4f}, last {last:.4f}"
 
 
-def test_pairs_of_methods_and_features() -> None:
-    check(DEFAULT)
+def test_pairs_of_methods_and_features(processes: Processes) -> None:
+    check(DEFAULT, processes.results("matrix"))
 
 
 @pytest.mark.slow
@@ -116,4 +117,6 @@ def test_every_feature_is_tried() -> None:
 @pytest.mark.parametrize("quarter", range(4))
 def test_all_methods_with_all_features(quarter: int) -> None:
     """A quarter at a time, so that each launch is bounded."""
-    check(list(product(list(METHODS)[quarter::4], FEATURES)))
+    cases = list(product(list(METHODS)[quarter::4], FEATURES))
+    outcomes = launch("tests.exchange.features:matrix", RANKS, 60 + 8 * len(cases), {"cases": beside_plain(cases)})
+    check(cases, [outcome.value for outcome in outcomes])

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
 from lightloom.training.transport.handshake import CHALLENGE_SIZE
-from tests.training.conftest import Processes
+from tests.launched import Processes
 
 
 def test_a_job_under_attack_starts_and_ends(processes: Processes) -> None:

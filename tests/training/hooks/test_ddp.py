@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
-from tests.training.conftest import Processes
+from tests.launched import Processes
 from tests.training.hooks import workers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the hooks are torch's")
 
-from tests.training.conftest import Processes
+from tests.launched import Processes
 
 TOLERANCES = {"no codec": 1e-5, "schedule": 1e-5}
 """Of the gradients' difference to the plain average, without a codec; with one 2^-9: twice the codec's bound."""

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="FSDP2 is torch's")
 
 from lightloom.training.transport.launch import launch
-from tests.training.conftest import RANKS, TIMEOUT, Processes
+from tests.launched import RANKS, TIMEOUT, Processes
 
 
 def test_fsdp2_with_our_reduce_scatter(processes: Processes) -> None:

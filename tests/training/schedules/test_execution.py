@@ -15,7 +15,7 @@ from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.interchange.files import write_schedule
 from lightloom.training.transport.launch import launch
 from tests.cli.commands import run
-from tests.training.conftest import Processes
+from tests.launched import Processes
 from tests.training.schedules import execution_workers as workers
 
 

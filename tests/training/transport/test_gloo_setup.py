@@ -18,7 +18,7 @@ from torch.distributed import HashStore, Store, TCPStore  # type: ignore[attr-de
 from lightloom.training.transport.errors import LaunchError, TransportError
 from lightloom.training.transport.gloo_setup import TRIES, Attempt, connect_all
 from lightloom.training.transport.launch import launch
-from tests.training.conftest import TIMEOUT
+from tests.launched import TIMEOUT
 from tests.training.transport.rings import PATIENCE
 
 RANKS = 3

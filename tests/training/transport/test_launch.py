@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="workers form a torch process group")
 
 from lightloom.training.transport.errors import LaunchError
 from lightloom.training.transport.launch import launch
-from tests.training.conftest import TIMEOUT
+from tests.launched import TIMEOUT
 from tests.training.transport import launch_workers as workers
 
 

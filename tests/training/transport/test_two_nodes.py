@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="torchrun is torch's")
 
 from lightloom.training.transport.limited_links import DEVICE, LimitedHosts, limited_links, refusal
-from tests.training.conftest import TIMEOUT
+from tests.launched import TIMEOUT
 
 NODES, RANKS_OF_A_NODE = 2, 2
 PORT = 29_500

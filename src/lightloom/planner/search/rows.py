@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.economics.goodput.evaluate import goodput_of
+from lightloom.economics.goodput.evaluate import ClusterGoodput, goodput_of
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.economics.step import StepLedger
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
@@ -76,8 +77,6 @@ class ClusterRows:
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
-        self.ledger = ClusterLedger.of(cluster, request.site)
-        self.goodput = goodput_of(cluster, self.ledger)
         exchanges = request.exchanges_on(cluster.accelerator)
         self.job = Job.of(
             graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap, exchanges
@@ -110,6 +109,16 @@ class ClusterRows:
     def name(self) -> str:
         """Name of the cluster."""
         return self._cluster.name
+
+    @cached_property
+    def ledger(self) -> ClusterLedger:
+        """Dollars, watts and failures of the cluster; bounds ask for none of them."""
+        return ClusterLedger.of(self._cluster, self._request.site)
+
+    @cached_property
+    def goodput(self) -> ClusterGoodput:
+        """Share of the time that trains, of the cluster."""
+        return goodput_of(self._cluster, self.ledger)
 
     @property
     def counts(self) -> Counts:

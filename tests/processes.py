@@ -1,7 +1,8 @@
-"""One group of four processes for all laws of hooks and executors: starting processes costs far more than the laws."""
+"""One group of four processes for hooks, executors and exchanges: starting processes costs far more than a law."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import torch.distributed.checkpoint
 from lightloom.photonics import block_quantisation
 from lightloom.training.transport.worker import Worker
 from tests import imported_by_ranks  # noqa: F401
+from tests.exchange import features, method_workers
+from tests.exchange import fsdp_workers as sharded_workers
 from tests.training.hooks import attacked_workers, dtype_workers, fsdp_workers, optical_workers, workers
 from tests.training.schedules import execution_workers
 
@@ -30,22 +33,37 @@ def prepare() -> None:
 
 prepare()
 
+PARTS: dict[str, dict[str, Callable[[Worker], Any]]] = {
+    "schedules": {"schedules": execution_workers.everything},
+    "hooks": {
+        "ddp": workers.everything,
+        "optical": optical_workers.everything,
+        "optical_single": optical_workers.single,
+        "fsdp": fsdp_workers.everything,
+        "dtypes": dtype_workers.everything,
+        "attacked": attacked_workers.everything,
+    },
+    "exchange": {
+        "methods": method_workers.everything,
+        "sharded": sharded_workers.everything,
+        "matrix": features.matrix,
+    },
+}
+"""What ranks run for the tests of each folder."""
+
 
 def everything(worker: Worker) -> dict[str, Any]:
     """The results of every rank, exchanged while all live; then the errors of survivors when two ranks are killed."""
     torch.set_num_threads(1)
     survivors = dist.new_group([rank for rank in range(worker.size) if rank != workers.VICTIM])
-    own = {
-        "schedules": execution_workers.everything(worker),
-        "ddp": workers.everything(worker),
-        "optical": optical_workers.everything(worker),
-        "optical_single": optical_workers.single(worker),
-        "fsdp": fsdp_workers.everything(worker),
-        "dtypes": dtype_workers.everything(worker),
-        "attacked": attacked_workers.everything(worker),
+    parts = {
+        name: part(worker)
+        for folder, named in PARTS.items()
+        if folder in worker.arguments["folders"]
+        for name, part in named.items()
     }
     results: list[dict[str, Any]] = [{}] * worker.size
-    dist.all_gather_object(results, own)
+    dist.all_gather_object(results, parts)
     return {
         "results": results,
         "killed": workers.killed(worker),

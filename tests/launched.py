@@ -1,11 +1,10 @@
-"""The processes that the tests of hooks and executors share."""
+"""The processes that the tests of hooks, executors and exchanges share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-
-import pytest
 
 from lightloom.training.transport.launch import Outcome, launch
 
@@ -27,8 +26,10 @@ class Processes:
         return [result[name] for result in survivor.value["results"]]
 
 
-@pytest.fixture(scope="session")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Processes:
-    """One launch of four ranks for all laws; ranks 2 and 1 are killed at its end."""
-    folder = str(tmp_path_factory.mktemp("processes"))
-    return Processes(launch("tests.training.processes:everything", RANKS, TIMEOUT, {"folder": folder}, check=False))
+def launch_parts(folders: Iterable[str], scratch: str) -> Processes:
+    """Launch four ranks for the tests in these folders."""
+    from tests.exchange import test_distributed, test_fsdp, test_matrix
+
+    arguments: dict[str, object] = {"folders": sorted(folders), "folder": scratch}
+    arguments |= test_distributed.ARGUMENTS | test_fsdp.ARGUMENTS | test_matrix.ARGUMENTS
+    return Processes(launch("tests.processes:everything", RANKS, TIMEOUT, arguments, check=False))
