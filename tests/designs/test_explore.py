@@ -19,6 +19,7 @@ from lightloom.designs.space import read_space
 from lightloom.economics.site import Site
 from lightloom.planner.pricing.group_prices import GroupPrices
 
+MODEL = "alexnet"
 SPACE = """
 description: few designs
 families:
@@ -46,7 +47,7 @@ def space(tmp_path: Path) -> Path:
 
 def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
     pruned, every = (
-        ll.design("resnet50", ranks=8, batch=4, space=space, site={"host_price": "$ 1000"}, prune=prune)
+        ll.design(MODEL, ranks=8, batch=4, space=space, site={"host_price": "$ 1000"}, prune=prune)
         for prune in (True, False)
     )
     assert [row["name"] for row in pruned.rows() if row["on_front"]] == [
@@ -127,7 +128,7 @@ def test_designs_whose_large_groups_were_not_tried_are_not_taken_for_beaten(
 
 
 def test_a_budget_chooses_the_ranks(space: Path) -> None:
-    found = ll.design("resnet50", budget_dollars=600_000, batch=4, space=space)
+    found = ll.design(MODEL, budget_dollars=600_000, batch=4, space=space)
     assert {row["ranks"] for row in found.rows()} <= {8, 16}
     assert all(row["dollars"] <= 600_000 for row in found.rows())
     assert found.exploration.by_speed
