@@ -38,9 +38,14 @@ def main() -> int:
     """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with."""
     with tempfile.TemporaryDirectory() as folder:
         # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
-        # and no searches of before, which would not be searched again and leave their kernels out.
+        # and no searches of before, which would not be searched again and leave their kernels out. Of codecs those
+        # kernels that serve where the C ones were not built.
         os.environ.update(
-            NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=folder, LIGHTLOOM_CACHE=folder
+            NUMBA_CPU_NAME="generic",
+            NUMBA_CPU_FEATURES="",
+            NUMBA_CACHE_DIR=folder,
+            LIGHTLOOM_CACHE=folder,
+            LIGHTLOOM_KERNEL="fallback",
         )
         from lightloom.collectives.synthesis.engine import effort
         from lightloom.core.kernel_cache import AHEAD, KernelCache
@@ -51,6 +56,7 @@ def main() -> int:
         effort.SCALE = _EFFORT
         _search()
         _average()
+        _compress()
     return 0 if any(AHEAD.rglob("*.nbc")) else 1
 
 
@@ -88,6 +94,23 @@ def _average() -> None:
         buffers.encode(values, scales, codes)
         buffers.decode(codes, scales, values)
         mean_codes(codes[None], "floor", np.empty_like(codes))
+
+
+def _compress() -> None:
+    """Encode and decode gradients."""
+    import numpy as np
+
+    from lightloom.compression.inceptionn import Inceptionn
+    from lightloom.compression.kernels import current
+    from lightloom.compression.stream import tag_histogram
+
+    codec = Inceptionn()
+    values = np.ones(24, np.float32)
+    encoded = codec.encode_leaving(values)
+    codec.decode(encoded)
+    codec.decode_adding(encoded, values)
+    tag_histogram(encoded)
+    current().xxh64(np.ones(24, np.uint8), 0)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class InceptionnScaled(Codec):
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
         values = float32_values(array)
         power = power_of(values)
-        return _AtPower(self.bound, power).encode(values * np.float32(2.0**power), threads=threads)
+        return _AtPower(self.bound, power).encode(_scaled(values, power), threads=threads)
 
     @overload
     def decode(self, buffer: object, out: None = None, *, threads: int = 1) -> Float32s: ...
@@ -82,15 +82,21 @@ class InceptionnScaled(Codec):
         header = Header.parse(data)
         decoded = _AtPower(self.bound, header.power).decode(data, out, threads=threads)
         values = float32_target(decoded, header.count)
-        values *= np.float32(2.0**-header.power)
+        _scaled(values, -header.power, out=values)
         return decoded
 
     def encode_leaving(self, array: Float32s) -> memoryview:
         power = power_of(array)
-        array *= np.float32(2.0**power)
+        _scaled(array, power, out=array)
         stream = _AtPower(self.bound, power).encode_leaving(array)
-        array *= np.float32(2.0**-power)
+        _scaled(array, -power, out=array)
         return stream
+
+
+def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float32s:
+    """Return ``values`` times ``2**power``; NaN stay NaN, signalling ones without a warning."""
+    with np.errstate(invalid="ignore"):
+        return np.multiply(values, np.float32(2.0**power), out=out)
 
 
 def power_of(values: Float32s) -> int:
