@@ -31,5 +31,6 @@ def launch_parts(folders: Iterable[str], scratch: str) -> Processes:
     from tests.exchange import test_distributed, test_fsdp, test_matrix
 
     arguments: dict[str, object] = {"folders": sorted(folders), "folder": scratch}
-    arguments |= test_distributed.ARGUMENTS | test_fsdp.ARGUMENTS | test_matrix.ARGUMENTS
+    for part in (test_distributed.ARGUMENTS, test_fsdp.ARGUMENTS, test_matrix.ARGUMENTS):
+        arguments.update(part)
     return Processes(launch("tests.processes:everything", RANKS, TIMEOUT, arguments, check=False))

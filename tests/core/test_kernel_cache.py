@@ -90,6 +90,7 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
 
     monkeypatch.setattr(compile_ahead, "_search", search)
     monkeypatch.setattr(compile_ahead, "_average", lambda: None)
+    monkeypatch.setattr(compile_ahead, "_compress", lambda: None)
     monkeypatch.setattr(kernel_cache, "AHEAD", ahead)
     monkeypatch.setattr(KernelCache, "fills_ahead", False)
     monkeypatch.setattr(effort, "SCALE", effort.SCALE)

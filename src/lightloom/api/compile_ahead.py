@@ -1,4 +1,4 @@
-"""Compile what plans, collectives and averagers call, once, for every machine that a wheel is installed on.
+"""Compile what plans, collectives, averagers and codecs call, once, for every machine that a wheel is installed on.
 
     python -m lightloom.api.compile_ahead
 
