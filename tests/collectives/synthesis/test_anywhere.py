@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import algorithms, build, find
 from lightloom.collectives.schedule.barriers import without_barriers
-from lightloom.collectives.schedule.columns import COLUMNS
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.collectives.synthesis.engine import effort
+from lightloom.collectives.synthesis.packets import anywhere
 from lightloom.collectives.synthesis.packets.anywhere import on_packets
 from lightloom.collectives.synthesis.packets.order import listed
 from lightloom.collectives.synthesis.packets.packing import packed
@@ -123,6 +125,23 @@ def test_listing_changes_the_order_of_rows_and_nothing_else() -> None:
     rows = [sorted(zip(*(getattr(s, name).tolist() for name in moved), strict=True)) for s in (plain, ordered)]
     assert rows[0] == rows[1]
     assert cost(ordered, fabric).time < cost(plain, fabric).time
+
+
+def test_near_the_bound_nothing_is_put_in_order_among_many_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a million rows that wait for each other's links take minutes."""
+    fabric = load_fabric("fat-tree-400g", ranks=1024)
+    sizes: list[int] = []
+
+    def counted(schedule: Schedule, fabric: Fabric) -> Schedule:
+        sizes.append(len(schedule))
+        return listed(schedule, fabric)
+
+    monkeypatch.setattr(anywhere, "listed", counted)
+    kinds: tuple[Kind, ...] = ("all-gather", "all-reduce")
+    for kind in kinds:
+        collective = Collective(kind, 1024, 2.0**25)
+        assert cost(on_packets(collective, fabric), fabric).time < 1.01 * lower_bound(collective, fabric).time
+    assert not sizes
 
 
 def test_a_schedule_found_is_read_again_as_it_was() -> None:

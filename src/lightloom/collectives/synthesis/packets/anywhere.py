@@ -10,7 +10,7 @@ neighbour are tried as well (:mod:`lightloom.collectives.synthesis.grid.flowing`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -44,7 +44,7 @@ _ROOTED_TREES = tuple(16 << doubling for doubling in range(9))
 """For all data of a root: the last bytes pass as many links as a tree is deep, which takes less the smaller pieces
 are."""
 _GAIN = 0.97
-"""Share of the time with fewer trees below which more are tried."""
+"""Share of the time with fewer trees, or pieces, below which more are tried."""
 _HURRIES = (1.0, 0.1)
 _MANY = 128
 """Ranks above which plain algorithms have too many rows to be tried beside compositions."""
@@ -54,13 +54,17 @@ _MOST_STRAIGHT = 1 << 12
 """Rows of an all-to-all straight from rank to rank that is listed."""
 _MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
 """Transfers that all trees together choose among; those of one root share their bytes, and are worth more."""
-_NEAR = 1.001
-"""Times the lower bound at which nothing further is tried."""
+_NEAR, _NEAR_AMONG_MANY = 1.001, 1.01
+"""Times the lower bound at which nothing further is tried; the second among many ranks that switches join, whose rows
+take seconds to put in order."""
+_MANY_ROWS = 1 << 15
+"""Rows from which more pieces are tried only as long as they gain."""
 
 
 def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
-    enough = lower_bound(collective, fabric).time * _NEAR
+    switched = fabric.ranks > _MANY and not neighbours_join(fabric)
+    enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
     best, least, played = None, float("inf"), 0
     plain = chain(_in_steps(collective, fabric), _without_steps(collective, fabric))
     timed = ((schedule, cost(schedule, fabric).time) for schedule in plain)
@@ -101,8 +105,7 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
         most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
-        for pieces in (pieces for pieces in _PIECES if len(steps) * pieces <= most):
-            yield listed(without_barriers(steps, fabric, pieces, 1), fabric)
+        yield from _in_pieces(steps, fabric, [pieces for pieces in _PIECES if len(steps) * pieces <= most])
     if collective.kind == "all-to-all":
         straight = _steps_of(ONE_STAGE, collective, fabric)
         if straight is not None and len(straight) <= _MOST_STRAIGHT:
@@ -126,6 +129,19 @@ def _by_axis(fabric: Fabric) -> bool:
 def _suited(fabric: Fabric) -> Algorithm:
     """The steps that are worth sending without barriers."""
     return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
+
+
+def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
+    """The steps without barriers in ever more pieces, those of many rows as long as more of them are faster."""
+    before = float("inf")
+    for pieces in numbers:
+        schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
+        yield schedule
+        if len(schedule) >= _MANY_ROWS:
+            seconds = cost(schedule, fabric).time
+            if seconds > _GAIN * before:
+                return
+            before = seconds
 
 
 def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
