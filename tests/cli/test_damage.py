@@ -83,12 +83,20 @@ def test_what_is_wrong_is_one_line(
     assert complaint in told.err and told.err.count("\n") == 1
 
 
-def test_an_all_to_all_around_failures_is_refused(
+@pytest.mark.parametrize("kind", ["all-to-all", "gather", "broadcast", "permute"])
+def test_other_kinds_go_around_failures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    told = run(monkeypatch, capsys, "damage", kind, "--ranks", "8", "--nbytes", "1kB", "--kill", "cable:1")
+    assert told.code == 0 and "cable:1" in told.out
+
+
+def test_sizes_of_parts_around_failures_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(monkeypatch, capsys, "damage", "all-to-all", "--ranks", "8", "--nbytes", "1kB", "--kill", "cable:1")
-    assert told.code == 2
-    assert "not all-to-all" in told.err
+    told = run(monkeypatch, capsys, "damage", "all-to-all-v", "--ranks", "8", "--nbytes", "1kB", "--kill", "node:1")
+    assert told.code == 2 and told.err.count("\n") == 1
+    assert "all-to-all-v has sizes of its own: expected one of all-gather" in told.err
 
 
 def test_a_failing_algorithm_is_a_refused_row_of_the_stragglers(

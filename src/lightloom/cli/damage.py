@@ -17,7 +17,7 @@ from lightloom.collectives.around_failures import around_failures
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import admitted, build
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import OF_SIZE, SIZED, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
@@ -31,13 +31,14 @@ from lightloom.reports.figures.damage_figure import damage_figure
 from lightloom.reports.numbers import format_ratio
 from lightloom.reports.progress import progress
 
+_KINDS = (*OF_SIZE, "barrier")
 _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-striped", "one-stage-striped")
 """Algorithms whose stragglers are compared, where they serve."""
 
 
 def damage(
     *,
-    kind: Annotated[str, typer.Argument(help="all-gather, reduce-scatter or all-reduce.")],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}.")],
     ranks: Annotated[int, count_option("--ranks", "Nodes of the ring before anything fails.")],
     fabric: Annotated[str, option("A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
     wavelengths: Wavelengths = None,
@@ -58,6 +59,8 @@ def damage(
     failures = [Failure.parse(text) for text in kill or []]
     ring = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
     damaged(ring, [])  # Refuses a fabric that is no ring of wavelengths.
+    if kind in SIZED:
+        raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
     request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
     straggler = _straggler(late, slow)
     check_outputs([figure])

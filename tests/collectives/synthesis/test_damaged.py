@@ -145,7 +145,7 @@ def test_nothing_failed_is_as_fast_as_the_plain_ring() -> None:
 def test_other_algorithms_decline() -> None:
     fabric = damaged(ring(8), [Failure.parse("cable:2")])
     assert [each.name for each in admitted("all-gather", fabric)] == ["synthesized"]
-    assert admitted("all-to-all", fabric) == []
+    assert [each.name for each in admitted("all-to-all", fabric)] == ["synthesized"]
     assert build(find("synthesized"), Collective("all-reduce", 8, 8e3), fabric).queued
 
 

@@ -28,6 +28,7 @@ class Demand:
         nbytes = nbytes if collective.weights is None else nbytes * collective.weights
         moves = source != destination
         self.ranks = collective.ranks
+        self.part: Ints = part[moves]
         self.source: Ints = source[moves]
         self.destination: Ints = destination[moves]
         self.nbytes: Floats = nbytes[moves]

@@ -12,13 +12,14 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, ROOTED, Collective
+from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, OF_PARTS, ONE_TO_ONE, ROOTED, Collective
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.engine.overlap import overlapped
 from lightloom.collectives.synthesis.exchange.ring import exchange
 from lightloom.collectives.synthesis.multicast.gather import multicast
 from lightloom.collectives.synthesis.packets.anywhere import on_packets
+from lightloom.collectives.synthesis.parts.anywhere import between_ranks
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
 from lightloom.collectives.synthesis.ring.rooted import rooted
@@ -43,8 +44,8 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
     if fabric.damaged:
-        return FROM_ALL_GATHER
-    return SERVES if fabric.switch_planes else CLASSIC
+        return (*FROM_ALL_GATHER, *ROOTED, *ONE_TO_ONE)
+    return (*SERVES, *OF_PARTS) if fabric.switch_planes else (*CLASSIC, *OF_PARTS)
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -58,7 +59,14 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
         raise UnsupportedError(why)
     # A collective of no bytes has the circuits of a byte.
     nbytes = max(collective.nbytes, float(collective.ranks))
-    request = [collective.kind, nbytes, fabric.model_dump(mode="json", exclude={"sources"}), effort(fabric.ranks)]
+    request: list[object] = [
+        collective.kind,
+        nbytes,
+        fabric.model_dump(mode="json", exclude={"sources"}),
+        effort(fabric.ranks),
+    ]
+    request += [] if collective.destinations is None else [collective.destinations]
+    request += [] if collective.sizes is None else [collective.sizes.digest]
     schedule = read_schedule(request)
     if schedule is None:
         schedules = list(_found(collective, fabric))
@@ -68,7 +76,9 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    if fabric.damaged:
+    if collective.kind in OF_PARTS or (fabric.damaged and collective.kind == "all-to-all"):
+        yield between_ranks(collective, fabric)
+    elif fabric.damaged:
         yield overlapped(around_damage(collective, fabric), fabric)
     elif fabric.wavelength_routed:
         yield from _on_ring(collective, fabric)
@@ -100,7 +110,7 @@ def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 SYNTHESIZED = Algorithm(
     name="synthesized",
     build=synthesized,
-    kinds=CLASSIC,
+    kinds=(*CLASSIC, *OF_PARTS),
     striped=True,
     by_size=True,
     rows=lambda kind, fabric: 0,  # noqa: ARG005 - searches fold, and bound their rows themselves

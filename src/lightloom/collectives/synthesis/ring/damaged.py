@@ -15,7 +15,7 @@ import numpy as np
 
 from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import ROOTED, Collective, Kind
 from lightloom.collectives.synthesis.engine.effort import scaled
 from lightloom.collectives.synthesis.engine.forest import Forest
 from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, hub_ranks
@@ -45,6 +45,9 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
     Raises:
         UnsupportedError: another kind of collective, or circuits cannot join all ranks.
     """
+    if collective.kind in ROOTED:
+        whole = _of_all_ranks(collective)
+        return _of_root(around_damage(whole, fabric), collective, fabric)
     most = max(1, _TRANSFERS // fabric.ranks**2)
     first = min(_FIRST_PIECES, most)
     # What is good for one half of an all-reduce is good for the other.
@@ -62,6 +65,22 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
     circuits, trees = min([best, *finer], key=lambda grown: grown[1].time)
     note = _note(fabric, circuits, trees.pieces)
     return gather_over(collective, fabric, circuits, trees.pieces, grown=trees, note=note)
+
+
+def _of_all_ranks(collective: Collective) -> Collective:
+    """The collective in which all ranks do what the root does, of as many bytes each."""
+    kind: Kind = "all-gather" if collective.kind == "broadcast" else "reduce-scatter"
+    return Collective(kind, collective.ranks, collective.nbytes * collective.ranks)
+
+
+def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
+    """Of a schedule of all ranks the rows that carry the root's data."""
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    pieces = schedule.chunks // fabric.ranks
+    own = schedule.chunk < pieces
+    columns = {name: column[own] for name, column in schedule.columns().items()}
+    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1]
+    return schedule.with_columns(columns, collective=collective, chunks=pieces)
 
 
 def _grown(
