@@ -122,11 +122,27 @@ def test_a_reduce_takes_as_long_as_the_broadcast_it_runs_backwards(nbytes: float
     assert there == pytest.approx(back, rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ROOTED)
+@pytest.mark.parametrize("ranks", [3, 8, 17, 33])
+def test_what_leaves_last_goes_both_ways_while_the_rest_still_goes_around(ranks: int, kind: str) -> None:
+    """In the time that the far half of the ring takes, the root sends at half the rate, and nothing arrives later."""
+    fabric = wdm_ring(ranks, 4, conversion_time=1e-6, reconfiguration_time=0.0, hop_latency=0.0, guard_time=0.0)
+    far = ranks - 1 - ranks // 2
+    sending = 6 * ranks * 1e-6
+    nbytes = sending * fabric.usable_channels * fabric.channel_bandwidth
+    schedule = rooted(Collective(kind, ranks, nbytes), fabric)  # type: ignore[arg-type]
+    verify(schedule, fabric)
+    # Both ways for as long as the far half takes; the rest of the data leaves one way or the other, twice as fast.
+    ideal = (ranks - 1) * 1e-6 + (sending - far * 1e-6) / 2
+    assert "go both ways to the far side" in schedule.notes[0]
+    assert ideal <= cost(schedule, fabric).time <= 1.02 * ideal < 1.02 * ((ranks - 1) * 1e-6 + sending / 2)
+
+
 def test_two_chains_reach_the_bandwidth_of_the_ring() -> None:
     fabric = WdmRing(ranks=8, wavelengths=4, conversion_time=1e-6)
     schedule = rooted(Collective("broadcast", 8, 1e10), fabric)
     price, bound = costed(schedule, fabric)
-    assert price.time <= 1.01 * bound.time and "around the ring each way, 1 lightpaths" in schedule.notes[0]
+    assert price.time <= 1.01 * bound.time and "pieces go around the ring, half of them each way" in schedule.notes[0]
 
 
 def test_other_kinds_and_other_fabrics_are_refused() -> None:

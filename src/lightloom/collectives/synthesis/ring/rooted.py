@@ -12,6 +12,9 @@ rank sends leaves room for i others up to where the next one ends, so that G(k, 
 for the ranks served. With g = 1 that is a chain, and two chains around the ring are as fast as links allow; with more,
 each lightpath has the g-th part of the wavelengths.
 
+Around the ring in chains, what leaves the root last may go both ways instead, half as far: the last pieces arrive when
+those that went around do.
+
 A hub d hops from the root has k − d hops left for the ranks behind it, so that hubs lie the closer the later they are
 reached. With g lightpaths over each link towards the hubs and b back, all hubs with what lies behind them are
 C(k + g + b, g + b) − C(k + b, b) ranks of either side. A reduce is a broadcast run backwards.
@@ -59,6 +62,8 @@ class Shape:
     """Lightpaths in a row, at most."""
     pieces: int
     """Pieces of the data that goes in one direction."""
+    late: int = 0
+    """Pieces that go both ways to the far side, behind those that go around the ring."""
 
 
 class _Edges(NamedTuple):
@@ -171,6 +176,7 @@ def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
+    yield from _both_ways_late(fabric, nbytes)
     # Where light reaches all ranks hubs may lie as far from each other as hops allow.
     far = fabric.reach is None or fabric.reach >= half
     for spacing in [half] if far else sorted({-(-half // hubs) for hubs in range(1, half + 1)}):
@@ -195,6 +201,23 @@ def _estimated(
     seconds = hops * (fabric.step_overhead + busy) + (pieces - 1) * busy
     best = int(np.argmax(seconds <= _WORTH * seconds.min()))
     return Shape(float(seconds[best]) + links * fabric.hop_latency, loads, spacing, hops, int(pieces[best]))
+
+
+def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
+    """Two chains around the ring, and as many pieces both ways behind as arrive no later than those around."""
+    n, half = fabric.ranks, fabric.ranks // 2
+    shapes: list[Shape] = []
+    for pieces in _PIECES:
+        busy = nbytes / pieces / (fabric.usable_channels * fabric.channel_bandwidth) + fabric.piece_overhead
+        hop = fabric.step_overhead + fabric.hop_latency + busy
+        late = int((n - 1 - half) * hop / busy) if busy > 0 else pieces
+        around = (pieces - late) // 2
+        late = pieces - 2 * around
+        if n > 2 and around > 0 and late > 0 and pieces * n <= _ROWS:
+            seconds = max((n - 1) * hop + (around - 1) * busy, half * hop + (around + late - 1) * busy)
+            shapes.append(Shape(seconds, (1,), 0, n - 1, around, late))
+    least = min(shapes, default=None)
+    yield from [shape for shape in shapes if least and shape.seconds <= _WORTH * least.seconds][:1]
 
 
 class _Lightpaths(NamedTuple):
@@ -253,13 +276,25 @@ def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     queue, piece = (axis.ravel() for axis in np.indices((len(source), shape.pieces)))
     stores = np.zeros(len(queue), np.bool_)
     rows = Rows(queue, source[queue], destination[queue], first[queue] + piece, stores, piece.astype(np.float64))
+    # Late pieces take the lightpaths of either chain up to the far side.
+    n = fabric.ranks
+    place = np.where(route == CLOCKWISE, destination, n - destination)
+    near = np.flatnonzero(place <= np.where(route == CLOCKWISE, n // 2, (n - 1) // 2))
+    queue, piece = (axis.ravel() for axis in np.meshgrid(near, np.arange(shape.late), indexing="ij"))
+    stores = np.zeros(len(queue), np.bool_)
+    chunks = shape.pieces * (1 if shape.spacing else 2) + shape.late
+    late = Rows(queue, source[queue], destination[queue], chunks - shape.late + piece, stores, piece.astype(np.float64))
     queues = Queues((slot * width)[None], width, route)
-    chunks = shape.pieces * (1 if shape.spacing else 2)
-    return queued_schedule(collective, fabric, queues, [rows], chunks=chunks, note=_note(shape))
+    return queued_schedule(collective, fabric, queues, [rows, late], chunks=chunks, note=_note(shape))
 
 
 def _note(shape: Shape) -> str:
     loads = " and ".join(str(load) for load in shape.loads)
+    if shape.late:
+        return (
+            f"{2 * shape.pieces} pieces go around the ring, half of them each way, and {shape.late} pieces behind them "
+            f"go both ways to the far side"
+        )
     if not shape.spacing:
         return f"half of the data goes around the ring each way, {loads} lightpaths over a link, {shape.pieces} pieces"
     return (
