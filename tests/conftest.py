@@ -103,8 +103,7 @@ _LONGEST = (
     "tests/studies/test_optree.py",
     "tests/cli/test_plan.py",
     "tests/cli/test_onn.py",
-    "tests/workloads/test_library_models.py",
-    "tests/compression/test_format.py",
+    "libraries",
     "sax",
     "tests/training/gpu/test_compiled.py",
     "tests/sweeps/test_kills.py",
@@ -120,10 +119,11 @@ _TOGETHER = {
         "tests/exchange/test_fsdp.py",
         "tests/exchange/test_matrix.py",
     ),
+    "libraries": ("tests/workloads/test_library_models.py", "tests/model_files/test_transformers.py"),
     "sax": ("tests/photonics/meshes/test_files.py", "tests/photonics/chip/"),
 }
-"""Files that share what is dear: hooks, executors and exchanges one launch of four ranks, photonic meshes the import
-of SAX."""
+"""Files that share what is dear: hooks, executors and exchanges one launch of four ranks, models of other
+libraries and photonic meshes their import."""
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]

@@ -25,7 +25,8 @@ from tests.exchange import periodic_workers
 
 SHAPES: dict[str, tuple[int, ...]] = {"weight": (48, 64), "bias": (64,), "scale": (), "kernel": (16, 8, 3, 3)}
 STEPS = 4
-TIMEOUT = 60.0
+TIMEOUT = 600.0
+"""Seconds for an exchange; far above what a busy machine needs."""
 SCALES = (0, 5, -5)
 
 

@@ -61,7 +61,7 @@ def test_workers_end_with_a_killed_coordinator(tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     assert len(workers) == 2
-    _, alive = psutil.wait_procs(workers, timeout=30)
+    _, alive = psutil.wait_procs(workers, timeout=300)
     assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -203,7 +203,7 @@ def test_bash_reads_the_script(tmp_path: Path) -> None:
     path = tmp_path / "arguments.sh"
     path.write_text(megatron.to_script(exported_row(ROWS[len(ROWS) // 2])))
     command = f'source "{path}" && printf "%s\\n" "${{MEGATRON_ARGS[@]}}"'
-    done = subprocess.run([bash, "-euc", command], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([bash, "-euc", command], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.split() == shlex.split(" ".join(megatron.arguments(exported_row(ROWS[len(ROWS) // 2]))))
 
 
