@@ -12,6 +12,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.base import Fabric
 from lightloom.reports.figures.occupancy import channel_map, in_steps, lightpaths, link_use, utilisation
+from tests.collectives.cost.reference import nbytes_of_rows
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 
 
@@ -28,7 +29,7 @@ def test_link_use_conserves(job: tuple[Algorithm, Collective, Fabric], bins: int
         assert use.amount.max() <= fabric.channels * use.steps_per_bin
     else:
         hops = fabric.hops(*(c.astype(np.int64) for c in (schedule.source, schedule.destination, schedule.route)))
-        assert use.amount.sum() == pytest.approx(hops.sum() * schedule.chunk_nbytes)
+        assert use.amount.sum() == pytest.approx(hops @ np.array(nbytes_of_rows(schedule)))
 
 
 @given(jobs(wdm_rings(largest=12)))

@@ -114,10 +114,13 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
             change, fabric.footprint(paths.source, paths.destination, paths.route), paths.step // per_bin, paths.count
         )
     else:
+        weights = schedule.weights
         for rows in _blocks(len(schedule)):
-            _enter_and_leave(change, fabric.footprint(*schedule.ends(rows)), schedule.step[rows] // per_bin, 1)
-    # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after.
-    carried = np.cumsum(change, axis=1)[:, :-1]
+            sent = 1 if weights is None else weights[rows]
+            _enter_and_leave(change, fabric.footprint(*schedule.ends(rows)), schedule.step[rows] // per_bin, sent)
+    # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after. Chunks that differ in
+    # size are not.
+    carried = np.maximum(np.cumsum(change, axis=1)[:, :-1], 0.0)
     return LinkUse(carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin)
 
 
@@ -138,7 +141,7 @@ def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
     return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
 
 
-def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | int) -> None:
+def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
     for _, first, end in _runs(print_):
