@@ -62,6 +62,8 @@ _MODEL = """\
   during a turn, no turn shorter than the reconfiguration time, no exchange faster than its bytes on its planes, all
   bytes sent (`simulation.switch_verify`).
 * The bounds of the search are those of all planes for every group, so that pruning stays right.
+* A plane that turns is dark for `reconfiguration_time` and `link_up_time` together. On `ocs-measured` these are 5.7 s,
+  longer than most steps, so that no step turns a plane there; turning within a step asks for receivers in burst mode.
 * Circuits of a tier (`circuit-switch` in the list of `tiers`, as around the blocks of `tpu-v4`) stand for the whole
   job, and `--reconfigure-in-step` refuses such clusters in one line. They form one torus for all groups instead of
   planes to share out; a turn would form another (other sizes, or a twist), which asks for prices of every group on
