@@ -295,6 +295,12 @@ class GroupPrices(Pricing):
                 f"{algorithm.name} lists every transfer among {part.ranks:,} ranks, which is done for at most "
                 f"{self._listed_ranks:,}"
             )
+        rows = algorithm.rows(kind, part)
+        if self.fabric.ranks > _MANY_RANKS and rows > _MOST_ROWS:
+            return (
+                f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and plans of more than "
+                f"{_MANY_RANKS:,} ranks build schedules of at most {_MOST_ROWS:,}"
+            )
         return algorithm.refusal(kind, part, self.model)
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
