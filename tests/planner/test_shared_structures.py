@@ -14,6 +14,7 @@ from lightloom.collectives.spec import Collective, Kind
 from lightloom.fabrics import base, derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.load import fabric_from
+from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.structure import structure
 from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
@@ -142,3 +143,20 @@ def test_schedules_that_list_every_transfer_are_left_out_among_many_ranks() -> N
         "hierarchical",
         "double-tree",
     )
+
+
+def test_plans_of_very_many_ranks_leave_out_schedules_of_very_many_rows() -> None:
+    """Rings and Bruck's doubling fold, and groups of fewer ranks have all."""
+    large, enough = (GroupPrices(PacketSwitch(ranks=ranks), TrainingSettings()) for ranks in (16_384, 4_096))
+    for name, ranks, refused in (
+        ("recursive-doubling", 4_096, True),
+        ("recursive-doubling", 1_024, False),
+        ("ring", 16_384, False),
+        ("bruck", 16_384, False),
+        ("hierarchical", 16_384, True),  # a switch has one tier
+    ):
+        why = large.refusal("all-gather", name, ranks, 0)
+        assert (why is not None) == refused
+    why = large.refusal("all-gather", "recursive-doubling", 4_096, 0)
+    assert why is not None and "lists 33,546,240 transfers among 4,096 ranks" in why
+    assert enough.refusal("all-gather", "recursive-doubling", 4_096, 0) is None

@@ -72,5 +72,6 @@ BRUCK = Algorithm(
     build=bruck,
     longest_lightpath=_longest_links,
     rows=_rows,
+    by_structure=True,
     summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",
 )

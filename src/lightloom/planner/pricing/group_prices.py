@@ -29,6 +29,10 @@ AUTO = "auto"
 _STRAIGHT = ("one-stage-striped", "one-stage")
 _MANY_RANKS = 128
 """Schedules among more ranks are dropped once their lines are known."""
+_ALL_LISTED = 8192
+"""Ranks of a fabric up to which plans build schedules of as many rows as fit in memory."""
+_MOST_ROWS = 1 << 21
+"""Rows of schedules that are built among more ranks: those of an all-reduce of 1,024 that lists every transfer."""
 
 
 class Pricing(Protocol):
@@ -296,10 +300,10 @@ class GroupPrices(Pricing):
                 f"{self._listed_ranks:,}"
             )
         rows = algorithm.rows(kind, part)
-        if self.fabric.ranks > _MANY_RANKS and rows > _MOST_ROWS:
+        if self.fabric.ranks > _ALL_LISTED and rows > _MOST_ROWS:
             return (
                 f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and plans of more than "
-                f"{_MANY_RANKS:,} ranks build schedules of at most {_MOST_ROWS:,}"
+                f"{_ALL_LISTED:,} ranks build schedules of at most {_MOST_ROWS:,}"
             )
         return algorithm.refusal(kind, part, self.model)
 
