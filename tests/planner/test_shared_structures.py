@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+_KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce")
 _TIERS: list[dict[str, object]] = [
     {"name": "leaf", "shape": "switch", "size": 4, "bandwidth": 3e9, "latency": 5e-7},
     {"name": "spine", "shape": "switch", "through_switch": True, "ports": 2, "bandwidth": 1e9, "latency": 5e-7},
