@@ -1,4 +1,4 @@
-"""How far bounds lie below the optimum of small cases: all kinds on the fabrics of the tests, two to four ranks.
+"""How far bounds lie below the optimum of small cases: the six classic kinds among two to four ranks.
 
 python -m benchmarks.bounds
 """
@@ -10,12 +10,12 @@ from math import ceil
 from tests.collectives.optimum import FABRICS, SLOT, STANDING, fewest_slots, problem
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import KINDS
+from lightloom.collectives.spec import CLASSIC
 
 
 def main() -> None:
     """One line a kind: how often the bound, rounded up to whole slots, is the optimum, and the worst other case."""
-    for kind in KINDS:
+    for kind in CLASSIC:
         ratios = [
             _ratio(name, kind, ranks, lag)
             for name in FABRICS
