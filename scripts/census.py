@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ("__pycache__", "compiled")
 FOLDERS = ("src", "tests", "benchmarks", "docs")
 FILES_PER_FOLDER = 25
 FUNCTION_LINES = 60
@@ -122,9 +123,8 @@ def count_folders(root: Path, counts: Census) -> None:
     files: Counter[str] = Counter()
     for name in FOLDERS:
         for path in (root / name).rglob("*"):
-            generated = (
-                "__pycache__" in path.parts or path.suffix == ".so" or any(".egg-info" in part for part in path.parts)
-            )
+            folders = any(part in GENERATED or ".egg-info" in part for part in path.parts)
+            generated = folders or path.suffix == ".so"
             if path.is_file() and not generated:
                 files[path.parent.relative_to(root).as_posix()] += 1
     counts.figures["folders"] = len(files)

@@ -138,8 +138,13 @@ class VerifiedSchedule(Result):
         }
 
     def rows(self) -> list[Document]:
-        """Return the schedule's rows: one for each chunk that reaches a destination."""
-        columns = {name: column.tolist() for name, column in self.schedule.columns().items()}
+        """Return the rows of all ranks and pieces: one for each chunk that reaches a destination.
+
+        Raises:
+            UnsupportedError: they do not fit in the memory that is free.
+        """
+        whole = self.schedule.unfolded(self.fabric.fibre_channels)
+        columns = {name: column.tolist() for name, column in whole.columns().items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def display_rows(self) -> list[dict[str, object]]:

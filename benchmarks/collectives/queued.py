@@ -1,6 +1,6 @@
-"""Collectives on packet links without barriers, beside steps and the proved bound: ``python -m benchmarks.queued``.
+"""Collectives on packet links without barriers, beside steps and the proved bound.
 
-    python -m benchmarks.queued [grids|tiers ...] [--ranks 64 256 1024] [--kind all-gather] [--json FILE]
+    python -m benchmarks.collectives.queued [grids|tiers ...] [--ranks 64 256 1024] [--kind all-gather] [--json FILE]
 
 grids   64 MiB at 50 GiB/s a link and 0.5 us a hop on ring, torus and mesh: the fastest schedule of steps, the queued
         one, and what one wavelength of light over the same fibres takes
@@ -88,7 +88,9 @@ def main() -> int:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.queued", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.collectives.queued", description=__doc__.split("\n", 1)[0]
+    )
     parts: dict[str, Callable[[Kind, int], Iterator[Row]]] = {"grids": grids, "tiers": tiers}
     parser.add_argument("parts", nargs="*", metavar="grids|tiers", help="what to measure; all without")
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024])

@@ -1,6 +1,6 @@
 """How large collectives become: CPU seconds and memory to build, prove, price and bound them, each in a process alone.
 
-    python -m benchmarks.size --ranks 1024 16384 65536 131072
+    python -m benchmarks.collectives.size --ranks 1024 16384 65536 131072
 
 Printed by row: ranks of the fabric, rows of the schedule, time of a run and its bound, CPU seconds of the work alone
 (imports and compiled kernels loaded before), and the most memory that the process ever held, Python and libraries

@@ -1,4 +1,4 @@
-"""Schedules found for graphs, measured: ``python -m benchmarks.graph_synthesis [PART ...] [--json FILE]``.
+"""Schedules found for graphs, measured: ``python -m benchmarks.collectives.graph_synthesis [PART ...] [--json FILE]``.
 
 grids      all-gather and all-reduce on meshes, tori and electrical rings of 50 GB/s a link, 1 µs a hop unless ``--hop``
            says otherwise; beside the bound stands what no schedule of steps beats: all hops between the farthest ranks
@@ -199,7 +199,9 @@ def main() -> int:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.graph_synthesis", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.collectives.graph_synthesis", description=__doc__.split("\n", 1)[0]
+    )
     parts = {"grids": grids, "switches": switches, "flows": flows, "stars": stars}
     parser.add_argument("parts", nargs="*", metavar="grids|switches|flows|stars", help="what to measure; all without")
     parser.add_argument("--hop", type=float, default=1e-6, help="seconds from one rank to the next")

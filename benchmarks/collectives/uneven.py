@@ -1,6 +1,6 @@
 """All-to-alls of uneven parts against their bounds, and against a padded all-to-all.
 
-    python -m benchmarks.uneven [--quick]
+    python -m benchmarks.collectives.uneven [--quick]
 
 Popular experts: every rank sends the k-th most popular rank a share proportional to k^-s of what it sends (Zipf). Times
 and bounds are without the first set-up of circuits. *Padded* is the even all-to-all with every part as large as the

@@ -1,6 +1,6 @@
 """All-reduces on domains and rails beside the proved bound: 1 KiB to 4 GiB, 16 to 1,024 GPUs and racks of 72.
 
-python -m benchmarks.hierarchical
+python -m benchmarks.collectives.hierarchical
 
 The fabrics are those of the catalog, latency of links included, without what software adds. The last table says what
 1 GiB takes on 64 GPUs when links reach all of their rate, or what the catalog says they reach, with latency and
