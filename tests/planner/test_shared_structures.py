@@ -131,17 +131,14 @@ def test_bounds_of_groups_of_large_fabrics_hold(
         assert 0 < bound.time <= cost.time
 
 
-def test_schedules_that_list_every_transfer_are_left_out_among_many_ranks() -> None:
+def test_schedules_of_many_rows_are_left_out_where_few_are_asked_for() -> None:
     """Those that fold are not; a group of fewer ranks has all."""
-    torus, ring = (fabric_of(_SHAPES[name][0]) for name in ("torus", "wavelengths"))
-    for fabric, ranks, refused in ((torus, 16, False), (ring, 16, True), (ring, 8, False)):
-        prices = GroupPrices(fabric, TrainingSettings(), listed_ranks=8)
-        why = prices.refusal("all-reduce", AUTO, ranks, 0)
-        assert (why is not None and "at most 8" in why) if refused else why is None
-    assert GroupPrices(torus, TrainingSettings(), listed_ranks=8).algorithm("all-reduce", 1e6, AUTO, 16, 0) in (
-        "hierarchical",
-        "double-tree",
-    )
+    ring = fabric_of(_SHAPES["wavelengths"][0])
+    prices = GroupPrices(ring, TrainingSettings(), most_rows=100)
+    for name, ranks, refused in (("one-stage", 16, True), ("one-stage", 4, False), ("ring", 16, False)):
+        why = prices.refusal("all-reduce", name, ranks, 0)
+        assert (why is not None and "at most 100" in why) if refused else why is None
+    assert prices.algorithm("all-reduce", 1e6, AUTO, 16, 0) != "one-stage"
 
 
 def test_plans_of_very_many_ranks_leave_out_schedules_of_very_many_rows() -> None:

@@ -12,7 +12,7 @@ from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.designs.space import Design
 from lightloom.designs.worth import Worth
 from lightloom.economics.site import Site
-from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.group_prices import MOST_ROWS, GroupPrices
 from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.rows import ClusterRows, TooLargeError
 from lightloom.planner.search.search import NotFasterError, fastest
@@ -20,9 +20,6 @@ from lightloom.workloads.graph import ComputeGraph
 
 STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 """Strategies that are searched: placed plans are not."""
-LISTED_RANKS = 1024
-"""Ranks of a group beyond which no schedules are built that list every transfer, the square of the ranks: minutes of
-computing for each at 8,192 ranks. Schedules that fold, as hierarchical ones do, serve any group."""
 _SLACK = 1 + 1e-9
 _FREE = {
     "kind": "switch",
@@ -147,10 +144,11 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
 
 def _limit(cluster: Cluster) -> str:
     """What was not tried, for people; empty where some schedule serves all ranks at once."""
-    folding = [each for each in algorithms().values() if not (each.by_structure or each.by_size)]
-    if cluster.ranks <= LISTED_RANKS or any(each.refusal("all-reduce", cluster.fabric) is None for each in folding):
-        return ""
-    return f"no schedule among more than {LISTED_RANKS:,} ranks was tried"
+    fabric = cluster.fabric
+    for each in algorithms().values():
+        if not each.by_size and each.rows("all-reduce", fabric) <= MOST_ROWS and not each.refusal("all-reduce", fabric):
+            return ""
+    return f"no schedule among all {fabric.ranks:,} ranks was tried: each lists more than {MOST_ROWS:,} transfers"
 
 
 def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
@@ -160,7 +158,7 @@ def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
 
 
 def _prices(cluster: Cluster) -> GroupPrices:
-    return GroupPrices(cluster.fabric, cluster.training, listed_ranks=LISTED_RANKS)
+    return GroupPrices(cluster.fabric, cluster.training, most_rows=MOST_ROWS)
 
 
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
+from math import inf
 from typing import Protocol
 
 from lightloom.clusters.settings import TrainingSettings
@@ -13,7 +14,6 @@ from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.spec import Kind
 from lightloom.core.errors import UnsupportedError
-from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes
 from lightloom.planner.pricing.cheapest import CheapestPrices, CollectivePrices, line_below
@@ -31,7 +31,7 @@ _MANY_RANKS = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ALL_LISTED = 8192
 """Ranks of a fabric up to which plans build schedules of as many rows as fit in memory."""
-_MOST_ROWS = 1 << 21
+MOST_ROWS = 1 << 21
 """Rows of schedules that are built among more ranks: those of an all-reduce of 1,024 that lists every transfer."""
 
 
@@ -70,19 +70,19 @@ class GroupPrices(Pricing):
         model: CostModel = "physical",
         exchanges: Sequence[PricedExchange] = (),
         choices: Sequence[str] = (),
-        listed_ranks: int = MAXIMUM_RANKS,
+        most_rows: float = inf,
     ) -> None:
         """``exchanges`` are the methods that strategies number from 1 on, with their engines. ``choices`` are the
         algorithms that a collective chooses among; without any, the fabric's collective library where it carries the
-        collective, otherwise all that have one schedule for all sizes. Schedules that list every transfer, the square
-        of the ranks, are left out among more than ``listed_ranks``."""
+        collective, otherwise all that have one schedule for all sizes. Schedules of more than ``most_rows`` are left
+        out, on fabrics of more than 8,192 ranks those of more than :data:`MOST_ROWS`."""
         self.fabric = fabric
         self.model = model
         self._training = training
         self._exchanges = dict(enumerate(exchanges, start=1))
         self._divided = False  # whether circuits of several axes stand at once
         self._named = bool(choices)
-        self._listed_ranks = listed_ranks
+        self._most_rows = most_rows if fabric.ranks <= _ALL_LISTED else min(most_rows, MOST_ROWS)
         self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
         self._keys: dict[int, str] = {}
@@ -114,7 +114,7 @@ class GroupPrices(Pricing):
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
         """Prices that share all schedules and prices with these."""
         other = GroupPrices(
-            fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._listed_ranks
+            fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
         for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
@@ -294,16 +294,11 @@ class GroupPrices(Pricing):
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
             return "the fabric's collective library has no codec between its hops; name an algorithm, such as ring"
-        if algorithm.by_structure and part.ranks > self._listed_ranks:
-            return (
-                f"{algorithm.name} lists every transfer among {part.ranks:,} ranks, which is done for at most "
-                f"{self._listed_ranks:,}"
-            )
         rows = algorithm.rows(kind, part)
-        if self.fabric.ranks > _ALL_LISTED and rows > _MOST_ROWS:
+        if rows > self._most_rows:
             return (
-                f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and plans of more than "
-                f"{_ALL_LISTED:,} ranks build schedules of at most {_MOST_ROWS:,}"
+                f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and at most "
+                f"{self._most_rows:,} are listed here"
             )
         return algorithm.refusal(kind, part, self.model)
 
