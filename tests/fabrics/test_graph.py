@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric
@@ -96,7 +96,7 @@ def test_tiers_are_a_graph(tiers: Tiers, data: st.DataObject | None) -> None:
     assert graph.diameter_latency() == pytest.approx(derived.diameter_latency(tiers), rel=1e-9, abs=0)
     if data is None:
         return
-    kind = data.draw(st.sampled_from(KINDS))
+    kind = data.draw(st.sampled_from(OF_SIZE))
     algorithm = find(data.draw(st.sampled_from(["ring", "one-stage", "recursive-doubling", "binomial-tree"])))
     if algorithm.refusal(kind, tiers) is None:
         schedule = build(algorithm, Collective(kind, tiers.ranks, 1e6), tiers)  # type: ignore[arg-type]

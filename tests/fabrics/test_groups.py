@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.mesh import Mesh, Torus
@@ -80,7 +80,7 @@ def test_a_group_that_is_a_two_tier_switch_costs_what_footprints_give(data: st.D
     )
     part = fabric.group(ranks, stride)
     assert part is not None
-    kind = data.draw(st.sampled_from(KINDS))
+    kind = data.draw(st.sampled_from(OF_SIZE))
     algorithm = find(data.draw(st.sampled_from(["ring", "ring-two-way", "one-stage", "binomial-tree"])))
     if algorithm.refusal(kind, part) is None:
         exchange = Collective(kind, ranks, 1e6)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def test_no_schedule_of_a_group_beats_its_bound(data: st.DataObject) -> None:
     if part is None:
         assert whole.ranks % (ranks * stride)
         return
-    kind = data.draw(st.sampled_from(KINDS))
+    kind = data.draw(st.sampled_from(OF_SIZE))
     for name in ("ring", "ring-two-way", "one-stage", "recursive-doubling", "worker-aggregator"):
         if find(name).refusal(kind, part) is None:
             evaluate(find(name), Collective(kind, ranks, 1e6), part)  # type: ignore[arg-type]

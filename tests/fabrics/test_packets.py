@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import Algorithm, admitted, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import fabric_from, load_fabric
@@ -68,7 +68,7 @@ def test_packets_only_ever_cost_and_costs_stay_above_their_bounds(packets: dict[
     for name in _FABRICS:
         fabric = _fabric(name, **packets)
         assert (fabric.link_bandwidth() <= _fabric(name).link_bandwidth() * (1 + 1e-12)).all()
-        for kind in KINDS:
+        for kind in OF_SIZE:
             for algorithm in admitted(kind, fabric):
                 # Raises BoundError below the bound; packets that cost nothing round differently.
                 assert _seconds(fabric, algorithm, kind) >= _free(name, algorithm.name, kind) * (1 - 1e-12)

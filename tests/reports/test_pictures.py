@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import kinds
@@ -46,7 +46,7 @@ def small(kind: str, ranks: int = 8) -> Fabric:
 def test_every_admitted_schedule_is_drawn(kind: str) -> None:
     """Each algorithm's for one collective, striped or not, and some algorithm's for each collective."""
     fabric, drawn = small(kind, 4), set[str]()
-    for what in KINDS:
+    for what in OF_SIZE:
         for algorithm in admitted(what, fabric):
             schedule = build(algorithm, Collective(what, 4, 1e6), fabric)  # type: ignore[arg-type]
             assert f"{algorithm.name} runs" in wavelength_caption(schedule, fabric)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.spec import KINDS
+from lightloom.collectives.spec import CLASSIC
 from lightloom.core.errors import UnknownNameError
 from lightloom.transports.load import load_transport, names
 from lightloom.transports.price import Constants, collective_seconds, columns, pipelined, seconds
@@ -27,7 +27,7 @@ def priced(kind: str, ranks: int, domains: int, transport: str = "nccl-hopper") 
 
 
 @pytest.mark.parametrize("name", NCCL)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 @pytest.mark.parametrize(("ranks", "domains"), [(2, 1), (8, 1), (16, 2), (24, 3), (3, 3), (1024, 128)])
 def test_every_kind_has_a_price_that_grows_with_bytes(kind: str, name: str, ranks: int, domains: int) -> None:
     prices = priced(kind, ranks, domains, name)
@@ -36,7 +36,7 @@ def test_every_kind_has_a_price_that_grows_with_bytes(kind: str, name: str, rank
     assert (np.diff(prices) >= 0).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 def test_more_peers_are_never_quicker_where_latency_decides(kind: str) -> None:
     inside = [priced(kind, ranks, 1)[0] for ranks in (2, 3, 4, 6, 8)]
     across = [priced(kind, 8 * domains, domains)[0] for domains in (1, 2, 4, 8, 32)]
@@ -44,7 +44,7 @@ def test_more_peers_are_never_quicker_where_latency_decides(kind: str) -> None:
     assert across == sorted(across)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC)
 def test_large_collectives_take_at_least_what_a_port_carries(kind: str) -> None:
     """No way is quicker than each rank's own bytes over the domain's links, reductions in switches included."""
     nbytes, scales = 2.0**34, load_transport("nccl-hopper").scales

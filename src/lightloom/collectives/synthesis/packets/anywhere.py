@@ -66,14 +66,17 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
     best, least, played = None, float("inf"), 0
-    plain = chain(_in_steps(collective, fabric), _without_steps(collective, fabric))
-    timed = ((schedule, cost(schedule, fabric).time) for schedule in plain)
-    for schedule, seconds in chain(timed, _in_rounds(collective, fabric)):
+    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
+        seconds = cost(schedule, fabric).time
         if seconds < least:
             best, least = schedule, seconds
         played += len(schedule) if schedule.queued else 0
         if least <= enough or played > effort(fabric.ranks):
             break
+    if least > enough:
+        for schedule, seconds in _in_rounds(collective, fabric):
+            if seconds < least:
+                best, least = schedule, seconds
     if best is None:
         raise UnsupportedError(f"no schedule found for {collective.kind} on this {fabric.kind_name}")
     return replace(best, algorithm="synthesized")

@@ -84,7 +84,7 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         steps = _built(algorithm, collective, fabric)
         for pieces in _PIECES:
             if steps is not None and len(steps) * pieces <= _MOST_ROWS:
-                yield listed(without_barriers(steps, fabric, pieces, 1), fabric)
+                yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
