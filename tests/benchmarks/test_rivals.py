@@ -13,7 +13,9 @@ from lightloom.collectives.spec import Collective
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.mesh import Torus
 
-RING = Links(np.arange(6).repeat(2), np.stack([np.arange(1, 7) % 6, np.arange(-1, 5) % 6], 1).ravel(), np.zeros(12))
+RING = Links(
+    np.arange(6).repeat(2), np.stack([np.arange(1, 7) % 6, np.arange(-1, 5) % 6], 1).ravel(), np.zeros(12, np.int64)
+)
 CASE = Case("ring", Torus(ranks=6, rows=1, bandwidth=1e9, hop_latency=1e-6), RING)
 
 
@@ -34,6 +36,7 @@ def test_rivals_are_verified_and_never_beat_the_bound() -> None:
     for kind in ("all-gather", "reduce-scatter", "all-reduce"):
         wanted = Collective(kind, 6, 6e4)
         assert fastest(spread, wanted, CASE) >= lower_bound(wanted, CASE.fabric).time * (1 - 1e-12)
-    short = Spread(*(column[1:] for column in spread[:4]), spread.pieces, spread.cpu_s)
+    step, source, destination, chunk = (column[1:] for column in spread[:4])
+    short = Spread(step, source, destination, chunk, spread.pieces, spread.cpu_s)
     with pytest.raises(VerificationError):
         fastest(short, Collective("all-gather", 6, 6e4), CASE)
