@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -51,6 +52,7 @@ def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     def built(algorithm: Any, *_: Any) -> Any:
         raise AssertionError(f"{algorithm.name} is on the disk")
 
+    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices._of_structures", OrderedDict())
     monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", built)
     # The proof of the winner takes its rows.
     monkeypatch.setattr("lightloom.planner.search.search.verify_winner", lambda _: None)
