@@ -22,6 +22,8 @@ TIMEOUT = 300
 VARIES = "varies"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 VERSION = re.compile(r"lightloom \d[\w.]*")
+LONG_NUMBER = re.compile(r"\d+\.\d{9,}")
+"""Numbers whose last digits follow the rounding of the processor."""
 TAGS = re.compile(r"<svg.*?</svg>|<[^>]*>", re.DOTALL)
 
 
@@ -59,7 +61,8 @@ def printed(notebook: Any) -> list[tuple[str, str]]:
 
 def _text(output: Any) -> str:
     if output.output_type == "stream":
-        return VERSION.sub("lightloom", str(output.text).rstrip("\n"))
+        text = VERSION.sub("lightloom", str(output.text).rstrip("\n"))
+        return LONG_NUMBER.sub(lambda number: f"{float(number[0]):.8g}", text)
     if "text/html" in output.data:
         return " ".join(TAGS.sub(" ", output.data["text/html"]).split())
     return "a picture" if "image/png" in output.data else str(output.data["text/plain"])
