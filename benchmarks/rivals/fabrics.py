@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.api.arguments import load_fabric
+from lightloom.collectives.synthesis.grid.links import GridLinks
 from lightloom.collectives.synthesis.switch.graphs import kautz
 from lightloom.core.arrays import Ints
 from lightloom.fabrics.base import Fabric
@@ -54,8 +55,5 @@ def cases() -> list[Case]:
 
 
 def _neighbours(grid: Fabric) -> Links:
-    source, destination = (axis.ravel() for axis in np.indices((grid.ranks, grid.ranks)))
-    others = source != destination
-    source, destination = source[others], destination[others]
-    near = grid.hops(source, destination, grid.route(source, destination)) == 1
-    return Links(source[near], destination[near], np.zeros(int(near.sum()), np.int64))
+    links = GridLinks.of(grid)
+    return Links(links.source, links.destination, np.zeros(len(links.source), np.int64))

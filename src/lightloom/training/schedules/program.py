@@ -52,12 +52,12 @@ class Movement:
 
     @property
     def kind(self) -> str:
-        """Of the collective."""
+        """Kind of the collective that is executed."""
         return self.collective.kind
 
     @property
     def ranks(self) -> int:
-        """Of the collective."""
+        """Ranks that take part."""
         return self.collective.ranks
 
     @property
