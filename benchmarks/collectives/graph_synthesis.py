@@ -18,12 +18,11 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
 from lightloom.collectives.bounds.degree import ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
@@ -36,7 +35,7 @@ from lightloom.collectives.synthesis.switch.exchange import exchange_over_lift
 from lightloom.collectives.synthesis.switch.gather import on_switch
 from lightloom.collectives.synthesis.switch.graphs import Lift, lift
 from lightloom.collectives.verify.stepped import verify
-from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -203,14 +202,8 @@ def _main() -> None:
         prog="python -m benchmarks.collectives.graph_synthesis", description=__doc__.split("\n", 1)[0]
     )
     parts = {"grids": grids, "switches": switches, "flows": flows, "stars": stars}
-    parser.add_argument("parts", nargs="*", metavar="grids|switches|flows|stars", help="what to measure; all without")
     parser.add_argument("--hop", type=float, default=1e-6, help="seconds from one rank to the next")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    options = parser.parse_args()
-    if wrong := set(options.parts) - set(parts):
-        parser.error(f"{sorted(wrong)[0]}: expected {', '.join(parts)}")
-    if options.json:
-        check_writable(options.json)
+    options = parse_parts(parser, parts)
     rows: list[Row] = []
     for part in options.parts or parts:
         for row in parts[part](options.hop):

@@ -15,15 +15,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
+from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import Evaluation, evaluate, evaluate_all
 from lightloom.collectives.registry import admitted, find
-from lightloom.collectives.spec import KINDS, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.collectives.synthesis.grid.rounds import in_rounds
-from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.files import write_atomically
 from lightloom.core.provenance import provenance
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
@@ -92,15 +91,9 @@ def _main() -> None:
         prog="python -m benchmarks.collectives.queued", description=__doc__.split("\n", 1)[0]
     )
     parts: dict[str, Callable[[Kind, int], Iterator[Row]]] = {"grids": grids, "tiers": tiers}
-    parser.add_argument("parts", nargs="*", metavar="grids|tiers", help="what to measure; all without")
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024])
-    parser.add_argument("--kind", choices=KINDS, default="all-gather")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    options = parser.parse_args()
-    if wrong := set(options.parts) - set(parts):
-        parser.error(f"{sorted(wrong)[0]}: expected {', '.join(parts)}")
-    if options.json:
-        check_writable(options.json)
+    parser.add_argument("--kind", choices=CLASSIC, default="all-gather")
+    options = parse_parts(parser, parts)
     rows: list[Row] = []
     for part in options.parts or parts:
         for ranks in options.ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -9,12 +10,13 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from lightloom.core.errors import InputError
+from lightloom.core.files import check_writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,18 @@ def cpu_name() -> str:
         lines = []
     named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()
+
+
+def parse_parts(parser: argparse.ArgumentParser, parts: Collection[str]) -> argparse.Namespace:
+    """Options of a benchmark that measures the named ``parts``, by default all, and may write rows to ``--json``."""
+    parser.add_argument("parts", nargs="*", metavar="|".join(parts), help="what to measure; all without")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    options = parser.parse_args()
+    if wrong := set(options.parts) - set(parts):
+        parser.error(f"{sorted(wrong)[0]}: expected {', '.join(parts)}")
+    if options.json:
+        check_writable(options.json)
+    return options
 
 
 def exit_clearly(work: Callable[[], None]) -> int:
