@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.support.accuracy_page import Check, page
+from benchmarks.support.measure import parse_no_options
 from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.load import load_accelerator
 from lightloom.calibration.accuracy import Accuracy, accuracy, cross_validated
@@ -138,4 +139,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

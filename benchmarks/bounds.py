@@ -9,6 +9,7 @@ from math import ceil
 
 from tests.collectives.optimum import FABRICS, SLOT, STANDING, fewest_slots, problem
 
+from benchmarks.support.measure import parse_no_options
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.spec import CLASSIC
 
@@ -34,4 +35,5 @@ def _ratio(name: str, kind: str, ranks: int, lag: int) -> float:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

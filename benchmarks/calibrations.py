@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.support.measure import parse_no_options
 from lightloom.accelerators.load import CATALOG
 from lightloom.calibration.calibrate import calibrate
 from lightloom.calibration.document import write_calibration
@@ -33,4 +34,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     sys.exit(main())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.support.measure import parse_no_options
 from benchmarks.support.reconfiguration_page import Swept, page, reconfiguration_figure
 from lightloom.clusters.load import load_cluster
 from lightloom.parallelism.strategy_space import Strategies, Strategy
@@ -111,4 +112,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from benchmarks.support.measure import Charge, middle, print_rows, run, warm_and_cold
+from benchmarks.support.measure import Charge, middle, parse_no_options, print_rows, run, warm_and_cold
 
 _COLLECTIVE = """
 import time
@@ -109,4 +109,5 @@ def _cpu(charges: list[Charge]) -> float:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from benchmarks.support.measure import middle, print_rows, run
+from benchmarks.support.measure import middle, parse_no_options, print_rows, run
 
 _LIMIT = 0.5
 _IMPORT_LIMIT = 0.06
@@ -66,4 +66,5 @@ def _slowest(command: list[str]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

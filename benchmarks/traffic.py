@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.support.measure import parse_no_options
 from lightloom.api.traffic import traffic
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.joint.bound import demands_of, joint_bound
@@ -109,4 +110,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.support.accuracy_page import Check
+from benchmarks.support.measure import parse_no_options
 from benchmarks.support.transports_page import page
 from lightloom.calibration.collective_rows import read_collectives
 from lightloom.calibration.transport_fit import System, fit_scales, predicted
@@ -156,4 +157,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from benchmarks.support.measure import parse_no_options
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.loads import StepLoads
 from lightloom.collectives.cost.stepped import loads_cost
@@ -133,4 +134,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

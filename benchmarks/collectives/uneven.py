@@ -9,7 +9,7 @@ largest, which is what a library does that knows one size alone. Where one rank 
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 
@@ -28,9 +28,11 @@ _CASES: tuple[tuple[str, str, int, dict[str, object]], ...] = (
 _NBYTES = (16e6, 160e6)
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Print the table."""
-    quick = "--quick" in arguments
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the ranks")
+    quick = parser.parse_args().quick
     print("| fabric | MB a rank | sizes | time, us | bound, us | ratio | padded, us | bound set by | bytes |")
     print("| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | --- |")
     for name, kind, ranks, fields in _CASES:
@@ -84,4 +86,4 @@ def _conserved(schedule: ll.Schedule) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

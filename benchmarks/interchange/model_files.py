@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.interchange.model_readings import Second, second_reading
+from benchmarks.support.measure import parse_folder
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import InputError
 from lightloom.core.forms import FORMS, recognise
@@ -99,7 +100,7 @@ def _agreement(first: dict[str, float], second: Second) -> str:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1])
+    folder = parse_folder(__doc__)
     disagreements: list[Path] = []
     paths = sorted(path for path in folder.glob("*/*/*/**/*") if path.is_file() and path.suffix in _SUFFIXES)
     read = 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.interchange.msccl_interpreter import verdict
+from benchmarks.support.measure import parse_folder
 from lightloom.core.errors import InputError
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.interchange.msccl.read import check_program, read_program
@@ -63,7 +64,7 @@ def reading(path: Path) -> Reading:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1])
+    folder = parse_folder(__doc__)
     disagreements = []
     paths = sorted(folder.glob("*/*/*/**/*.xml"))
     for (owner, repository, commit), files in groupby(paths, key=lambda path: path.relative_to(folder).parts[:3]):

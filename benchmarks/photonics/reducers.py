@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log10
 from pathlib import Path
 
+from benchmarks.support.measure import parse_no_options
 from lightloom.core.provenance import provenance_line
 from lightloom.photonics.capacity import capacity, most_wavelengths
 from lightloom.photonics.detection import DigitReceiver, Scheme
@@ -285,4 +286,5 @@ def _percent(share: float) -> str:
 
 
 if __name__ == "__main__":
+    parse_no_options(__doc__)
     main()

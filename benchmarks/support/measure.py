@@ -88,6 +88,23 @@ def parse_parts(parser: argparse.ArgumentParser, parts: Collection[str]) -> argp
     return options
 
 
+def parse_no_options(description: str | None) -> None:
+    """Answer ``--help`` of a benchmark that takes no options with its module's docstring, and refuse any other."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=description, formatter_class=formatter).parse_args()
+
+
+def parse_folder(description: str | None) -> Path:
+    """The only argument of a benchmark: a folder of files that it reads."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=formatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="repositories, as OWNER/NAME/COMMIT")
+    folder: Path = parser.parse_args().folder
+    if not folder.is_dir():
+        parser.error(f"{folder}: expected a folder")
+    return folder
+
+
 def exit_clearly(work: Callable[[], None]) -> int:
     """Run a command; what the user got wrong is one line on stderr and exit status 2."""
     try:

@@ -175,6 +175,7 @@ _SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
             "expected bandwidth and ports of its links",
         ),
         ([_BLOCK, {**_BLOCK, "shape": "circuit-switch", "latency": 1.0}], "no latency but that of its links"),
+        ([{**_SWITCH, "size": 4, "name": "rail"}, {**_SWITCH, "name": "rail"}], "tiers 1 and 2 are both named 'rail'"),
     ],
 )
 def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]], complaint: str) -> None:

@@ -17,9 +17,10 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
     """The tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one level.
 
     Raises:
-        ValueError: sizes that do not multiply to the ranks, ports that cannot be spread evenly, uplinks without a
-        switch beneath, or circuits that differ from the links of the blocks that they join.
+        ValueError: two tiers of one name, sizes that do not multiply to the ranks, ports that cannot be spread evenly,
+        uplinks without a switch beneath, or circuits that differ from the links of the blocks that they join.
     """
+    _check_names(tiers)
     levels: list[Level] = []
     child, base = 1, 0
     for number, tier in enumerate(tiers, 1):
@@ -50,6 +51,14 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         sizes = describe([level.size for level in levels])
         raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
     return tuple(levels)
+
+
+def _check_names(tiers: tuple[Tier, ...]) -> None:
+    """Tiers are told apart by their names where fields of one are set, and where tables name links."""
+    places: dict[str, int] = {}
+    for number, tier in enumerate(tiers, 1):
+        if tier.name and places.setdefault(tier.name, number) != number:
+            raise ValueError(f"tiers {places[tier.name]} and {number} are both named {tier.name!r}: expected two names")
 
 
 def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
