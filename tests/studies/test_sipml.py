@@ -35,8 +35,9 @@ from lightloom.studies.sipml import (
     systems,
     witness,
 )
-from lightloom.studies.sipml.comparison import Comparison
+from lightloom.studies.sipml.comparison import Comparison, rival_key
 from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RING_MS
+from lightloom.studies.sipml.rivals import rivals
 from lightloom.studies.sipml.small_graphs import balanced_graph
 from tests.studies.rows import assert_sound
 
@@ -269,6 +270,13 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
     assert resumed and not any(key.startswith("rivals") for key in resumed)
 
 
+@pytest.mark.slow
+def test_nothing_that_is_stored_is_stale() -> None:
+    pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
+    assert stored.stale(Comparison.load().inputs) == ""
+    assert not any("STALE" in text for text in load.find("sipml")().assumptions)
+
+
 def test_a_change_of_the_placement_makes_stored_results_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """No constant and no input changes, only what the code makes of a model."""
     monkeypatch.setattr(witness, "_SPLITS", ((8, 4),))
@@ -293,3 +301,11 @@ def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(syste
     for k in (1, 2, 8):
         found = min(runs.simulated(setting, k, quantum).step_time for quantum in stored.QUANTA)
         assert found == pytest.approx(kept[k]["step_s"], rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_the_searches_that_come_with_the_package_are_what_the_code_gives(system: systems.System) -> None:
+    pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
+    kept = Comparison.load().results[rival_key(system, 8192)]
+    assert rivals(systems.fabric(system, 1024, 8192)) == kept
