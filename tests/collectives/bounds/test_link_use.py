@@ -14,16 +14,18 @@ from lightloom.collectives.bounds.link_use import (
     broadcast_uses,
     closed_form,
     joint_seconds,
+    relayed_seconds,
     slotted_seconds,
 )
 from tests.collectives.bounds.fewest_links import fewest_links
 
 
 @cache
-def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0) -> float:
+def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0, first_price: float = 1.0) -> float:
     """Every assignment of depths to the ranks of a line; each attaches to the nearest one that has the data before.
 
-    The first ``dear`` levels cost one more than their lengths, a length in the last level ``last_price``.
+    The first ``dear`` levels cost one more than their lengths, a length in the last level ``last_price``, in the first
+    one ``first_price`` times as much.
     """
     best = 1e9
 
@@ -40,7 +42,8 @@ def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0) -> floa
         for at, depth in enumerate(depths):
             if depth:
                 length = min(abs(at - other) for other in range(ranks) if depths[other] < depth)
-                uses += length * (last_price if depth == hops else 1.0) + (depth <= dear)
+                price = (last_price if depth == hops else 1.0) * (first_price if depth == 1 else 1.0)
+                uses += length * price + (depth <= dear)
         best = min(best, uses)
 
     extend([])
@@ -129,6 +132,28 @@ def test_links_of_the_last_slot_have_any_price(ranks: int, per_use: float, price
     if hops <= 4:
         carried = (hops - 1 + price * (seconds - hops)) / per_use
         assert carried >= by_trying(ranks, 0, hops, price) * (1 - 1e-9)
+
+
+@given(st.integers(3, 6), st.floats(1e-3, 1.0), st.floats(0.1, 4.0), st.sampled_from([1.0, 1.5, 2.0, 3.0, 7.0]))
+def test_links_of_first_hops_have_any_price(ranks: int, per_use: float, first_uses: float, price: float) -> None:
+    """First hops over circuits that stand, and relays between one hop and the last, cover the cheapest tree."""
+    seconds = relayed_seconds(ranks, 1.0, per_use, first_uses)
+    hops = int(seconds * (1 + 1e-12))
+    if not hops:
+        assert broadcast_uses(ranks, 1) <= first_uses
+    elif hops <= 4:
+        covered = price * first_uses + (seconds - 2) / per_use
+        assert covered >= by_trying(ranks, 0, hops, first_price=price) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(5, 2), (6, 2), (6, 3)])
+def test_relays_are_bound_by_the_dearest_price_of_first_hops_alone(ranks: int, hops: int) -> None:
+    """The least X is where some price of first hops, at least that of others, leaves no time over."""
+    first_uses, per_use = 2.5, 0.8 / (broadcast_uses(ranks, hops) - 2.5)
+    seconds = relayed_seconds(ranks, 1.0, per_use, first_uses)
+    prices = [1.0 + k / 100 for k in range(400)]
+    trees = [by_trying(ranks, 0, int(seconds), first_price=price) - price * first_uses for price in prices]
+    assert seconds == pytest.approx(max(int(seconds), 2 + max(trees) * per_use), rel=1e-2)
 
 
 @pytest.mark.parametrize("ranks", [16, 64, 256])

@@ -20,6 +20,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 
+_LARGEST_TABLE = 1 << 18
+"""Costs of attachments above which first hops are not told from others."""
 Uses = Callable[[int, int], int]
 """Link uses of one byte among so many ranks within so many hops; never more in more hops, and least from as many hops
 as there are ranks on."""
@@ -106,21 +108,22 @@ def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: i
     most = max(1, ranks - 1)
     if hop <= 0:
         return (uses(ranks, most) + more_uses) * per_link_use, most
+    return _least_seconds(lambda hops: hop + (uses(ranks, hops) + more_uses) * per_link_use, hop, 1, most)
 
-    def least(hops: int) -> float:
-        return hop + (uses(ranks, hops) + more_uses) * per_link_use
 
+def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, most: int) -> tuple[float, int]:
+    """The least X ≥ ``seconds``(⌊X/hop⌋), which falls with the hops, and these, ``fewest`` to ``most``."""
     # The time that links need falls with the hops, and the time that hops take rises.
-    too_few, enough = 0, 1
-    while enough < most and least(enough) >= (enough + 1) * hop:
+    too_few, enough = fewest - 1, fewest
+    while enough < most and seconds(enough) >= (enough + 1) * hop:
         too_few, enough = enough, min(2 * enough, most)
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        if least(middle) < (middle + 1) * hop:
+        if seconds(middle) < (middle + 1) * hop:
             enough = middle
         else:
             too_few = middle
-    return max(enough * hop, least(enough)), enough
+    return max(enough * hop, seconds(enough)), enough
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
@@ -135,43 +138,93 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
     return max(seconds, hops * hop + last * per_link_use)
 
 
+def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
+    """The least X in which an all-gather can relay, between ``hop`` and X − ``hop``, what first hops do not reach.
+
+    Zero where first hops may reach all ranks.
+
+    Args:
+        hop, per_link_use: as for :func:`joint_seconds`.
+        first_uses: links of all circuits that stand, for each rank: a byte passes a circuit once in its first hop.
+    """
+    if hop <= 0 or per_link_use <= 0 or broadcast_uses(ranks, 1) <= first_uses:
+        return 0.0
+    return _least_seconds(
+        lambda hops: 2 * hop + _relayed_uses(ranks, hops, first_uses) * per_link_use, hop, 2, max(2, ranks - 1)
+    )[0]
+
+
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
     """Fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before."""
-    early, late, count = _costs(ranks, hops)
-
-    def cheapest(price: float) -> tuple[float, float]:
-        order = np.lexsort((early, early + price * late))
-        before = np.cumsum(count[order]) - count[order]
-        taken = np.clip(ranks - 1 - before, 0, count[order])
-        return float(taken @ early[order]), float(taken @ late[order])
-
-    few, many = cheapest(1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
+    few, many = _equally_priced(ranks, hops), (float(broadcast_uses(ranks, hops - 1)), 0.0)
     if few[0] > capacity or many[0] <= capacity:
         return 0.0
-    # Corners of the convex frontier between two of its points, until the segment over the capacity is found.
+    few, many = _segment(ranks, hops, few, many, lambda corner: corner[0] <= capacity)
+    return few[1] - (capacity - few[0]) * (few[1] - many[1]) / (many[0] - few[0])
+
+
+@lru_cache(maxsize=1 << 12)
+def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
+    """Link uses of a byte after its first hop, at least, within ``hops`` hops and with ``first_uses`` in the first one.
+
+    Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
+    """
+    if len(_coefficients(hops - 1, ranks - 1)) * len(_coefficients(hops, ranks - 1)) > _LARGEST_TABLE:
+        return broadcast_uses(ranks, hops) - first_uses
+    few = _equally_priced(ranks, hops)
+    if few[1] <= first_uses:
+        return few[0] + few[1] - first_uses
+    many = (float(broadcast_uses(ranks, hops - 1)), 0.0)
+    few, many = _segment(ranks, hops, few, many, lambda corner: corner[1] >= first_uses)
+    return few[0] + (few[1] - first_uses) * (many[0] - few[0]) / (few[1] - many[1])
+
+
+_Point = tuple[float, float]
+"""Link uses in all levels of a tree but one, and those in that one."""
+
+
+def _segment(
+    ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
+) -> tuple[_Point, _Point]:
+    """Neighbouring corners of the convex frontier of uses between two of its points, where ``is_before`` changes."""
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
-        corner = cheapest(price)
+        corner = _cheapest(ranks, hops, price)
         if corner[0] + price * corner[1] >= (few[0] + price * few[1]) * (1 - 1e-12):
-            return few[1] - (capacity - few[0]) / price
-        few, many = (corner, many) if corner[0] <= capacity else (few, corner)
+            return few, many
+        few, many = (corner, many) if is_before(corner) else (few, corner)
+
+
+def _equally_priced(ranks: int, hops: int) -> _Point:
+    return _cheapest(ranks, hops, 1.0)
+
+
+def _cheapest(ranks: int, hops: int, price: float) -> _Point:
+    """Uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all others 1."""
+    others, one, count = _costs(ranks, hops)
+    order = np.lexsort((others, others + price * one))
+    before = np.cumsum(count[order]) - count[order]
+    taken = np.clip(ranks - 1 - before, 0, count[order])
+    return float(taken @ others[order]), float(taken @ one[order])
 
 
 @lru_cache(maxsize=64)
 def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
-    """Links in early slots and in the last one, and how many attachments cost so much: [cost]."""
-    early = _coefficients(hops - 1, ranks - 1)
-    late = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
-    late[0] = 1.0
-    i, k = np.indices((len(early), len(late))).reshape(2, -1)[:, 1:]
-    return i.astype(np.float64), k.astype(np.float64), early[i] * late[k]
+    """Links in all levels but one, those in that one, and how many attachments cost so much: [cost]."""
+    others = _coefficients(hops - 1, ranks - 1)
+    one = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
+    one[0] = 1.0
+    i, k = np.indices((len(others), len(one))).reshape(2, -1)[:, 1:]
+    return i.astype(np.float64), k.astype(np.float64), others[i] * one[k]
 
 
 def _coefficients(hops: int, ranks: int) -> Floats:
     """Coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``."""
     found = [1.0]
-    while sum(found) <= ranks:
+    total = 1.0
+    while total <= ranks:
         cost = len(found)
         before = found[-2] if cost > 1 else 0.0
         found.append((2 * hops * found[-1] + (cost - 2) * before) / cost)
+        total += found[-1]
     return np.array(found)

@@ -6,7 +6,12 @@ Seconds count from standing circuits on; circuits that change on the way only ad
 from __future__ import annotations
 
 from lightloom.collectives.bounds.degree import hops_needed, ranks_by_hops
-from lightloom.collectives.bounds.link_use import all_reduce_uses, joint_seconds, slotted_seconds
+from lightloom.collectives.bounds.link_use import (
+    all_reduce_uses,
+    joint_seconds,
+    relayed_seconds,
+    slotted_seconds,
+)
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
@@ -24,6 +29,15 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         (_joint(collective, fabric), "the links that so few hops must use"),
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
+    if collective.kind in ("all-gather", "reduce-scatter") and fabric.taps == 1:
+        per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
+        seconds = relayed_seconds(collective.ranks, hop, per_use, 2 * fabric.channels)
+        bounds.append((min(seconds, fabric.setup_time + hop), "what standing circuits relay in few hops"))
+    if collective.kind == "all-to-all":
+        seconds = _crossing_seconds(collective, fabric, hops)
+        bounds.append(
+            (min(seconds, fabric.setup_time + hop), f"blocks of {hops} hops that cross the ring in the time left")
+        )
     if collective.kind in ROOTED and not _tapped(collective, fabric):
         direction_seconds = collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
         seconds = broadcast_seconds(collective.ranks, hop, direction_seconds)
@@ -89,17 +103,30 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     hops = len(ranks_by_hops(ranks, degree))
     if collective.kind in ROOTED:
         return hops
-    while not _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops):
+    halves = (ranks // 2) * -(-ranks // 2)
+    while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
         hops += 1
     pairs_fit = ring_all_to_all_wavelengths(ranks) <= fabric.channels and ranks - 1 <= ends
     return hops if fabric.taps > 1 or pairs_fit else max(hops, 2)
 
 
-def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> bool:
-    """Whether so many circuits from one half of the ring to the other can join all pairs within so many hops."""
+def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> int:
+    """Pairs that so many circuits from one half of the ring to the other may join within so many hops, at most."""
     at_most = 0
     for first in range(1, hops + 1):
         begins = min(ranks, degree ** (first - 1))
         ends = min(ranks, sum(degree**beyond for beyond in range(hops - first + 1)))
         at_most += crossing * begins * ends
-    return at_most >= (ranks // 2) * -(-ranks // 2)
+    return at_most
+
+
+def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:
+    """Seconds of an all-to-all whose blocks make so many hops, save those that fewer may join.
+
+    Each hop of such a block is sent in what is left of the time after all its hops, or there is one hop more.
+    """
+    ranks, hop = collective.ranks, _hop(fabric)
+    joined = _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, _ends(fabric) * fabric.taps, hops - 1)
+    crossing = max(0, (ranks // 2) * -(-ranks // 2) - joined) * collective.nbytes / ranks
+    left = crossing / (2 * fabric.channels * fabric.channel_bandwidth * hops)
+    return min(hops * hop + left, (hops + 1) * hop)
