@@ -130,7 +130,8 @@ def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | No
     collective = schedule.collective
     fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), model, collective.resized(0.0))
     digest = blake2b(repr((fields, hash(collective.sizes), schedule.chunks, schedule.steps)).encode())
-    for column in schedule.columns().values():
+    lists = schedule.lists
+    for column in (*schedule.columns().values(), *(() if lists is None else (lists.chunks, lists.first, lists.count))):
         digest.update(column.data)
     return digest.digest()
 

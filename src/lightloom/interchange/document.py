@@ -1,7 +1,7 @@
 """A schedule as plain values: a header, and columns of whole numbers. What JSON, Arrow and Parquet files hold.
 
-    header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, pipeline, notes,
-               fabric
+    header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, pipeline, lists,
+               notes, fabric
     columns    step, lightpath, source, ... as in ``collectives.schedule.columns.COLUMNS``, one entry a row
 
 Errors name the file, the field, and the row or entry.
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import numpy as np
 from pydantic import Field, create_model, field_validator
 
+from lightloom.collectives.schedule.chunk_lists import ChunkLists
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Pipeline, Schedule
 from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import OF_PARTS, Collective, Kind
@@ -96,6 +97,32 @@ class PipelineEntry(Config):
     interval: Positive
 
 
+class ListsEntry(Config):
+    """The lists of chunks that rows carry (``collectives.schedule.chunk_lists.ChunkLists``)."""
+
+    chunks: list[Natural]
+    first: list[Natural]
+    """Place of each list's first chunk in ``chunks``."""
+    count: list[Positive]
+    """Chunks of each list."""
+
+    def lists(self) -> ChunkLists:
+        """What the entry describes.
+
+        Raises:
+            ConfigError: lists that begin or end outside.
+        """
+        if len(self.first) != len(self.count):
+            raise ConfigError(f"lists.first has {len(self.first)} entries: lists.count has {len(self.count)}")
+        for number, (first, count) in enumerate(zip(self.first, self.count, strict=True)):
+            if first + count > len(self.chunks):
+                raise ConfigError(
+                    f"lists: list {number} has {count} chunks from place {first} on: lists.chunks has "
+                    f"{len(self.chunks)}"
+                )
+        return ChunkLists(*(np.array(column, np.int32) for column in (self.chunks, self.first, self.count)))
+
+
 class Header(Config):
     """Everything about a schedule but its columns."""
 
@@ -110,6 +137,8 @@ class Header(Config):
     folding: FoldingEntry | None
     pipeline: PipelineEntry | None = None
     """Null, and absent from older documents, where rows are those of all pieces."""
+    lists: ListsEntry | None = None
+    """Null, and absent from older documents, where each row carries one chunk; else rows name lists."""
     notes: list[str]
     fabric: dict[str, Any] | None
 
@@ -155,6 +184,7 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "dependencies": dependencies,
         "folding": None if folding is None else _folding_entry(folding),
         "pipeline": None if pipeline is None else {"pieces": int(pipeline.pieces), "interval": int(pipeline.interval)},
+        "lists": None if schedule.lists is None else _lists_entry(schedule.lists),
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
@@ -162,6 +192,10 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
 
 def _folding_entry(folding: Folding) -> dict[str, object]:
     return {"period": int(folding.period), "channel": folding.channel.tolist(), "axes": list(folding.axes)}
+
+
+def _lists_entry(lists: ChunkLists) -> dict[str, object]:
+    return {"chunks": lists.chunks.tolist(), "first": lists.first.tolist(), "count": lists.count.tolist()}
 
 
 def parts_of(collective: Collective) -> dict[str, Any]:
@@ -190,11 +224,16 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         collective = fields.collective.collective()
     except ConfigError as error:
         raise ConfigError(f"{where}: field 'collective': {error}") from error
+    try:
+        lists = None if fields.lists is None else fields.lists.lists()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: field {error}") from error
+    carried = rows if lists is None else _carried(lists, columns["chunk"], where)
     # Where not all ranks, or not all pairs, exchange something, parts need not move.
     at_rest = _MOST_AT_REST * collective.parts if collective.kind in OF_PARTS else 1
     # Every step moves something, and so does every chunk that is not local: larger numbers would only fill memory.
     for name, value, most in (
-        ("chunks", fields.chunks, max(2 * rows * repeated, at_rest)),
+        ("chunks", fields.chunks, max(2 * carried * repeated, at_rest)),
         ("steps", fields.steps, rows * pieces),
     ):
         if value > most:
@@ -217,9 +256,21 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
         queued=fields.queued,
         folding=folding,
         pipeline=pipeline,
+        lists=lists,
         notes=tuple(fields.notes),
     )
     return schedule, None if fields.fabric is None else recorded_fabric(fields.fabric, where=f"{where}: fabric")
+
+
+def _carried(lists: ChunkLists, number: Column, where: str) -> int:
+    """Chunks that rows of lists of these numbers carry in all."""
+    outside = (number < 0) | (number >= len(lists))
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise ConfigError(
+            f"{where}: columns.chunk, row {row}: list {number[row]} of chunks: expected 0 to {len(lists) - 1}"
+        )
+    return int(lists.count[number].sum(dtype=np.int64))
 
 
 def columns_from(entries: object, where: str) -> dict[str, Column]:

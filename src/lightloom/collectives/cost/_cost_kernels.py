@@ -52,14 +52,14 @@ class CodedRows(NamedTuple):
 
 
 @njit_without_arrays
-def lightpath_chunks(lightpath: Column, destination: Column, chunks: Ints, first_row: Ints) -> None:
-    """Count the chunks on each lightpath; a multicast chunk counts once."""
+def lightpath_chunks(lightpath: Column, destination: Column, carried: Int32s, chunks: Ints, first_row: Ints) -> None:
+    """Count the chunks on each lightpath, of rows that carry so many; a multicast chunk counts once."""
     for row in range(len(lightpath)):
         path = lightpath[row]
         if first_row[path] < 0:
             first_row[path] = row
         if destination[row] == destination[first_row[path]]:
-            chunks[path] += 1
+            chunks[path] += carried[row]
 
 
 @njit_cached

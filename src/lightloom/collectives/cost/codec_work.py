@@ -54,6 +54,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
     """
     from lightloom.collectives.cost import _cost_kernels as kernels
 
+    schedule = schedule.of_single_chunks()
     ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
     if schedule.folding is not None:
         ranks, share = schedule.folding.period, schedule.chunks // schedule.collective.ranks

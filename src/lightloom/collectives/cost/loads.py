@@ -152,6 +152,8 @@ def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric)
 
 def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepLoads:
     """The loads of a schedule of steps."""
+    if not fabric.exclusive:
+        schedule = schedule.of_single_chunks()
     transfers, changes, crossings = _transfers(schedule, fabric, model), None, 0.0
     if fabric.exclusive and model == "physical":
         changes = circuit_changes(schedule, fabric)
@@ -235,5 +237,5 @@ def _chunks(schedule: Schedule) -> Ints:
 
     paths = int(schedule.lightpath.max(initial=-1)) + 1
     chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
-    kernels.lightpath_chunks(schedule.lightpath, schedule.destination, chunks, first_row)
+    kernels.lightpath_chunks(schedule.lightpath, schedule.destination, schedule.carried, chunks, first_row)
     return chunks

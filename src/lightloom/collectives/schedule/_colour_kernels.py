@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.core.kernels import njit_cached
+from lightloom.core.arrays import Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 @njit_cached
@@ -41,6 +42,99 @@ def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int)
         following[i] = ending[end[i]]
         ending[end[i]] = i
     return used
+
+
+@njit_cached
+def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
+    """As :func:`sweep`, in ranges of colours: interval, first colour and colours of each range, and all colours.
+
+    An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
+    ranges; time: these, times the free ranges between others.
+    """
+    ending = np.full(nodes + 1, -1, np.int64)
+    taken = np.empty((2 * len(start) + 1, 4), np.int64)
+    """Interval, first colour, colours, and the range before that ends at the same node: [range, 4]."""
+    ranges, used, position = 0, 0, 0
+    free, holes = np.empty((16, 2), np.int64), 0
+    """First colour and colours of each free range, in order: [range, 2]."""
+    for i in order:
+        while position <= start[i]:
+            j = ending[position]
+            while j >= 0:
+                if holes == len(free):
+                    free = _longer(free)
+                holes = _release(free, holes, taken[j, 1], taken[j, 2])
+                j = taken[j, 3]
+            position += 1
+        left = count[i]
+        while left > 0:
+            if ranges == len(taken):
+                taken = _longer(taken)
+            hole = _fitting(free, holes, left)
+            if hole < 0:
+                colour, size = used, left
+                used += left
+            else:
+                colour, size = free[hole, 0], min(left, free[hole, 1])
+                free[hole, 0] += size
+                free[hole, 1] -= size
+                if free[hole, 1] == 0:
+                    free[hole : holes - 1] = free[hole + 1 : holes].copy()
+                    holes -= 1
+            taken[ranges] = i, colour, size, ending[end[i]]
+            ending[end[i]] = ranges
+            ranges, left = ranges + 1, left - size
+    return taken[:ranges, 0].copy(), taken[:ranges, 1].copy(), taken[:ranges, 2].copy(), used
+
+
+@njit_cached
+def _longer(table: Ints) -> Ints:
+    """The same rows in a table of twice the length."""
+    longer: Ints = np.empty((2 * len(table), table.shape[1]), np.int64)
+    longer[: len(table)] = table
+    return longer
+
+
+@njit_without_arrays
+def _fitting(free: Ints, holes: int, wanted: int) -> int:
+    """The smallest free range of so many colours, else the largest; −1 where none is left."""
+    best = -1
+    for hole in range(holes):
+        size = free[hole, 1]
+        if best < 0:
+            best = hole
+        elif size >= wanted:
+            if free[best, 1] < wanted or size < free[best, 1]:
+                best = hole
+        elif size > free[best, 1]:
+            best = hole
+    return best
+
+
+@njit_without_arrays
+def _release(free: Ints, holes: int, colour: int, count: int) -> int:
+    """Give a range of colours back, one with the free ranges that it touches; the number of free ranges."""
+    at = holes
+    while at > 0 and free[at - 1, 0] > colour:
+        at -= 1
+    before = at > 0 and free[at - 1, 0] + free[at - 1, 1] == colour
+    after = at < holes and colour + count == free[at, 0]
+    if before and after:
+        free[at - 1, 1] += count + free[at, 1]
+        for hole in range(at, holes - 1):
+            free[hole, 0], free[hole, 1] = free[hole + 1, 0], free[hole + 1, 1]
+        return holes - 1
+    if before:
+        free[at - 1, 1] += count
+    elif after:
+        free[at, 0] = colour
+        free[at, 1] += count
+    else:
+        for hole in range(holes, at, -1):
+            free[hole, 0], free[hole, 1] = free[hole - 1, 0], free[hole - 1, 1]
+        free[at, 0], free[at, 1] = colour, count
+        return holes + 1
+    return holes
 
 
 @njit_cached

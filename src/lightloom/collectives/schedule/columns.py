@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lightloom.collectives.schedule.chunk_lists import ChunkLists
 from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Column, Floats, Ints
+from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
@@ -126,7 +127,8 @@ class Schedule:
     after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)
     or has received all that is to be added (a row that adds). Rows that follow each other there with the same ``step``
     and chunk are one transmission, a multicast. With ``folding`` the rows are those of a few ranks, with ``pipeline``
-    those of the first of many pieces; on packet fabrics schedules of steps have both.
+    those of the first of many pieces; on packet fabrics schedules of steps have both. With ``lists`` a row carries a
+    list of chunks, and stands for as many rows of the same lightpath.
 
     In an averager's fabric the number ``ranks`` stands for the switch; it passes on, in the same step, what enters it.
     """
@@ -146,6 +148,7 @@ class Schedule:
     wavelength_count: Column
     """Consecutive wavelengths that the lightpath bundles; the count runs on into the next fibre."""
     chunk: Column
+    """With ``lists`` the number of the list of chunks that the row carries."""
     reduces: Column
     """True: the destination adds what arrives to what it holds; False: it stores it."""
     dependencies: Column | None = None
@@ -155,6 +158,9 @@ class Schedule:
     """How the rows repeat around the ring; None where they are all there is."""
     pipeline: Pipeline | None = None
     """How the rows repeat for every piece of the data; None where they are all there is."""
+    lists: ChunkLists | None = None
+    """What rows carry, in a schedule of steps that is neither folded nor a pipeline; None where each carries one
+    chunk."""
     notes: tuple[str, ...] = ()
     """What the algorithm has to say about its choices, for reports."""
 
@@ -185,6 +191,11 @@ class Schedule:
         return self.collective.distinct_nbytes / self.chunks
 
     @property
+    def carried(self) -> Int32s:
+        """Chunks that each row carries: [row]."""
+        return np.ones(len(self), np.int32) if self.lists is None else self.lists.count[self.chunk]
+
+    @property
     def weights(self) -> Floats | None:
         """What each row sends relative to the mean chunk: [row]; None where all chunks are equal."""
         weights = self.collective.weights
@@ -192,7 +203,9 @@ class Schedule:
 
     @property
     def row_nbytes(self) -> Floats | float:
-        """Bytes that each row sends: [row]; a number where all chunks are equal."""
+        """Bytes that each row sends: [row]; a number where all chunks are equal and each row carries one."""
+        if self.lists is not None:
+            return self.carried.astype(np.float64) * self.chunk_nbytes
         weights = self.weights
         return self.chunk_nbytes if weights is None else self.chunk_nbytes * weights
 
@@ -251,8 +264,18 @@ class Schedule:
         return replace(self.in_pieces(1).resized(nbytes), pipeline=None)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
-        """The same with a row for every rank and every piece, on fibres of so many channels."""
-        return self._of_all_ranks(fibre_channels)._of_all_pieces()
+        """The same with a row for every rank, every piece and every chunk, on fibres of so many channels."""
+        return self._of_all_ranks(fibre_channels)._of_all_pieces().of_single_chunks()
+
+    def of_single_chunks(self) -> Schedule:
+        """The same with a row for every chunk of a list."""
+        if self.lists is None:
+            return self
+        carried = self.carried
+        rows = int(carried.sum(dtype=np.int64))
+        require_memory(rows * ROW_NBYTES, f"{self.algorithm} with {rows:,} rows for all chunks")
+        columns = {name: np.repeat(column, carried) for name, column in self.columns().items() if name != "chunk"}
+        return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
         """The same on packet links with rows for every rank along the innermost folded axis; not queued.

@@ -40,6 +40,8 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
     source, destination, chunk = backwards["destination"], backwards["source"], backwards["chunk"]
     route = fabric.reverse_route(backwards["route"])
     if mirrored:
+        if schedule.lists is not None:
+            raise UnsupportedError(f"{schedule.algorithm}: lists of chunks cannot be reflected: expected single chunks")
         n, pieces = schedule.collective.ranks, schedule.chunks // schedule.collective.ranks
         order = fabric.ring_order()
         image = np.empty(n, np.int64)
@@ -74,10 +76,10 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """``second`` after ``first``, together serving ``collective``."""
     foldings = {schedule.folding and (schedule.folding.period, schedule.folding.axes) for schedule in (first, second)}
-    ordered = first.dependencies is None and second.dependencies is None
+    ordered = first.dependencies is None and second.dependencies is None and first.lists is second.lists
     if first.chunks != second.chunks or len(foldings) > 1 or not ordered:
         raise UnsupportedError(
-            "only barrier-stepped schedules over the same chunks, folded alike, can be run one after the other"
+            "only barrier-stepped schedules over the same chunks and lists, folded alike, can follow each other"
         )
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps

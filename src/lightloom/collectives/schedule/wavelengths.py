@@ -9,6 +9,7 @@ For all-to-all the assignments are optimal and written down:
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,6 +99,34 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
     used = kernels.sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
     return colour, int(used)
+
+
+class ColourRanges(NamedTuple):
+    """Colours of intervals, as ranges of colours that follow each other: arrays [range]."""
+
+    interval: Ints
+    """Interval to which the colours belong; ranges of one interval follow each other."""
+    colour: Ints
+    """First colour."""
+    size: Ints
+    """Colours."""
+    before: Ints
+    """Colours that the interval has in ranges before."""
+    colours: int
+    """Colours that are used in all."""
+
+
+def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> ColourRanges:
+    """As :func:`colour_intervals`, with memory for ranges of colours instead of colours."""
+    from lightloom.collectives.schedule import _colour_kernels as kernels
+
+    ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
+    interval, colour, given, used = kernels.sweep_ranges(np.lexsort((end, start)), *ends, nodes)
+    order = np.argsort(interval, kind="stable")
+    interval, colour, given = interval[order], colour[order], given[order]
+    total = np.cumsum(given) - given
+    before = total - total[np.searchsorted(interval, interval)] if len(interval) else total
+    return ColourRanges(interval, colour, given, before, int(used))
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:

@@ -193,6 +193,53 @@ def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
     return result, first
 
 
+class Lists(NamedTuple):
+    """Lists of chunks that rows carry."""
+
+    chunks: Int32s
+    """Chunks of all lists: [entry]."""
+    first: Int32s
+    """Entry of each list's first chunk: [list]."""
+    size: Int32s
+    """Chunks of each list: [list]."""
+
+
+@njit_cached
+def count_listed(number: Column, lists: Lists, chunks: int) -> Ints:
+    """Times that rows carry each chunk, of rows that carry lists of these numbers: [chunk]."""
+    used, times = np.zeros(len(lists.first), np.int64), np.zeros(chunks, np.int64)
+    for row in range(len(number)):
+        used[number[row]] += 1
+    for i in range(len(used)):
+        if used[i]:
+            for entry in range(lists.first[i], lists.first[i] + lists.size[i]):
+                times[lists.chunks[entry]] += used[i]
+    return times
+
+
+@njit_cached
+def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, begins: Ints) -> Int32s:
+    """As :func:`by_chunk`, of rows that carry lists: those of the chunks from ``first_chunk`` on.
+
+    Args:
+        number: of each row's list: [row].
+        rows: in their order.
+        lists: what they carry.
+        first_chunk: chunk of the first place.
+        begins: places at which the rows of each chunk begin: [chunk + 1].
+    """
+    position, some = begins[:-1].copy(), len(begins) - 1
+    result = np.empty(begins[-1], np.int32)
+    for row in rows:
+        i = number[row]
+        for entry in range(lists.first[i], lists.first[i] + lists.size[i]):
+            place = lists.chunks[entry] - first_chunk
+            if 0 <= place < some:
+                result[position[place]] = row
+                position[place] += 1
+    return result
+
+
 @njit_cached
 def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
     """Replay what only copies, chunk by chunk; (code, row or chunk, rank).

@@ -22,7 +22,18 @@ _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelengt
 def row_name(schedule: Schedule, row: int) -> str:
     """A row as messages name it."""
     s = schedule
-    return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, chunk {s.chunk[row]} (row {row})"
+    return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, {_carried(s, row)} (row {row})"
+
+
+def _carried(schedule: Schedule, row: int) -> str:
+    """What a row carries, as messages name it; a list that does not exist by its number."""
+    lists, number = schedule.lists, int(schedule.chunk[row])
+    if lists is None:
+        return f"chunk {number}"
+    if not 0 <= number < len(lists):
+        return f"list {number} of chunks"
+    first, *others = lists.chunks_of(schedule.chunk[row : row + 1]).tolist()
+    return f"chunk {first}" + (f" and {len(others)} more of list {number}" if others else "")
 
 
 def article(kind: str) -> str:
@@ -37,7 +48,7 @@ def ranges(schedule: Schedule, fabric: Fabric) -> None:
         "step": schedule.steps,
         "source": ends,
         "destination": ends,
-        "chunk": schedule.chunks,
+        "chunk": schedule.chunks if schedule.lists is None else len(schedule.lists),
         "route": fabric.routes,
         # Labels, not counts; bounded so that a wild one cannot fill the memory.
         "lightpath": 2 * len(schedule) + 1,

@@ -22,6 +22,7 @@ from lightloom.collectives.schedule.repeated import repeated_steps
 from lightloom.collectives.spec import STORING
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding, first_piece, of_first_owners
+from lightloom.collectives.verify.listed import check_lists, rows_by_chunk
 from lightloom.collectives.verify.queued import verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -41,6 +42,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     """
     if fabric.ranks != schedule.collective.ranks:
         raise VerificationError(f"schedule for {schedule.collective.ranks} ranks on a fabric of {fabric.ranks}")
+    check_lists(schedule)
     schedule = first_piece(schedule, fabric)
     checks.ranges(schedule, fabric)
     if schedule.queued:
@@ -168,22 +170,26 @@ def _replay(
         replayed = chunks // n * schedule.folding.period
     part = np.arange(replayed) // (chunks // wanted.parts)
     reader = wanted.ends_at(part)
-    ordered_rows, first = kernels.by_chunk(schedule.chunk, rows, replayed)
-    sends = kernels.Sends(ordered_rows, first, step, schedule.source, schedule.destination, schedule.reduces)
-    if kind in STORING:
-        code, where, rank = kernels.replay_gather(sends, wanted.begins_at(part), reader, n, reach)
-    else:
-        switch = fabric.switch_rank if fabric.in_network_reduction else -1
-        code, where, rank = kernels.replay_reduce(sends, reader, n, reach, switch)
-    if code != kernels.OK:
-        raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
+    begins_at = wanted.begins_at(part) if kind in STORING else reader
+    for some in rows_by_chunk(schedule, rows, replayed):
+        sends = kernels.Sends(some.rows, some.begins, step, schedule.source, schedule.destination, schedule.reduces)
+        stop = some.first_chunk + len(some.begins) - 1
+        ends = reader[some.first_chunk : stop]
+        if kind in STORING:
+            owner = begins_at[some.first_chunk : stop]
+            code, where, rank = kernels.replay_gather(sends, owner, ends, n, reach)
+        else:
+            switch = fabric.switch_rank if fabric.in_network_reduction else -1
+            code, where, rank = kernels.replay_reduce(sends, ends, n, reach, switch)
+        if code == kernels.WRONG_END:
+            raise VerificationError(f"rank {rank} does not end with the complete chunk {some.first_chunk + where}")
+        if code != kernels.OK:
+            raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
 
 
 def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
     from lightloom.collectives.verify import _replay_kernels as kernels
 
-    if code == kernels.WRONG_END:
-        return f"rank {rank} does not end with the complete chunk {where}"
     reasons = {
         kernels.NOT_HELD: f"rank {rank} does not hold the chunk when the step begins",
         kernels.EMPTY: f"rank {rank} has nothing of the chunk to send",

@@ -18,13 +18,12 @@ from functools import cache
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
-
-from lightloom.collectives.algorithms.optree import along_the_line, exchange_stages
+from lightloom.collectives.algorithms.optree import exchange_stages
 from lightloom.collectives.algorithms.optree_radices import best_radices
 from lightloom.collectives.algorithms.wrht import wrht
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import Stage, fit, staged
+from lightloom.collectives.schedule.build import fit
+from lightloom.collectives.schedule.bundles import bundled
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_all_gather
 from lightloom.collectives.schedule.wavelengths import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
@@ -127,20 +126,9 @@ def _staged(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Sc
     n = fabric.ranks
 
     def all_gather(gather: Collective) -> Schedule:
-        stages = exchange_stages(n, [cut.radix for cut in cuts])
-        stages = [_in_a_row(stage, n) if cut.in_a_row else stage for stage, cut in zip(stages, cuts, strict=True)]
+        stages, held = exchange_stages(n, [cut.radix for cut in cuts], [cut.in_a_row for cut in cuts])
         orders = ", ".join(f"{cut.radix} {'in a row' if cut.in_a_row else 'side by side'}" for cut in cuts)
         note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"
-        return staged("synthesized", gather, fabric, stages, chunks=n, striped=True, notes=(note,))
+        return bundled("synthesized", gather, fabric, stages, held, chunks=n, striped=True, notes=(note,))
 
     return from_all_gather(collective, fabric, all_gather)
-
-
-def _in_a_row(stage: Stage, n: int) -> Stage:
-    """The same shares with one lightpath for each pair of ranks, on which its shares follow each other."""
-    ends = stage.source.astype(np.int64) * n + stage.destination
-    pairs, first, which = np.unique(ends, return_index=True, return_inverse=True)
-    if len(pairs) == len(ends):
-        return stage
-    line = along_the_line(stage.source[first], stage.destination[first], stage.chunk[first], n)
-    return stage._replace(colour=line.colour[which], colours=line.colours, lightpath=which)

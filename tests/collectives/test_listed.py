@@ -1,0 +1,232 @@
+"""Rows that carry lists of chunks: they say what the rows of single chunks say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.algorithms.optree import optree
+from lightloom.collectives.algorithms.optree_radices import stage_steps
+from lightloom.collectives.cost.circuits import circuits_key
+from lightloom.collectives.cost.codec_work import codec_work
+from lightloom.collectives.cost.loads import step_loads
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.registry import find
+from lightloom.collectives.schedule.chunk_lists import ChunkLists
+from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.verify import listed as listed_rows
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.errors import ConfigError, VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.wdm_ring import Ring
+from lightloom.interchange.files import read_schedule, write_schedule
+from tests.collectives.strategies import wdm_ring
+
+QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+def refused(schedule: Schedule, fabric: Fabric) -> bool:
+    try:
+        verify(schedule, fabric)
+    except VerificationError:
+        return True
+    return False
+
+
+def same(one: Cost, other: Cost) -> bool:
+    """Whether all figures agree to a part in 10¹²."""
+    figures = [{name: -1.0 if value is None else value for name, value in of.to_json().items()} for of in (one, other)]
+    return figures[0] == pytest.approx(figures[1], rel=1e-12, abs=0)
+
+
+@st.composite
+def trees(draw: st.DrawFn, largest: int = 24) -> tuple[Schedule, Fabric]:
+    """OpTree on a ring, its radices those of the search or any others."""
+    ranks = draw(st.integers(2, largest))
+    fabric = wdm_ring(ranks, draw(st.integers(1, 9)), fibres=draw(st.integers(1, 2)))
+    fabric = fabric.model_copy(update={"energy_per_bit": 3e-12})
+    radices, left = [], ranks
+    while left > 1:
+        radices.append(draw(st.integers(2, left)))
+        left = -(-left // radices[-1])
+    kind: Kind = draw(st.sampled_from(FROM_ALL_GATHER))
+    collective = Collective(kind, ranks, draw(st.floats(1.0, 1e9)))
+    chosen = draw(st.sampled_from([None, tuple(radices)]))
+    return optree(collective, fabric, striped=draw(st.booleans()), radices=chosen), fabric
+
+
+@QUICK
+@given(trees())
+def test_lists_cost_what_rows_of_single_chunks_cost(job: tuple[Schedule, Fabric]) -> None:
+    schedule, fabric = job
+    twin = schedule.unfolded(fabric.fibre_channels)
+    ranks = fabric.ranks
+    assert twin.lists is None
+    assert len(twin) == ranks * (ranks - 1) * (2 if schedule.collective.kind == "all-reduce" else 1)
+    verify(schedule, fabric)
+    verify(twin, fabric)
+    models: tuple[CostModel, ...] = ("physical", "paper")
+    for model in models:
+        assert same(cost(schedule, fabric, model), cost(twin, fabric, model))
+    for in_line in (False, True):
+        one, other = (codec_work(rows, in_line=in_line) for rows in (schedule, twin))
+        for name in ("encoded", "decoded", "sent", "received"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    changes = [step_loads(rows, fabric).changes for rows in (schedule, twin)]
+    assert changes[0] is not None and changes[1] is not None
+    assert np.array_equal(changes[0].changed, changes[1].changed) and changes[0].static == changes[1].static
+    assert circuits_key(schedule, fabric, changes[0].rows) == circuits_key(twin, fabric)
+    later = [straggling(rows, fabric, late=1e-3).later for rows in (schedule, twin)]
+    assert later[0] == pytest.approx(later[1], rel=1e-12)
+
+
+@settings(QUICK, max_examples=250)
+@given(trees(largest=9), st.data())
+def test_mutants_of_lists_are_refused_as_those_of_single_chunks_are(
+    job: tuple[Schedule, Fabric], data: st.DataObject
+) -> None:
+    schedule, fabric = job
+    lists = schedule.lists
+    assert lists is not None
+    row = data.draw(st.integers(0, len(schedule) - 1))
+    limits = {
+        "chunk": len(lists),
+        "step": schedule.steps,
+        "route": 2,
+        "reduces": 2,
+        "destination": fabric.ranks,
+        "fibre": 2,
+        "first_wavelength": fabric.fibre_channels,
+        "wavelength_count": fabric.channels + 1,
+        "lightpath": len(schedule) + 1,
+    }
+    columns = {name: column.copy() for name, column in schedule.columns().items()}
+    for name in data.draw(st.lists(st.sampled_from(sorted(limits)), max_size=3, unique=True)):
+        columns[name][row] = data.draw(st.integers(0, limits[name] - 1))
+    held = {name: getattr(lists, name).copy() for name in ("chunks", "first", "count")}
+    if data.draw(st.booleans()):
+        entry, number = (data.draw(st.integers(0, len(held[name]) - 1)) for name in ("chunks", "first"))
+        held["chunks"][entry] = data.draw(st.integers(0, schedule.chunks - 1))
+        held["count"][number] = data.draw(st.integers(1, len(held["chunks"]) - held["first"][number]))
+    if data.draw(st.booleans()):
+        dropped = data.draw(st.integers(0, len(schedule) - 1))
+        columns = {name: np.delete(column, dropped) for name, column in columns.items()}
+    mutant = schedule.with_columns(columns, lists=ChunkLists(**held))
+    assert refused(mutant, fabric) == refused(mutant.unfolded(fabric.fibre_channels), fabric)
+
+
+def test_chunks_are_replayed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = wdm_ring(20, 3)
+    for kind in FROM_ALL_GATHER:
+        schedule = optree(Collective(kind, 20, 1e6), fabric)  # type: ignore[arg-type]
+        monkeypatch.setattr(listed_rows, "_AT_ONCE", 50)
+        blocks = list(listed_rows.rows_by_chunk(schedule, np.arange(len(schedule)), 20))
+        assert len(blocks) > 5 and sum(len(block.rows) for block in blocks) == schedule.carried.sum()
+        verify(schedule, fabric)
+        lists = schedule.lists
+        assert lists is not None
+        chunks = lists.chunks.copy()
+        chunks[-1] = (chunks[-1] + 1) % 20
+        broken = schedule.with_columns({}, lists=replace(lists, chunks=chunks))
+        with pytest.raises(VerificationError, match="chunk"):
+            verify(broken, fabric)
+        assert refused(broken.unfolded(3), fabric)
+
+
+def test_lists_that_do_not_exist_are_named() -> None:
+    fabric = wdm_ring(8, 4)
+    schedule = optree(Collective("all-gather", 8, 1e6), fabric, radices=(2, 4))
+    lists = schedule.lists
+    assert lists is not None
+    for name, value, says in (
+        ("chunks", 8, r"entry 1 of the lists: chunk 8 is not in 0\.\.7"),
+        ("first", -1, r"list 1 has \d chunks from entry -1 on"),
+        ("count", 0, "list 1 has 0 chunks"),
+        ("count", 2**31 - 1, "expected 1 or more of"),
+    ):
+        column = getattr(lists, name).copy()
+        column[1] = value
+        with pytest.raises(VerificationError, match=says):
+            verify(schedule.with_columns({}, lists=replace(lists, **{name: column})), fabric)
+    number = schedule.chunk.copy()
+    number[3] = len(lists)
+    with pytest.raises(VerificationError, match=rf"list {len(lists)} of chunks \(row 3\): chunk {len(lists)} is not"):
+        verify(schedule.with_columns({"chunk": number}), fabric)
+    for other in (replace(schedule, queued=True), replace(schedule, folding=Folding.alike(8, 8))):
+        with pytest.raises(VerificationError, match="carry lists of chunks: unfold the schedule"):
+            verify(other, fabric)
+
+
+@pytest.mark.parametrize("name", ["lists.json", "lists.arrow", "lists.parquet"])
+def test_files_keep_lists(tmp_path: Path, name: str) -> None:
+    if name != "lists.json":
+        pytest.importorskip("pyarrow")
+    fabric = wdm_ring(12, 3)
+    schedule = optree(Collective("all-reduce", 12, 1e6), fabric)
+    write_schedule(tmp_path / name, schedule, fabric)
+    again, _ = read_schedule(tmp_path / name)
+    assert again.lists is not None and schedule.lists is not None
+    for column in ("chunks", "first", "count"):
+        assert np.array_equal(getattr(again.lists, column), getattr(schedule.lists, column))
+    verify(again, fabric)
+    assert same(cost(again, fabric), cost(schedule, fabric))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"first":[', '"first":[0,', "lists.first has"),
+        ('"first":[', '"first":[999999,', "lists.first has"),
+        ('"count":[', '"count":[0,', "count"),
+        ('"chunk": [', '"chunk": [999,', "columns.chunk"),
+    ],
+)
+def test_files_with_wild_lists_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    fabric = wdm_ring(12, 3)
+    path = tmp_path / "lists.json"
+    write_schedule(path, optree(Collective("all-gather", 12, 1e6), fabric), fabric)
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=says):
+        read_schedule(path)
+
+
+def test_a_packet_fabric_carries_lists_too() -> None:
+    """Who writes lists for a fabric of packets gets the cost of their chunks."""
+    circuits, packets = wdm_ring(6, 2), Ring(ranks=6)
+    schedule = optree(Collective("all-gather", 6, 6e6), circuits)
+    zero = np.zeros(len(schedule), np.int16)
+    plain = schedule.with_columns({"fibre": zero, "first_wavelength": zero, "wavelength_count": zero})
+    verify(plain, packets)
+    assert same(cost(plain, packets), cost(plain.unfolded(1), packets))
+
+
+def test_rows_are_as_many_as_stated_at_most_and_steps_as_counted() -> None:
+    for ranks, wavelengths in ((16, 2), (60, 7), (256, 64), (500, 64), (1024, 8)):
+        fabric = wdm_ring(ranks, wavelengths)
+        for kind in FROM_ALL_GATHER:
+            schedule = optree(Collective(kind, ranks, 1e6), fabric)  # type: ignore[arg-type]
+            assert len(schedule) <= find("optree").rows(kind, fabric)
+        radices = tuple(map(int, schedule.notes[0].split(",")[0].removeprefix("radices ").split("·")))
+        assert schedule.steps == 2 * sum(stage_steps(ranks, wavelengths, radices))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FROM_ALL_GATHER)
+@pytest.mark.parametrize("wavelengths", [8, 64])
+def test_a_thousand_ranks_cost_what_their_rows_cost(kind: Kind, wavelengths: int) -> None:
+    fabric = wdm_ring(1024, wavelengths)
+    schedule = optree(Collective(kind, 1024, 1e9), fabric)
+    verify(schedule, fabric)
+    twin = schedule.unfolded(wavelengths)
+    verify(twin, fabric)
+    assert same(cost(schedule, fabric), cost(twin, fabric))
