@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
+from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, plans, stages
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
@@ -59,6 +62,18 @@ def test_one_set_of_circuits_a_stage_saves_set_ups() -> None:
     ours = cost(stages(wanted, fabric), fabric)
     theirs = cost(build(find("optree-striped"), wanted, fabric), fabric)
     assert ours.steps < theirs.steps and ours.reconfiguration < theirs.reconfiguration
+
+
+def test_stages_are_cached_with_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    fabric = wdm_ring(12, 2)
+    schedule = stages(Collective("all-gather", 12, 12e3), fabric)
+    assert schedule.lists is not None
+    cache.write_schedule("staged", schedule)
+    again = cache.read_schedule("staged")
+    assert again is not None
+    verify(again, fabric)
+    assert cost(again, fabric) == cost(schedule, fabric)
 
 
 def test_what_stages_cannot_serve_is_refused() -> None:

@@ -16,6 +16,7 @@ from typing import cast
 
 import numpy as np
 
+from lightloom.collectives.schedule.chunk_lists import ChunkLists
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import Collective, Kind
@@ -25,7 +26,7 @@ from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
 
-_VERSION = 9
+_VERSION = 10
 """Version of the search; raised when it improves, so that results of an older search are not used."""
 _MOST_PIECES = 64
 _MOST_ROWS = 1 << 23
@@ -33,6 +34,7 @@ _MOST_ROWS = 1 << 23
 Chords = tuple[tuple[int, ...], int, float]
 """A circulant graph: lengths of chords, pieces, slack."""
 _FIELDS = ("algorithm", "chunks", "steps", "queued", "notes")
+_OF_LISTS = ("chunks", "first", "count")
 
 
 def cache_path(request: object, suffix: str = ".json") -> Path:
@@ -79,12 +81,14 @@ def read_schedule(request: object) -> Schedule | None:
         period, axes, channel = metadata.pop("period"), metadata.pop("axes"), columns.pop("channel", None)
         pipeline = metadata.pop("pipeline")
         dependencies = columns.pop("dependencies", None)
+        lists = [columns.pop(f"lists_{name}", None) for name in _OF_LISTS]
         return Schedule(
             **columns,
             **metadata | {"collective": _collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
             folding=None if channel is None else Folding(period, channel, tuple(axes)),
             dependencies=dependencies,
             pipeline=pipeline and Pipeline(*pipeline),
+            lists=None if lists[0] is None else ChunkLists(*lists),
         )
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, InputError):
         return None
@@ -122,6 +126,8 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     arrays = schedule.columns() | {"fields": np.array(json.dumps(metadata))}
     arrays |= {} if folding is None else {"channel": folding.channel}
     arrays |= {} if schedule.dependencies is None else {"dependencies": schedule.dependencies}
+    lists = schedule.lists
+    arrays |= {} if lists is None else {f"lists_{name}": getattr(lists, name) for name in _OF_LISTS}
     content = BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
     _write(cache_path(request, ".npz"), content.getvalue())
