@@ -7,16 +7,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.placement import random_case
 
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.data_parallel import data_parallel
-from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.parallelism.hybrid import HybridPlan, _activations, _within
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.recomputed import _received
 from tests.parallelism.test_partition import network, seconds
 from tests.parallelism.test_placement import fan
 
@@ -83,6 +85,39 @@ def test_traffic_is_symmetric_and_counts_equal_contents_once() -> None:
     stride.content[:] = [1, 2]
     other = HybridPlan(_moved(placement, [0, 1, 1]), stride, 2, 1).traffic.model_parallel.toarray()
     assert other.tolist() == [[0.0, 200.0], [200.0, 0.0]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_content_crosses_once_to_each_device_and_copies_meet_their_neighbours(seed: int) -> None:
+    """Whatever the order in which sub-operators read what; looked at edge by edge."""
+    rng, k, size = np.random.default_rng(seed), 4, 20
+    balanced = random_case(rng, size, k).balanced
+    content = rng.integers(0, 3, len(balanced.parent))
+    nbytes = 1.0 + balanced.parent + 100.0 * content
+    synchronised = np.where(rng.random(size) < 0.4, rng.integers(1, 9, size) * 1e4, 0.0) * (np.arange(size) > 0)
+    balanced = replace(balanced, content=content, nbytes=nbytes, synchronised=synchronised)
+    device, dropped = rng.integers(0, k, size, np.int32), rng.random(size) < 0.5
+    received = {
+        (int(y), int(c), int(device[x])): n
+        for x in range(size)
+        for y, c, n in zip(
+            *(column[slice(*balanced.parent_start[x : x + 2])] for column in (balanced.parent, content, nbytes)),
+            strict=True,
+        )
+        if device[y] != device[x]
+    }
+    activations, held = np.zeros((k, k)), np.zeros(k)
+    for (y, _, to), n in received.items():
+        activations[device[y], to] += n
+        held[to] += n * dropped[y]
+    activations += activations.T
+    assert np.allclose(_activations(balanced, device, k).toarray(), activations)
+    assert np.allclose(_received(balanced, device, dropped, k), held)
+    for x in range(1, size):
+        if device[x - 1] != device[x]:
+            activations[device[x - 1], device[x]] += synchronised[x]
+            activations[device[x], device[x - 1]] += synchronised[x]
+    assert np.allclose(_within(balanced, device, k).toarray(), activations)
 
 
 def test_copies_exchange_their_gradients_with_the_neighbouring_part() -> None:
