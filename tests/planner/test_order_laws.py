@@ -1,17 +1,25 @@
-"""The order of plans where computation hides all communication: the network that is busy for less time comes first."""
+"""Orders of plans, and of what they exchange."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.clusters.load import load_cluster
+from lightloom.planner.pricing.strategy_step import ExchangeUse, largest_uses
+from lightloom.planner.search.order import pareto_front
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from tests.planner.test_search import graph
 
 
 def test_equal_steps_are_ranked_by_the_time_that_the_network_is_busy() -> None:
+    """Where computation hides all communication, the network that is busy for less time comes first."""
     layers = [replace(layer, forward_flops=10**12, backward_flops=2 * 10**12) for layer in graph(1_000_000).operators]
     layers[0] = replace(layers[0], parameters=0, parameter_bytes=0)
     hidden = replace(graph(), operators=tuple(layers))
@@ -25,3 +33,39 @@ def test_equal_steps_are_ranked_by_the_time_that_the_network_is_busy() -> None:
     for plan, after in pairwise(ranking):
         if plan.communication_time == after.communication_time:
             assert plan.algorithm < after.algorithm
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9))
+def test_the_front_has_one_of_each_kind_that_nothing_beats(costs: list[tuple[int, int]]) -> None:
+    plans: list[Any] = [SimpleNamespace(sample_time=time, energy_per_sample=joules) for time, joules in costs]
+    front = pareto_front(plans)
+    best = {
+        (time, joules)
+        for time, joules in costs
+        if not any(a <= time and b <= joules and (a, b) != (time, joules) for a, b in costs)
+    }
+    assert [(plan.sample_time, plan.energy_per_sample) for plan in front] == sorted(best)
+    for plan in front:
+        assert plan is plans[costs.index((plan.sample_time, plan.energy_per_sample))]
+
+
+@given(
+    st.lists(
+        st.builds(
+            ExchangeUse,
+            st.sampled_from(["all-gather", "all-reduce"]),
+            st.integers(2, 3),
+            st.integers(1, 2),
+            st.integers(1, 4).map(float),
+            st.sampled_from(["ring", "tree"]),
+        ),
+        max_size=9,
+    )
+)
+def test_the_largest_use_of_each_group_is_listed_the_largest_first(uses: list[ExchangeUse]) -> None:
+    groups = {(use.kind, use.ranks, use.stride, use.algorithm) for use in uses}
+    largest = [
+        max((use for use in uses if (use.kind, use.ranks, use.stride, use.algorithm) == group), key=lambda u: u.nbytes)
+        for group in groups
+    ]
+    assert list(largest_uses(uses)) == sorted(sorted(largest), key=lambda use: use.nbytes, reverse=True)

@@ -11,6 +11,8 @@ import pytest
 import lightloom as ll
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
+from lightloom.collectives.evaluate import evaluate_all
+from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.traffic.placing import neighbours, splits
@@ -76,6 +78,35 @@ def test_two_jobs_never_share_a_wavelength() -> None:
     everything = [replace(work, channels=0) for work in together]
     with pytest.raises(VerificationError, match="share wavelength"):
         verify_jobs(everything, cluster.fabric)
+
+
+def test_joined_jobs_keep_their_ranks_steps_lightpaths_and_channels() -> None:
+    cluster = on({"base": "sip-ring", "wavelengths": 16})
+    jobs = [Request(job=TrafficJob.parse(each), graph=None, search=None, nbytes=1e6) for each in (EVEN, ODD)]
+    works = [job.together for job in traffic(jobs, cluster, lambda: None)]
+    joined, first = verify_jobs(works, cluster.fabric), {"step": 0, "lightpath": 0, "channel": 0}
+    assert joined.dependencies is not None
+    for work in works:
+        own = np.isin(joined.source, work.job.ranks)
+        assert own.any() and np.isin(joined.destination[own], work.job.ranks).all() and work.channels
+        channel = joined.fibre.astype(int) * cluster.fabric.fibre_channels + joined.first_wavelength
+        columns = {"step": joined.step[own], "lightpath": joined.lightpath[own], "channel": channel[own]}
+        for name, column in columns.items():
+            assert column.min() == first[name]
+            first[name] = int(column.max()) + 1
+        steps = np.isin(joined.dependencies, columns["step"])
+        assert (steps[:, 0] == steps[:, 1]).all() and len(np.unique(columns["step"])) == np.ptp(columns["step"]) + 1
+        first["channel"] = int(first["channel"] + (work.channels - np.ptp(channel[own]) - 1))
+    assert first["step"] == joined.steps and first["channel"] <= 16
+
+
+def test_a_collective_without_an_algorithm_takes_the_fastest() -> None:
+    job = Request(job=TrafficJob.parse("all-reduce@0-7"), graph=None, search=None, nbytes=1e6)
+    (chosen,) = traffic([job], on("torus"), lambda: None)
+    rows, _ = evaluate_all(Collective("all-reduce", 8, 1e6), chosen.alone.fabric)
+    times = {row.algorithm.name: row.cost.repeated_time for row in rows}
+    assert chosen.alone.seconds == min(times.values()) < times[min(times)]
+    assert chosen.alone.label == min(name for name in times if times[name] == min(times.values()))
 
 
 def test_arcs_that_do_not_meet_keep_all_wavelengths() -> None:

@@ -110,7 +110,7 @@ def _root_may_be_nearer(fabric: Fabric) -> bool:
         for route in range(fabric.routes)
         for ends in ((np.zeros_like(others), others), (others, np.zeros_like(others)))
     ]
-    nearest = np.minimum.reduce(distances).max(initial=0.0)
+    nearest = np.minimum.reduce(distances).max()
     return bool(nearest < fabric.diameter_latency() * (1 - _ROUNDING))
 
 

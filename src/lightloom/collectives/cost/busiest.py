@@ -58,7 +58,7 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     Returns:
         Arrays of shape [class, step] and [step].
     """
-    classes = int(link_class.max(initial=-1)) + 1
+    classes = int(link_class.max()) + 1
     most, latency = np.zeros((classes, schedule.steps), np.int64), np.zeros(schedule.steps)
     # Bandwidths are fields of the fabric, so that its classes of links are too.
     of_fabric = "/".join((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})))

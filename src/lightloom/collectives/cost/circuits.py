@@ -143,7 +143,7 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     columns = [getattr(schedule, name) if rows is None else getattr(schedule, name)[rows] for name in names]
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        key = key * (int(column.max(initial=0)) + 1) + column
+        key = key * (int(column.max()) + 1) + column
     _, first = np.unique(key, return_index=True)
     digest = sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns))
     return digest.hexdigest()[:16]

@@ -75,7 +75,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
 
 def _messages(schedule: Schedule, end: Ints) -> Ints:
     """Most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
-    ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max(initial=0)) + 1
+    ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max()) + 1
     place = schedule.step.astype(np.int64) * ranks + end
     ends = np.unique(place * paths + schedule.lightpath) // paths
     rank_of_step, counts = np.unique(ends, return_counts=True)

@@ -235,7 +235,7 @@ def _chunks(schedule: Schedule) -> Ints:
     """Chunks on each lightpath."""
     from lightloom.collectives.cost import _cost_kernels as kernels
 
-    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    paths = int(schedule.lightpath.max()) + 1
     chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
     kernels.lightpath_chunks(schedule.lightpath, schedule.destination, schedule.carried, chunks, first_row)
     return chunks

@@ -28,7 +28,7 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
         every = np.arange(len(schedule))
         return every, every
     source, destination, route = schedule.ends(slice(None))
-    key = (source * schedule.collective.ranks + destination) * (int(route.max(initial=0)) + 1) + route
+    key = (source * schedule.collective.ranks + destination) * (int(route.max()) + 1) + route
     return np.unique(key, return_index=True, return_inverse=True)[1:]
 
 

@@ -130,7 +130,7 @@ def _transfers(piece: Schedule) -> _Transfers:
     key = piece.step.astype(np.int64)
     for column, limit in ((piece.source, piece.collective.ranks), (piece.destination, piece.collective.ranks)):
         key = key * (limit + 1) + column
-    key = key * (int(piece.route.max(initial=0)) + 1) + piece.route
+    key = key * (int(piece.route.max()) + 1) + piece.route
     _, first, chunks = np.unique(key, return_index=True, return_counts=True)
     return _Transfers(piece.step[first].astype(np.int64), *piece.ends(first), chunks)
 

@@ -109,8 +109,8 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
         # Later circuits are set up while it is waited for.
         came = setup + late + times.conversion[step] + slow[step]
         end[step] = np.where(sends[step] > 0, np.maximum(end[step], came), end[step])
-    last = float(alone.max(initial=0.0))
-    return Straggling(last, np.maximum(end.max(axis=0, initial=0.0) - last, 0.0))
+    last = float(alone.max())
+    return Straggling(last, np.maximum(end.max(axis=0) - last, 0.0))
 
 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:

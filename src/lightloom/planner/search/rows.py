@@ -290,7 +290,7 @@ class ClusterRows:
         unserved = len(space) - len(possible) + int((~served).sum())
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
         first, self._kind = bound[served], kinds_of(self._strategies)
-        self._in_order = np.lexsort((np.arange(len(first)), self._kind, first))
+        self._in_order = np.lexsort((self._kind, first))
         self._second_bounds = np.full(len(first), np.nan)
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 
