@@ -91,7 +91,10 @@ def test_steps_wait_for_all_steps_before_them(waits: list[int], slower: float) -
     for after, earlier in edges:
         depth[after] = max(depth[after], depth[earlier] + 1)
     delayed = straggling(schedule, fabric, slower=slower)
-    assert delayed.time == pytest.approx(cost(schedule, fabric).time, rel=1e-12)
+    priced = cost(schedule, fabric)
+    assert delayed.time == pytest.approx(priced.time, rel=1e-12)
+    # The parts of a cost are those of the steps on the longest path.
+    assert priced.transmission + priced.conversion == pytest.approx(priced.time, rel=1e-12)
     # Whoever is slower takes part in every step.
     expected = (depth.max() + 1) * (slower - 1) * 1e4 / 5e9
     assert delayed.later == pytest.approx(np.full(8, expected), rel=1e-9, abs=1e-15)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import KINDS, Collective
 from lightloom.collectives.verify import stepped
+from lightloom.collectives.verify.queued import _farthest
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.load import load_fabric
@@ -169,6 +173,38 @@ def test_transceivers_serve_one_step_after_another_but_all_that_nothing_orders_a
     verify(together, wdm_ring(RANKS, 12, transceivers=3))
     with pytest.raises(VerificationError, match=r"rank 0 sends on 3 wavelengths at once: it has 2 transceivers"):
         verify(together, fabric)
+
+
+def test_of_two_chains_that_nothing_orders_one_step_of_each_runs_at_once_at_every_rank() -> None:
+    """Steps 0 and 1 follow each other, and 2 and 3; rank 0 sends to two ranks in step 0, the others once in each."""
+    schedule = one_wavelength_each()
+    step = np.array([[9, 0, 0, 1], [0, 9, 2, 3], [3, 2, 9, 0], [2, 3, 1, 9]])[schedule.source, schedule.destination]
+    chains = replace(schedule, steps=4, step=step, dependencies=np.array([(1, 0), (3, 2)]))
+    verify(chains, wdm_ring(RANKS, 12, transceivers=2))
+    with pytest.raises(VerificationError, match=r"wavelengths at once: it has 1 transceivers"):
+        verify(chains, wdm_ring(RANKS, 12, transceivers=1))
+    with pytest.raises(VerificationError, match=r"rank 0 sends on 3 wavelengths at once"):
+        verify(replace(chains, step=np.where(step == 1, 2, step)), wdm_ring(RANKS, 12, transceivers=2))
+
+
+@cache
+def any_schedule() -> Schedule:
+    """One among eight ranks, whose rows are replaced."""
+    return build(find("ring"), Collective("all-gather", 8, 8.0), wdm_ring(8, 4)).unfolded(4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 7)), min_size=1, max_size=9), st.integers(1, 2))
+def test_of_every_lightpath_the_row_that_goes_farthest_is_looked_at(rows: list[tuple[int, int]], routes: int) -> None:
+    """Whichever lightpath is the last, and in whatever order its destinations are listed."""
+    fabric, (used, path) = wdm_ring(8, 4), np.unique([path for path, _ in rows], return_inverse=True)
+    zeros = np.zeros(len(rows), np.int64)
+    columns = dict.fromkeys(COLUMNS, zeros) | {"destination": [to for _, to in rows], "lightpath": path}
+    schedule = any_schedule().with_columns(columns | {"route": zeros + routes - 1})
+    first = np.array([np.flatnonzero(path == number)[0] for number in range(len(used))])
+    hops = fabric.hops(*schedule.ends(slice(None)))
+    farthest = _farthest(schedule, fabric, first)
+    assert schedule.lightpath[farthest].tolist() == list(range(len(used)))
+    assert hops[farthest].tolist() == [hops[path == number].max() for number in range(len(used))]
 
 
 class EndsAlone(WdmRing):

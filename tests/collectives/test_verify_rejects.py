@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.registry import Algorithm, build, find
-from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
@@ -53,10 +53,14 @@ def test_a_dropped_send_names_the_rank_left_without() -> None:
         verify(without_row(schedule, last), FABRIC)
 
 
-def test_a_schedule_without_a_row_names_a_rank_left_without() -> None:
-    empty = {name: column[:0] for name, column in optree().columns().items()}
-    with pytest.raises(VerificationError, match=r"rank \d+ does not end with"):
-        verify(optree().with_columns(empty), FABRIC)
+@pytest.mark.parametrize("fabric", [FABRIC, wdm_ring(8, 4, transceivers=2)], ids=["free", "transceivers"])
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_schedule_without_a_row_names_a_rank_left_without(fabric: Fabric, queued: bool) -> None:
+    schedule = replace(optree(), queued=queued)
+    empty = {name: column[:0] for name, column in schedule.columns().items()}
+    for folding in (None, Folding(4, np.zeros((2, 0), np.int32))):
+        with pytest.raises(VerificationError, match=r"rank \d+ does not end with"):
+            verify(schedule.with_columns(empty, folding=folding), fabric)
 
 
 def test_a_dropped_early_send_names_the_sender_that_lacks_it() -> None:

@@ -17,7 +17,7 @@ from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import exchange_seconds, simulate
-from lightloom.simulation.link_turns import Groups, LinkTurns, Pass, link_shares
+from lightloom.simulation.link_turns import Groups, LinkTurns, Pass, _first_alike, _undominated, link_shares
 from tests.planner.jobs import MadeUp, transformer
 from tests.simulation.prices import linear
 
@@ -98,3 +98,38 @@ def test_exchanges_load_the_links_that_set_their_pace_fully(group: tuple[int, in
     for fabric in (PacketSwitch(ranks=16), Torus(ranks=16), load_fabric("dgx-h100", ranks=16)):
         shares = link_shares(fabric, *group, all_to_all)
         assert shares.max() == 1.0 and shares.min() >= 0.0
+
+
+def test_rows_of_a_pass_take_what_each_takes_alone() -> None:
+    """Strategies and chunks of a column say nothing of each other, whatever groups and seconds they have."""
+    fabric, rng = load_fabric("dgx-h100", ranks=16), np.random.default_rng(2)
+    degrees = [(1, 1, 1), (4, 1, 1), (2, 4, 1), (2, 1, 2), (8, 2, 1), (4, 1, 1)]
+    whole = Strategies.of(
+        *(Strategy(16 // tp // cp, tp, 1, 1, 16, "zero-3", "none", "ring", 0, ep=ep, cp=cp) for tp, ep, cp in degrees)
+    )
+    within = rng.uniform(0, 2, (3, len(degrees), 2)) * (np.array(degrees).T > 1)[:, :, None]
+    seconds, exchanging = within.sum(axis=0) + 1, rng.uniform(0, 5, (len(degrees), 2))
+    turns = LinkTurns(fabric)
+
+    def passed(which: list[int], chunks: list[int]) -> tuple[Pass, Pass]:
+        rows, at = whole.rows(np.array(which)), np.ix_(which, chunks)
+        beside = [Groups(rows.replicas // rows.ep, rows.tp * rows.ep), Groups(rows.replicas, rows.tp)]
+        parts = [part[at] for part in within]
+        return tuple(turns.pass_of(rows, seconds[at], 0.25, parts, beside[:n]) for n in (1, 2))  # type: ignore
+
+    for every, pair in zip(passed([*range(6)], [0, 1]), (0, 1), strict=True):
+        exchanged, prolonged = every.exchanged(0.5, exchanging), every.prolonged(0.5, exchanging)
+        for row, chunk in np.ndindex(6, 2):
+            alone = passed([row], [chunk])[pair]
+            own = exchanging[row : row + 1, chunk : chunk + 1]
+            assert exchanged[row, chunk] == pytest.approx(alone.exchanged(0.5, own).item(), rel=1e-12)
+            assert prolonged[row, chunk] == pytest.approx(alone.prolonged(0.5, own).item(), rel=1e-12)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=9))
+def test_links_alike_are_looked_at_once_and_lighter_sets_never(links: list[list[int]]) -> None:
+    table = np.array(links)
+    first = {tuple(row): number for number, row in reversed(list(enumerate(links)))}
+    assert sorted(_first_alike(list(table.T)).tolist()) == sorted(first.values())
+    heaviest = {row for row in first if all(other == row or np.less(other, row).any() for other in first)}
+    assert {tuple(row) for row in _undominated(np.unique(table, axis=0)).tolist()} == heaviest

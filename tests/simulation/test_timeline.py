@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.simulation.engine import Task, run
-from lightloom.simulation.timeline import SHARES, Interval, Timeline
+from lightloom.simulation.timeline import SHARES, Counter, Interval, Timeline
 from tests.simulation.test_engine import task_lists
 
 
@@ -85,3 +85,19 @@ def test_every_second_counts_to_what_runs_in_it(rows: list[tuple[str, str, int, 
 def test_an_empty_step() -> None:
     assert Timeline.of([]).step_time == 0
     assert set(Timeline.of([]).breakdown().values()) == {0.0}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3))), st.integers(-2, 2))
+def test_a_counter_adds_up_what_changes_until_each_moment(changes: list[tuple[int, int]], base: int) -> None:
+    counter = Counter.of_changes("bytes", ((float(moment), float(change)) for moment, change in changes), float(base))
+    assert counter.moments == tuple(sorted({moment for moment, _ in changes}))
+    values = [base + sum(change for at, change in changes if at <= moment) for moment in counter.moments]
+    assert counter.values == tuple(values)
+    seconds = range(int(min(counter.moments, default=0)), int(max(counter.moments, default=0)))
+    held = [base + sum(change for at, change in changes if at <= second) for second in seconds]
+    assert counter.integral == sum(held)
+
+
+def test_a_counter_drops_what_rounding_leaves() -> None:
+    changes = [(0.0, 0.1), (1.0, 0.2), (2.0, -0.3), (3.0, 1e-3)]
+    assert Counter.of_changes("rate", changes).values[1:] == (pytest.approx(0.3), 0.0, pytest.approx(1e-3))
