@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lightloom.collectives import registry
+from lightloom.collectives.cost import pipelined
 from lightloom.collectives.cost.stepped import cost, loads_cost
 from lightloom.collectives.registry import Collective, build_with_loads, find
 from lightloom.collectives.verify.stepped import verify as verify_schedule
@@ -51,3 +54,15 @@ def test_other_wavelengths_fabrics_models_and_kinds_are_verified(verified: list[
     build_with_loads(find("ring-striped"), gather, few)
     build_with_loads(find("ring"), gather, few)
     assert len(verified) == 6
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+def test_loads_of_steps_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """The last ones, and at least one."""
+    loads = [pipelined._Load(np.zeros(4), float(number), 0) for number in range(5)]
+    monkeypatch.setattr(pipelined, "_kept", OrderedDict())
+    monkeypatch.setattr(pipelined, "_MOST_KEPT", room * loads[0].chunks.nbytes)
+    for number, load in enumerate(loads):
+        pipelined._keep(bytes([number]), load)
+        expected = range(max(number + 1 - max(room, 1), 0), number + 1)
+        assert [key[0] for key in pipelined._kept] == list(expected)

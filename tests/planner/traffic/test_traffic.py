@@ -159,6 +159,21 @@ def test_bad_jobs_are_one_line(jobs: list[str], message: str) -> None:
         ll.traffic(jobs, on("ring"))
 
 
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((3,), "3-3"),
+        ((0, 1, 2, 3), "0-3"),
+        ((1, 4, 7), "1-7/3"),
+        ((3, 2, 1), "3, 2, 1"),
+        ((0, 1, 3, 4, 5, 7), "0, 1, 3, 4, 5, 7"),
+        ((0, 1, 3, 4, 5, 7, 8), "0, 1, 3, 4, 5, 7, ..."),
+    ],
+)
+def test_ranks_are_written_in_a_few_characters(ranks: tuple[int, ...], text: str) -> None:
+    assert TrafficJob(what="all-reduce", ranks=ranks, options={}, name="").ranks_text == text
+
+
 def test_ranks_of_a_ring_lie_at_even_distances() -> None:
     uneven = TrafficJob(what="all-reduce", ranks=(0, 1, 3), options={"nbytes": "1MB"}, name="uneven")
     with pytest.raises(ConfigError, match="uneven: ranks 0, 1, 3 of a ring: expected even distances"):
