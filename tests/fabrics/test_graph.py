@@ -155,7 +155,17 @@ _EDGES = [[0, "a", "1GB/s"], [1, "a", "1GB/s"]]
             {"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, 1]]},
             "route 0→1: no link joins two of its neighbours",
         ),
-        ({"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, "a"]]}, "expected a way from one rank to another"),
+        *(
+            (
+                {"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, "a", 1], route]},
+                "expected a way from one rank to another",
+            )
+            for route in ([0, "a"], ["a", 0], [0], [0, "a", 0])
+        ),
+        (
+            {"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, "a", 1, "a", 0, "a", 2]]},
+            "route 0→a→1→a→0→a→2 takes a link twice: expected each once",
+        ),
     ],
 )
 def test_graphs_that_cannot_be_are_named_in_one_line(fields: dict[str, Any], complaint: str) -> None:
@@ -169,6 +179,8 @@ def test_graphs_that_cannot_be_are_named_in_one_line(fields: dict[str, Any], com
     [
         ("", "line 1: '': expected the columns source,target,bandwidth,latency"),
         ("source,target,rate\n0,1,1", "line 1"),
+        ("source,target,bandwidth,bandwidth\n0,1,1,1", "line 1"),
+        ("source,target,bandwidth,colour\n0,1,1,red", "line 1"),
         ("source,target,bandwidth\n0,1,1GB/s\n1,,1GB/s", "line 3: no target"),
     ],
 )
