@@ -45,6 +45,16 @@ def test_skewed_all_to_alls_are_near_their_bounds(exponent: float) -> None:
         assert (made.cost.time - fabric.setup_time) / (made.bound.time - fabric.setup_time) < near
 
 
+@pytest.mark.parametrize("kind", ["gather", "scatter"])
+@pytest.mark.parametrize("name", ["torus", "mesh"])
+def test_the_root_of_a_grid_keeps_all_its_links_busy(kind: str, name: str) -> None:
+    """Routes in one order of dimensions bring nearly all over half of the root's links: 1.6 times the bound."""
+    fabric, wanted = load_fabric(name, 25), collective_of(kind, 25, 25e6)
+    straight, made = (evaluate(find(algorithm), wanted, fabric) for algorithm in ("one-stage", "synthesized"))
+    assert straight.cost.time > 1.6 * straight.bound.time
+    assert made.cost.time < 1.03 * made.bound.time
+
+
 def test_one_receiver_is_named() -> None:
     share = np.full((8, 8), 1e-3)
     share[:, 5] = 1.0

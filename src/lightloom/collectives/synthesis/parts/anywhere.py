@@ -1,7 +1,8 @@
 """Gather, scatter, permute and all-to-all-v: candidates on circuits and on packet links, the fastest of which is taken.
 
 On circuits: those that even collectives stand on, parts finding their ways over them; circuits straight from rank to
-rank; and passing on between neighbours. On packet links: straight sends and passing on, without barriers.
+rank; and passing on between neighbours. On packet links: straight sends and passing on, without barriers; and where
+links join ranks, parts finding their ways over these, as routes in one order of dimensions do not.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.one_stage import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.one_to_one import Demand
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.barriers import without_barriers
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import TO_OR_FROM_ROOT, Collective, Kind
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.ring import exchange
+from lightloom.collectives.synthesis.grid.links import neighbours_join
 from lightloom.collectives.synthesis.packets.order import listed
-from lightloom.collectives.synthesis.parts.over_circuits import over_circuits, standing_of
+from lightloom.collectives.synthesis.parts.over_circuits import links_of, over_circuits, standing_of
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch.gather import on_switch
@@ -27,10 +33,14 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 
 _PIECES = (1, 2, 4, 8)
+_LINK_PIECES = (*_PIECES, 16, 32, 64)
+"""On links between ranks, where a part that one rank passes on waits for all of a piece."""
 _NEAR = 1.02
 """Times the bound, without the set-up in either, at which the search ends."""
 _MOST_ROWS = 1 << 19
 """Most rows that are tried, in pieces."""
+_MOST_HOPS = 1 << 16
+"""Links that all parts cross together, up to which they find their ways over links between ranks."""
 _MOST_RANKS = 512
 """Ranks up to which an all-to-all is searched for its circuits."""
 
@@ -85,27 +95,37 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         for pieces in _PIECES:
             if steps is not None and len(steps) * pieces <= _MOST_ROWS:
                 yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
+    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and _rows(collective, fabric) <= _MOST_HOPS:
+        yield from _by_ways(collective, fabric, links_of(fabric), "links between ranks", _LINK_PIECES)
+
+
+def _rows(collective: Collective, fabric: Fabric) -> int:
+    """Links that all parts cross where each takes its route."""
+    demand = Demand(collective)
+    return int(fabric.hops(demand.source, demand.destination, np.zeros_like(demand.source)).sum())
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    bound = lower_bound(collective, fabric).time - fabric.setup_time
     for carrier in _carriers(collective, fabric):
-        circuits = standing_of(carrier, fabric)
-        before = float("inf")
-        for pieces in _PIECES:
-            note = (
-                f"over {carrier.notes[0]}, every part in {pieces} pieces" if pieces > 1 else f"over {carrier.notes[0]}"
-            )
-            try:
-                schedule = over_circuits(collective, fabric, circuits, pieces, bound=bound, note=note)
-            except UnsupportedError:
-                break
-            yield schedule
-            # More pieces pay as long as fewer are slower.
-            seconds = cost(schedule, fabric).time
-            if seconds >= before or len(schedule) * 2 > _MOST_ROWS:
-                break
-            before = seconds
+        yield from _by_ways(collective, fabric, standing_of(carrier, fabric), carrier.notes[0], _PIECES)
+
+
+def _by_ways(
+    collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
+) -> Iterator[Schedule]:
+    """Parts over these circuits in more and more pieces, as long as fewer are slower."""
+    bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
+    for pieces in tries:
+        note = f"over {named}, every part in {pieces} pieces" if pieces > 1 else f"over {named}"
+        try:
+            schedule = over_circuits(collective, fabric, circuits, pieces, bound=bound, note=note)
+        except UnsupportedError:
+            break
+        yield schedule
+        seconds = cost(schedule, fabric).time
+        if seconds >= before or len(schedule) * 2 > _MOST_ROWS:
+            break
+        before = seconds
 
 
 def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:

@@ -13,6 +13,7 @@ from lightloom.collectives.bounds.one_to_one import Demand
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
+from lightloom.collectives.synthesis.grid.links import GridLinks
 from lightloom.core.arrays import Floats, Ints, read_only
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
@@ -33,6 +34,25 @@ def standing_of(schedule: Schedule, fabric: Fabric) -> StandingCircuits:
     channel = rows.fibre.astype(np.int64) * fabric.fibre_channels + rows.first_wavelength
     columns = np.stack([*rows.ends(slice(None)), channel, rows.wavelength_count.astype(np.int64)])
     return StandingCircuits(fabric.ranks, *np.unique(columns, axis=1))
+
+
+def links_of(fabric: Fabric) -> StandingCircuits:
+    """The links of a packet fabric that join ranks, which parts may take as they take circuits.
+
+    Raises:
+        UnsupportedError: some rank has no neighbour at the other end of a single link.
+    """
+    links = GridLinks.of(fabric)
+    none = np.zeros(len(links.source), np.int64)
+    return StandingCircuits(fabric.ranks, links.source, links.destination, links.route, none, none)
+
+
+def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
+    """Bytes per second of every circuit, or link: [circuit]."""
+    if fabric.exclusive:
+        return circuits.width * fabric.channel_bandwidth
+    link = fabric.path(circuits.source, circuits.destination, circuits.route)[:, 0]
+    return np.asarray(fabric.link_bandwidth()[link])
 
 
 def over_circuits(
@@ -72,7 +92,7 @@ def _ways(
     ranks = fabric.ranks
     circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
     nbytes = np.maximum(demand.nbytes[part] / pieces, 1e-3)
-    busy = 1 / (circuits.width * fabric.channel_bandwidth)
+    busy = 1 / _rates(fabric, circuits)
     hop = fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
     delay = hop + fabric.piece_overhead + busy * nbytes.mean()
     links = kernels.Links(
@@ -100,7 +120,7 @@ def _listed(
     from lightloom.collectives.synthesis.packets import _order_kernels as kernels
 
     source, destination = circuits.source[circuit], circuits.destination[circuit]
-    busy = nbytes / (circuits.width[circuit] * fabric.channel_bandwidth) + fabric.piece_overhead
+    busy = nbytes / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
     latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]
     delay = busy + fabric.step_overhead + latency
     most = int(chunk.max()) + 1
