@@ -50,7 +50,7 @@ def links_of(fabric: Fabric) -> StandingCircuits:
 def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
     """Bytes per second of every circuit, or link: [circuit]."""
     if fabric.exclusive:
-        return circuits.width * fabric.channel_bandwidth
+        return np.asarray(circuits.width * fabric.channel_bandwidth, np.float64)
     link = fabric.path(circuits.source, circuits.destination, circuits.route)[:, 0]
     return np.asarray(fabric.link_bandwidth()[link])
 
