@@ -22,6 +22,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     reaches,
     trees_of,
 )
+from lightloom.collectives.synthesis.exchange.designs import Designs
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
 from lightloom.collectives.synthesis.exchange.ring import exchange, exchange_schedule
 from lightloom.collectives.synthesis.exchange.search import ExchangeSearch
@@ -177,6 +178,21 @@ def test_estimates_from_a_few_sources_are_near() -> None:
     assert few is not None
     assert whole is not None
     assert few.time == pytest.approx(whole.time, rel=0.25)
+
+
+@pytest.mark.parametrize(("ranks", "wavelengths", "hubs"), [(16, 8, [4, 6]), (64, 32, [4, 8]), (256, 64, [4, 8, 16])])
+def test_hubs_that_are_all_joined_bring_blocks_in_three_hops(ranks: int, wavelengths: int, hubs: list[int]) -> None:
+    designs = Designs(ranks, wavelengths)
+    wirings = list(designs.complete())
+    assert [wiring.hubs for wiring in wirings] == hubs
+    wanted = Collective("all-to-all", ranks, 1e3)
+    for wiring in wirings:
+        assert designs.fits(wiring)
+        assert wavelengths - wiring.hubs // 2 < wiring.wavelengths <= wavelengths
+        found = plan(wiring, asked(ring(ranks, wavelengths), wanted), 1)
+        assert found is not None
+        assert np.diff(found.begin).max() == 3
+        verify(exchange_schedule(wanted, ring(ranks, wavelengths), found), ring(ranks, wavelengths))
 
 
 @pytest.mark.parametrize("reach", [1, 3, 8])

@@ -113,6 +113,23 @@ class Designs:
                     longest = Level(hubs // coarser, 1, self._channels - used - more)
                     yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
+    def complete(self) -> Iterator[Wiring]:
+        """Chords between all pairs of hubs, opposite ones included, and spans from hubs to all ranks: three hops.
+
+        Wavelengths are shared between chords and spans so that neither carries a block much longer than the other.
+        """
+        for hubs in self.hubs:
+            half = -(-self._ranks // hubs) // 2
+            chords = [*(Tours(hubs, skip, 1) for skip in range(1, hubs // 4 + 1)), Level(hubs, hubs // 2, 1)]
+            used = sum(chord.wavelengths for chord in chords)
+            widths = range(1, (self._channels - half) // used + 1)
+            if hubs % 2 or hubs == self._ranks or not widths:
+                continue
+            behind = self._ranks / hubs
+            width = min(widths, key=lambda w: max(self._ranks * half / (self._channels - w * used), behind**2 / w))
+            wide = tuple(chord._replace(width=width) for chord in chords)
+            yield Wiring(hubs, wide, Feeder(self._channels - width * used, 1, 1))
+
     def random(self) -> Wiring | None:
         """Any wiring; None where chance leads nowhere."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None

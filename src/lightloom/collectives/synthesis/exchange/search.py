@@ -36,6 +36,8 @@ _MISSES = 500
 """Random choices that lead nowhere, after which there is nothing left to choose."""
 _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
+_COMPLETE = 2
+"""Wirings that join all hubs that are planned in full."""
 _TREES, _FINAL_TREES = 2, 4
 _SHARED, _LOOK = 0.06, 5_000
 """Of the effort, what chords that share wavelengths may add; hops' worth of looking at one such wiring."""
@@ -71,7 +73,7 @@ class ExchangeSearch:
         if best[1].time <= _NEAR * self._exchange.bound:
             return best
         self._best = best[1].time
-        return self._share_wavelengths(_SHARED * effort, best)
+        return self._join_all_hubs(self._share_wavelengths(_SHARED * effort, best))
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
@@ -155,6 +157,16 @@ class ExchangeSearch:
                 self._spent += 0.0 if full is None else len(full.path) * _FINAL_TREES
                 if full is None or self._spent > until:
                     break
+        return best
+
+    def _join_all_hubs(self, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
+        """Circuits between all hubs, the most promising in full."""
+        seconds = {wiring: self._estimate(wiring) for wiring in self._designs.complete() if self._designs.fits(wiring)}
+        for wiring in nsmallest(_COMPLETE, seconds, key=lambda wiring: seconds[wiring]):
+            if seconds[wiring] < best[1].time:
+                full = plan(wiring, self._exchange, _TREES, limit=best[1].time)
+                if full is not None and full.time < best[1].time:
+                    best = wiring, full
         return best
 
     def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:

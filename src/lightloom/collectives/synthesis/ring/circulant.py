@@ -27,6 +27,8 @@ SHARE = 0.08
 _LOOK = 500
 """Transfers' worth of looking at any design."""
 _PIECES = (1, 2, 4)
+_FINE_PIECES = (8, 16)
+"""Of the best graph."""
 _SLACKS = (1.0, 1.15)
 _SWEEPS = 4
 _KEPT, _REFINED = 8, 6
@@ -129,6 +131,9 @@ class CirculantSearch:
                 for slack in _SLACKS:
                     if self._spent < effort:
                         self._try(Circulant(leader.skips, pieces, slack))
+        for leader in self._leaders(1):
+            for pieces in _FINE_PIECES:
+                self._try(leader._replace(pieces=pieces))
         best = self._leaders(1)
         return (best[0], self._tried[best[0]]) if best and np.isfinite(self._tried[best[0]]) else None
 
