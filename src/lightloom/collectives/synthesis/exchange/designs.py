@@ -120,7 +120,10 @@ class Designs:
         """
         for hubs in self.hubs:
             half = -(-self._ranks // hubs) // 2
-            chords = [*(Tours(hubs, skip, 1) for skip in range(1, hubs // 4 + 1)), Level(hubs, hubs // 2, 1)]
+            chords: list[Level | Tours] = [
+                *(Tours(hubs, skip, 1) for skip in range(1, hubs // 4 + 1)),
+                Level(hubs, hubs // 2, 1),
+            ]
             used = sum(chord.wavelengths for chord in chords)
             widths = range(1, (self._channels - half) // used + 1)
             if hubs % 2 or hubs == self._ranks or not widths:
