@@ -25,7 +25,8 @@ from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.wdm_ring import WdmRing
 
 WAVELENGTHS = (8, 64)

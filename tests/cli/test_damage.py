@@ -72,7 +72,9 @@ def test_the_document_says_what_the_table_says(
         (["--slow", "twice"], "--slow 'twice': expected a number of times"),
         (["--slow", "0.5"], "slower=0.5: expected a factor of 1 or more"),
         (["--late", "soon"], "soon"),
-        (["--fabric", "mesh"], "failures of a mesh are not modelled"),
+        (["--fabric", "optical-averager"], "are not modelled"),
+        (["--fabric", "mesh", "--kill", "link:0:7"], "link:0:7: no link joins these nodes"),
+        (["--fabric", "mesh", "--kill", "wavelength:0"], "wavelength:0 on a mesh: expected one of link:NODE:NODE"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -114,3 +116,14 @@ def test_a_failing_algorithm_is_a_refused_row_of_the_stragglers(
     assert document["refused"] == [{"algorithm": "optree-striped", "why": why}]
     names = {row["algorithm"] for row in document["stragglers"]}
     assert "synthesized" in names and "optree-striped" not in names
+
+
+def test_failures_that_cut_a_fabric_together_are_tried_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = ["damage", "all-gather", "--fabric", "mesh", "--ranks", "4", "--nbytes", "1kB"]
+    kills = ["--kill", "link:0:1", "--kill", "link:0:2"]
+    told = run(monkeypatch, capsys, *wanted, *kills, "--json")
+    assert told.code == 0 and [row["ranks"] for row in json.loads(told.out)["rows"]] == [4, 4, 4]
+    told = run(monkeypatch, capsys, *wanted, *kills, "--together")
+    assert told.code == 2 and "no route leads" in told.err and told.err.count("\n") == 1

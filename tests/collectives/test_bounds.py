@@ -19,7 +19,8 @@ from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, KINDS, OF_PARTS
 from lightloom.core.errors import BoundError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import DamagedWdmRing, Failure
+from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.optical_averager import OpticalAverager
 from lightloom.fabrics.packet_switch import PacketSwitch

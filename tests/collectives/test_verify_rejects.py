@@ -16,7 +16,8 @@ from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import DamagedWdmRing, Failure
+from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings

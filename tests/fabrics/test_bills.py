@@ -8,7 +8,8 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import fabric_from, load_fabric, names
 from lightloom.fabrics.part import PartFabric
 from lightloom.parts.bill import Bill

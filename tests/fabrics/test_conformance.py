@@ -14,8 +14,9 @@ from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
 from lightloom.fabrics.derived import Ports
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.load import description, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.damage import DamagedWdmRing, Failure, damaged
+from lightloom.fabrics.damage import DamagedWdmRing, damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import fabric_from
 from lightloom.fabrics.wdm_ring import WdmRing
 

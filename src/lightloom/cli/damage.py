@@ -1,4 +1,4 @@
-"""``lightloom damage``: what failures cost a collective on a ring of wavelengths, and what one straggler does."""
+"""``lightloom damage``: what failures cost a collective, and what one straggler does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lightloom.core.provenance import provenance, provenance_line
 from lightloom.core.results import Document
 from lightloom.core.units import format_size, format_time, parse
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import load_fabric
 from lightloom.reports.console import plain_table
 from lightloom.reports.figures.base import save
@@ -39,15 +40,18 @@ _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-stripe
 def damage(
     *,
     kind: Annotated[str, typer.Argument(help=f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}.")],
-    ranks: Annotated[int, count_option("--ranks", "Nodes of the ring before anything fails.")],
-    fabric: Annotated[str, option("A ring of wavelengths of the catalog, or a YAML file.")] = "wdm-ring",
+    ranks: Annotated[int, count_option("--ranks", "Nodes before anything fails.")],
+    fabric: Annotated[str, option("A fabric of the catalog, or a YAML file.")] = "wdm-ring",
     wavelengths: Wavelengths = None,
     nbytes: Annotated[str | None, option("What every rank holds in the end, or at the start.")] = None,
     nbytes_per_rank: NbytesPerRank = None,
     settings: Settings = None,
     kill: Annotated[
         list[str] | None,
-        option("wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, node:5 or dark-node:5; repeatable."),
+        option(
+            "wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4, plane:2, node:5 or dark-node:5; "
+            "repeatable."
+        ),
     ] = None,
     together: Annotated[bool, option("All failures at once, besides one by one.", name="--together")] = False,
     late: Annotated[str | None, option("One rank starts so much later.", "TIME")] = None,
@@ -58,7 +62,7 @@ def damage(
     """Synthesize around failures; every rank's share stays as large as it was."""
     failures = [Failure.parse(text) for text in kill or []]
     ring = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
-    damaged(ring, [])  # Refuses a fabric that is no ring of wavelengths.
+    damaged(ring, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
     request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
@@ -138,7 +142,7 @@ def _parts(document: Document) -> Iterator[str | Table]:
     title = f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
     columns = ("failed", "ranks", "time", "slowdown", "lower bound", "vs bound", "bound set by")
     yield plain_table(columns, rows, title=title)
-    yield "every schedule verified; bounds are those of the damaged ring"
+    yield "every schedule verified; bounds are those of what is left"
     if document["stragglers"]:
         causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
         causes += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []

@@ -1,4 +1,4 @@
-"""Prices of a collective on what is left of a ring after failures, each schedule synthesized anew and verified."""
+"""Prices of a collective on what failures leave of a fabric, each schedule synthesized anew and verified."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Collective
 from lightloom.core.results import Document
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
+from lightloom.fabrics.failures import Failure
 
 
 def around_failures(
     request: Collective,
-    ring: Fabric,
+    sound: Fabric,
     cases: Sequence[Sequence[Failure]],
     advance: Callable[[int], None] | None = None,
 ) -> list[Document]:
     """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
 
     Args:
-        request: the collective on the undamaged ring.
-        ring: that ring.
+        request: the collective before anything fails.
+        sound: the fabric then.
         cases: what has failed, case by case; nothing has in the first, as a rule.
         advance: called with 1 after every case.
 
     Raises:
-        ConfigError: something failed that the ring does not have, or parts of the ring cannot reach each other.
+        ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
     """
-    fabrics = [damaged(ring, case) if case else ring for case in cases]
+    fabrics = [damaged(sound, case) if case else sound for case in cases]
     rows: list[Document] = []
     for case, fabric in zip(cases, fabrics, strict=True):
         remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)

@@ -82,8 +82,6 @@ class Capabilities(Described):
     """Whether packets travel over links between neighbouring ranks: every rank has transfers of a single link."""
     damaged: ClassVar[bool] = False
     """Whether channels of some links or ranks have failed."""
-    models_failures: ClassVar[bool] = False
-    """Whether :func:`lightloom.fabrics.damage.damaged` can say what is left when something fails."""
     distance_matters: ClassVar[bool] = True
     """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = None
@@ -104,6 +102,13 @@ class Capabilities(Described):
     def implementation(self) -> tuple[str, str]:
         """Module and name of the class, which tell results of different code apart."""
         return type(self).__module__, type(self).__name__
+
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        """What may fail, in words of :class:`lightloom.fabrics.failures.Failure`; empty where nothing is modelled."""
+        if self.joins_ranks:
+            return ("link", "node", "dark-node")
+        return ("plane", "node", "dark-node") if self.switch_planes else ()
 
     @property
     def assigns_circuits(self) -> bool:

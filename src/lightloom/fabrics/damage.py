@@ -1,4 +1,4 @@
-"""Rings of wavelengths on which something has failed.
+"""Fabrics on which something has failed: rings of wavelengths, and what is left of others.
 
     wavelength:3              a line of the comb is dark, everywhere and both ways
     transceiver:9:2           node 9 neither sends nor receives on channel 2, both ways; ``:clockwise`` one way
@@ -7,6 +7,12 @@
     node:5                    a node is dead, but light passes its micro-rings
     dark-node:5               and not even light passes
 
+Grids, graphs and switches (:mod:`lightloom.fabrics.remaining`):
+
+    link:3:4                  the links between nodes 3 and 4, both ways
+    node:5, dark-node:5       a node is dead, and its router passes data on, or not; on a switch both say the same
+    plane:2                   a plane of a circuit switch
+
 Failures count nodes as they were. Ranks are those of the nodes that are left, in order: a collective is among them.
 """
 
@@ -14,81 +20,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, model_validator
+from pydantic import WithJsonSchema, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import validate
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import CLOCKWISE, Fabric
+from lightloom.fabrics.failures import FORMS, WAYS, Failure
 from lightloom.fabrics.footprint import Cut
+from lightloom.fabrics.remaining import without
 from lightloom.fabrics.wdm_ring import WavelengthRing
 from lightloom.parts.bill import Bill
 from lightloom.parts.choices import BillChoices
 
-_WAYS = ("clockwise", "counter-clockwise")
-_FORMS = {
-    "wavelength": "wavelength:NUMBER",
-    "transceiver": "transceiver:NODE:CHANNEL[:WAY]",
-    "segment": "segment:NODE:WAY",
-    "cable": "cable:NODE",
-    "node": "node:NODE",
-    "dark-node": "dark-node:NODE",
-}
-
-
-class Failure(BaseModel):
-    """One thing that has failed; written and read as the text of the module's table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    what: Literal["wavelength", "transceiver", "segment", "cable", "node", "dark-node"]
-    at: int
-    """Wavelength, or node; segments and cables lead from this node to the next clockwise."""
-    channel: int = 0
-    """Channel of a transceiver: fibre · wavelengths + wavelength."""
-    way: int | None = None
-    """0 clockwise, 1 counter-clockwise, None both."""
-
-    @classmethod
-    def parse(cls, text: str) -> Failure:
-        """Read a failure.
-
-        Raises:
-            ConfigError: not of one of the forms.
-        """
-        try:
-            return cls(**_fields(text))
-        except ValueError as error:
-            raise ConfigError(f"failure {text!r}: expected one of {', '.join(_FORMS.values())}") from error
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, value: Any) -> Any:
-        return _fields(value) if isinstance(value, str) else value
-
-    @model_serializer
-    def text(self) -> str:
-        """The form in which it is read."""
-        parts = [self.what, str(self.at)]
-        parts += [str(self.channel)] if self.what == "transceiver" else []
-        return ":".join(parts + ([] if self.way is None else [_WAYS[self.way]]))
-
-
-def _fields(text: str) -> dict[str, Any]:
-    what, *rest = text.split(":")
-    takes_channel, way = what == "transceiver", None
-    if rest and rest[-1] in _WAYS and what in ("transceiver", "segment"):
-        way = _WAYS.index(rest.pop())
-    if what not in _FORMS or len(rest) != 1 + takes_channel or (what == "segment") > (way is not None):
-        raise ValueError(f"{text!r}: expected one of {', '.join(_FORMS.values())}")
-    return {"what": what, "at": int(rest[0]), "way": way} | ({"channel": int(rest[1])} if takes_channel else {})
-
-
-_Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list(_FORMS.values())})]
+_Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list(FORMS.values())})]
 
 
 class DamagedWdmRing(WavelengthRing):
@@ -113,6 +62,8 @@ class DamagedWdmRing(WavelengthRing):
         limits = {"wavelength": ("wavelengths", self.wavelengths)}
         for failure in self.failures:
             parts, limit = limits.get(failure.what, ("nodes", nodes))
+            if failure.what in ("link", "plane"):
+                raise ValueError(f"{failure.text()}: expected a failure of a ring of wavelengths")
             if not 0 <= failure.at < limit:
                 raise ValueError(f"{failure.text()}: expected one of {limit} {parts}, counted from 0")
             if not 0 <= failure.channel < self.channels:
@@ -180,7 +131,7 @@ class DamagedWdmRing(WavelengthRing):
         way, at = divmod(link, self.ranks)
         ends = self.survivors[[at, (at + 1) % self.ranks]].tolist()
         a, b = ends if way == CLOCKWISE else reversed(ends)
-        return f"{_WAYS[way]} link {a}→{b} (as nodes were counted)"
+        return f"{WAYS[way]} link {a}→{b} (as nodes were counted)"
 
     @property
     def usable_channels(self) -> int:
@@ -265,20 +216,27 @@ class DamagedWdmRing(WavelengthRing):
         """Groups differ with where they lie."""
 
 
-def damaged(ring: Fabric, failures: Iterable[Failure]) -> DamagedWdmRing:
-    """What is left of a ring.
+def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
+    """What is left of a fabric; of a ring of wavelengths a ring that knows what is dead.
 
     Raises:
-        UnsupportedError: failures of this kind of fabric are not modelled.
-        ConfigError: something failed that the ring does not have, or parts of the ring cannot reach each other.
+        UnsupportedError: failures of this kind of fabric, or of these things on it, are not modelled.
+        ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
     """
-    if not ring.models_failures:
-        raise UnsupportedError(
-            f"failures of a {ring.kind_name} are not modelled (models_failures): expected a ring of wavelengths "
-            "(wdm-ring)"
-        )
     failed = tuple(dict.fromkeys(failures))
+    known = fabric.may_fail
+    if not known:
+        raise UnsupportedError(
+            f"failures of a {fabric.kind_name} are not modelled (may_fail): expected a ring of wavelengths (wdm-ring), "
+            "links between ranks, a switch, or a circuit switch"
+        )
+    for failure in failed:
+        if failure.what not in known:
+            forms = ", ".join(FORMS[what] for what in known)
+            raise UnsupportedError(f"{failure.text()} on a {fabric.kind_name}: expected one of {forms}")
+    if not fabric.wavelength_routed:
+        return without(fabric, failed) if failed else fabric
     dead = {failure.at for failure in failed if failure.what in ("node", "dark-node")}
-    fields = ring.model_dump(exclude={"kind"}) | {"ranks": ring.ranks - len(dead), "failures": failed}
+    fields = fabric.model_dump(exclude={"kind"}) | {"ranks": fabric.ranks - len(dead), "failures": failed}
     remaining: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
     return remaining

@@ -27,6 +27,10 @@ class PacketSwitch(StarGeometry, PacketFabric):
 
     rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
 
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        return ("node", "dark-node")
+
     def link_bandwidth(self) -> Floats:
         return np.full(self.links, self.data_rate(self.bandwidth))
 

@@ -258,7 +258,9 @@ class WdmRing(WavelengthRing):
 
     kind: Literal["wdm-ring"] = "wdm-ring"
 
-    models_failures: ClassVar[bool] = True
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        return ("wavelength", "transceiver", "segment", "cable", "node", "dark-node")
 
 
 class RingGroup(WavelengthRing):

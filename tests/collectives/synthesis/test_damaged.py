@@ -21,7 +21,8 @@ from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_tr
 from lightloom.collectives.synthesis.ring.damaged import around_damage, standing_circuits
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.fabrics.damage import DamagedWdmRing, Failure, damaged
+from lightloom.fabrics.damage import DamagedWdmRing, damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.fabrics.test_damage import failures
 

@@ -16,12 +16,15 @@ from lightloom.collectives.sizes import Sizes, zipf_sizes
 from lightloom.collectives.spec import KINDS, OF_PARTS, Collective
 from lightloom.core.errors import InputError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import Failure, damaged
+from lightloom.fabrics.damage import damaged
+from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import collective_of, collectives, fabrics, wdm_ring
 
 FAILURES = ("wavelength:0", "cable:1", "segment:0:clockwise", "node:1", "dark-node:0", "transceiver:0:0")
+OTHER_FAILURES = ("link:0:1", "node:1", "dark-node:0", "plane:0")
+"""Of fabrics without wavelengths."""
 PLAIN = ("one-stage", "one-stage-striped", "ring-two-way-striped")
 
 
@@ -86,6 +89,9 @@ def everything(draw: st.DrawFn) -> tuple[Algorithm, Collective, Fabric]:
         # Some leave nothing to send on, or cut the ring.
         with suppress(InputError):
             on = damaged(on, [Failure.parse(text) for text in broken]) if broken else on
+    elif on.may_fail and draw(st.booleans()):
+        with suppress(InputError):
+            on = damaged(on, [Failure.parse(draw(st.sampled_from(OTHER_FAILURES)))])
     kind = draw(st.sampled_from(KINDS))
     offered = admitted(kind, on) if draw(st.booleans()) else list(algorithms().values())
     algorithm = draw(st.sampled_from(offered or list(algorithms().values())))

@@ -8,7 +8,7 @@ from lightloom.collectives.around_failures import around_failures
 from lightloom.collectives.spec import Collective
 from lightloom.core.units import format_size
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import Failure
+from lightloom.fabrics.failures import Failure
 from lightloom.parts.part import Kind
 
 MOST_RANKS = 64
@@ -29,9 +29,9 @@ class DamagePrice:
 
 def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePrice:
     """Return the slowdown of an all-reduce of ``nbytes`` after one part of this kind has failed."""
-    if not fabric.models_failures or fabric.damaged:
+    if not fabric.may_fail or fabric.damaged:
         return DamagePrice(slowdown=None, why=f"lightloom damage does not serve a fabric of kind {fabric.kind_name}")
-    failures = _failures(fabric, kind)
+    failures = [failure for failure in _failures(fabric, kind) if failure.what in fabric.may_fail]
     if not failures:
         return DamagePrice(slowdown=None, why=f"lightloom damage has no failure for a {kind or 'network'} part")
     ranks = min(fabric.ranks, MOST_RANKS)

@@ -75,7 +75,7 @@ def _rewire(fabric: Fabric, recovery: Recovery, options: GoodputOptions) -> Resp
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
     if options.damage_slowdown is not None:
         slowdown, why = options.damage_slowdown, f"collectives take {options.damage_slowdown:g} times as long, as given"
-    elif not price and fabric.models_failures:
+    elif not price and fabric.may_fail:
         return Response(remedy="damaged", possible=False, why="not priced here: lightloom goodput does")
     else:
         priced = damage_price(fabric, cause.kind, options.message)
