@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
 from lightloom.collectives.bounds.link_use import broadcast_uses
-from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective, Kind
@@ -195,3 +198,8 @@ def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_befo
     bounds = {name: seconds for seconds, name in ring_bounds(Collective("broadcast", 256, 1e7), fabric)}
     assert bounds["the links that so few hops must use"] == pytest.approx(126.98e-6, rel=1e-3)
     assert bounds["the links around the root and few hops together"] == pytest.approx(172.8e-6, rel=1e-3)
+
+
+def test_a_ratio_to_a_bound_of_nothing_is_unknown() -> None:
+    cost: Any = SimpleNamespace(time=3.0)
+    assert Bound(2.0, "a port").ratio(cost) == 1.5 and Bound(0.0, "nothing").ratio(cost) is None

@@ -56,12 +56,9 @@ def test_the_check_accepts_what_loops_over_all_pairs_accept() -> None:
         size, devices = int(rng.integers(2, 9)), int(rng.integers(2, 7))
         balanced = random_case(rng, size, 6).balanced
         # Whole microseconds: what is moved by one never ends within the slack of another.
-        balanced = replace(
-            balanced,
-            forward=rng.integers(1, 4, size) * 1e-6,
-            backward=rng.integers(1, 4, size) * 1e-6,
-            synchronised=(rng.random(size) < 0.2) * (np.arange(size) > 0.0),
-        )
+        forward, backward = rng.integers(1, 4, (2, size)).astype(np.float64) * 1e-6
+        synchronised = ((rng.random(size) < 0.2) & (np.arange(size) > 0)).astype(np.float64)
+        balanced = replace(balanced, forward=forward, backward=backward, synchronised=synchronised)
         rule = rng.choice(["peers", "forward"])
         reach, device = Reach(int(rng.integers(1, 6)), rule), rng.integers(0, devices, size, np.int32)
         times = np.zeros((4, size))

@@ -32,7 +32,7 @@ def drawn(ranks: int, seed: int) -> tuple[Collective, list[tuple[int, int, float
 def link_between(fabric: Fabric, a: int, b: int, route: int) -> float:
     """Bandwidth of the link between neighbours, one way or the other."""
     ends: list[Ints] = [np.array([end % fabric.ranks]) for end in (a, b)]
-    link = fabric.path(*ends, np.array([route]))[0]
+    link = fabric.path(ends[0], ends[1], np.array([route]))[0]
     assert (link >= 0).sum() == 1
     bandwidth: Floats = fabric.link_bandwidth()
     return float(bandwidth[link[0]])
