@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from lightloom.photonics.meshes.calibration import (
     target_of,
     try_calibration,
 )
-from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, probe_vectors
+from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, probe_vectors
 from lightloom.photonics.meshes.calibration.fit import _moved, power_derivatives
 from lightloom.photonics.meshes.wiring import design, wiring_of
 from tests.photonics.meshes.strategies import haar
@@ -181,6 +182,35 @@ def test_drift_adds_to_the_error_and_a_short_second_calibration_removes_it() -> 
     assert still.renewed < 0.2 * still.aged
     drifting = try_calibration(ideal, SILICON, Conditions(drift=3e-3), 1)
     assert still.after < drifting.after < 0.02
+
+
+class Shown(Exception):
+    """What a chip was asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+
+def test_every_other_setting_is_near_what_the_first_twin_takes_for_the_design() -> None:
+    """Offsets that the twin knows are subtracted; the other settings are anywhere."""
+    ideal = random_mesh(4, "rectangular", 0)
+    wiring, (theta, phi) = wiring_of(ideal), design(ideal)
+
+    class Asked:
+        dac_bits = None
+
+        def __init__(self) -> None:
+            self.wiring = wiring
+
+        def powers(self, settings: Settings, vectors: object) -> NoReturn:
+            raise Shown(settings)
+
+    start = replace(Twin.ideal(wiring), theta_offset=np.full(theta.size, 2.0), phi_offset=np.full(phi.size, -1.0))
+    with pytest.raises(Shown) as shown:
+        calibrate(Asked(), ideal, start=start, settings=8)
+    for asked, near in ((shown.value.settings.theta, theta - 2.0), (shown.value.settings.phi, phi + 1.0)):
+        apart = np.abs((asked - near + np.pi) % (2 * np.pi) - np.pi)
+        assert asked.shape == (8, theta.size) and apart[::2].max() < 6 * _NEAR < apart[1::2].max()
 
 
 def test_what_powers_do_not_show_does_not_change_them() -> None:
