@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.core.priors import Prior
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.belief import PRIOR_SCATTER, _lay_over, belief_of, half_widths
+from lightloom.planner.pricing.belief import PRIOR_SCATTER, _lay_over, belief_of, half_widths, told_apart
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.document import intervals_basis, plan_row
 from lightloom.planner.search.intervals import _priced
@@ -106,3 +107,16 @@ def test_a_calibration_replaces_what_it_was_fitted_to_and_nothing_else() -> None
     covariance = np.diag([1.0, 2.0, 3.0])
     _lay_over(covariance, priors, calibration)
     np.testing.assert_array_equal(covariance, np.diag([1.0, 2.0, calibration.covariance[0][0]]))
+
+
+def test_half_widths_hold_nine_of_ten_and_add_as_independent_errors_do() -> None:
+    """Of a normal logarithm; of the scatter, which is a half-width already, as it is given."""
+    covariance, slopes = np.array([[0.04, 0.01], [0.01, 0.09]]), np.array([[1.0, 0.0], [0.0, 2.0], [1.0, -1.0]])
+    nine_of_ten = NormalDist().inv_cdf(0.95)
+    assert half_widths(slopes, covariance, 0.0) == pytest.approx(nine_of_ten * np.sqrt([0.04, 0.36, 0.11]), rel=1e-3)
+    squares = half_widths(slopes, covariance, 0.0) ** 2
+    assert half_widths(slopes, covariance, 0.3) == pytest.approx(np.sqrt(squares + 0.09))
+    between = half_widths(slopes - slopes[0], covariance, 0.3 * np.sqrt(2))
+    for factor, apart in ((0.99, False), (1.01, True), (-0.99, False), (-1.01, True)):
+        log_seconds = 2.0 + factor * between * [0, 1, 1]
+        assert told_apart(slopes, log_seconds, covariance, 0.3).tolist() == [False, apart, apart]

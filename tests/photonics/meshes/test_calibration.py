@@ -197,7 +197,7 @@ def test_every_other_setting_is_near_what_the_first_twin_takes_for_the_design() 
     wiring, (theta, phi) = wiring_of(ideal), design(ideal)
 
     class Asked:
-        dac_bits = None
+        dac_bits = 0
 
         def __init__(self) -> None:
             self.wiring = wiring
@@ -207,10 +207,12 @@ def test_every_other_setting_is_near_what_the_first_twin_takes_for_the_design() 
 
     start = replace(Twin.ideal(wiring), theta_offset=np.full(theta.size, 2.0), phi_offset=np.full(phi.size, -1.0))
     with pytest.raises(Shown) as shown:
-        calibrate(Asked(), ideal, start=start, settings=8)
+        calibrate(Asked(), ideal, start=start, settings=200)
     for asked, near in ((shown.value.settings.theta, theta - 2.0), (shown.value.settings.phi, phi + 1.0)):
         apart = np.abs((asked - near + np.pi) % (2 * np.pi) - np.pi)
-        assert asked.shape == (8, theta.size) and apart[::2].max() < 6 * _NEAR < apart[1::2].max()
+        assert asked.shape == (200, theta.size)
+        assert np.sqrt(np.mean(apart[::2] ** 2)) == pytest.approx(_NEAR, rel=0.1)
+        assert np.sqrt(np.mean(apart[1::2] ** 2)) == pytest.approx(np.pi / np.sqrt(3), rel=0.1)
 
 
 def test_what_powers_do_not_show_does_not_change_them() -> None:
