@@ -173,6 +173,9 @@ def test_transceivers_serve_one_step_after_another_but_all_that_nothing_orders_a
     verify(together, wdm_ring(RANKS, 12, transceivers=3))
     with pytest.raises(VerificationError, match=r"rank 0 sends on 3 wavelengths at once: it has 2 transceivers"):
         verify(together, fabric)
+    # Two steps wait for the first one, and not for each other.
+    with pytest.raises(VerificationError, match=r"rank 0 sends on 2 wavelengths at once: it has 1 transceivers"):
+        verify(replace(spread, dependencies=np.array([(1, 0), (2, 0)])), wdm_ring(RANKS, 12, transceivers=1))
 
 
 def test_of_two_chains_that_nothing_orders_one_step_of_each_runs_at_once_at_every_rank() -> None:

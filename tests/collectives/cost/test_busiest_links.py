@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.cost.busiest import busiest_links
-from lightloom.collectives.registry import Collective, admitted
+from lightloom.collectives.registry import Collective, admitted, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import links_of
 from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.wdm_ring import Ring
 
 TORUS = Torus(ranks=36, dims=(2, 3, 6), bandwidth=1e9, hop_latency=1e-6)
 MESH = Mesh(ranks=15, dims=(3, 5), bandwidth=1e9, hop_latency=1e-6)
@@ -52,3 +53,11 @@ def test_rows_of_a_step_may_come_in_any_order() -> None:
         order = rng.permutation(len(schedule))
         mixed = schedule.with_columns({name: column[order] for name, column in schedule.columns().items()})
         np.testing.assert_equal(busiest_links(mixed, TORUS, alike), counted(schedule.unfolded(1), TORUS))
+
+
+def test_steps_of_one_row_may_be_listed_backwards() -> None:
+    whole = find("ring").build(Collective("broadcast", 6, 1.0), Ring(ranks=6)).unfolded(1)
+    chain = whole.with_rows(np.unique(whole.step, return_index=True)[1])
+    listed = chain.with_columns({name: column[::-1] for name, column in chain.columns().items()})
+    alike = np.zeros(Ring(ranks=6).links, np.int64)
+    np.testing.assert_equal(busiest_links(listed, Ring(ranks=6), alike), counted(chain, Ring(ranks=6)))
