@@ -31,9 +31,9 @@ def test_links_of_runs_one_after_the_other(rows: list[tuple[Run | bool, ...]]) -
     for row in rows:
         ways = [(links(run), back) for run, back in zip(row[:size], row[size:], strict=True)]  # type: ignore[arg-type]
         expected.append([link for way, back in ways for link in (way[::-1] if back else way)])
-    found = ordered_links(of_runs, columns[size:])  # type: ignore[arg-type]
+    found = ordered_links(of_runs, columns[size:])
     assert [[link for link in row if link >= 0] for row in found.tolist()] == expected
-    footprint = Footprint.of(of_runs)  # type: ignore[arg-type]
+    footprint = Footprint.of(of_runs)
     transfer, link = links_of(footprint)
     forward = [(number, each) for number, row in enumerate(rows) for run in row[:size] for each in links(run)]  # type: ignore[arg-type]
     assert list(zip(transfer.tolist(), link.tolist(), strict=True)) == forward

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from lightloom.core.arrays import Floats
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.wdm_ring import WdmRing
 from lightloom.parallelism.pipeline import in_flight
-from lightloom.planner.bounds.placed import _busiest, _chain, _shortest
+from lightloom.planner.bounds.placed import _busiest, _bytes, _chain, _shortest, fastest_link
 from lightloom.planner.bounds.strategies import _LineTable, pipeline_bound
 from lightloom.planner.pricing.price_line import PriceLine
 from lightloom.simulation.pipelined import StageTimes
@@ -121,3 +124,20 @@ def test_the_longest_chain_of_operators(seed: int) -> None:
         assert last[row] == pytest.approx(max(after))
         ready = [after[x] for x in range(size) if parameters[x]]
         assert first[row] == pytest.approx(min(ready, default=max(after)))
+
+
+@pytest.mark.parametrize("fabric", [WdmRing(ranks=12, wavelengths=2), PacketSwitch(ranks=12)], ids=["ring", "switch"])
+def test_ports_and_links_carry_all_bytes_of_a_group(fabric: Fabric) -> None:
+    """Of k devices, to each other and to their counterparts in the next group, k ranks on."""
+    rng, k = np.random.default_rng(1), 4
+    job: Any = SimpleNamespace(fabric=fabric)
+    for busy in ([1.0] * 8, [9.0, *[1.0] * 7], [1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0]):
+        sent = rng.uniform(0, 1e9, (k, 2 * k)) * busy
+        plan: Any = SimpleNamespace(k=k)
+        out = [sum(sent[d]) for d in range(k)]
+        into = [sum(sent[a, d] + sent[a, d + k] for a in range(k)) for d in range(k)]
+        passed = sum(sent[a, b] * min(abs(b - a), 12 - abs(b - a)) for a in range(k) for b in range(2 * k)) / k
+        link = fastest_link(fabric)
+        expected = max([*out, *into]) / link.rate
+        expected = max(expected, passed / link.link_rate) if fabric.exclusive else expected
+        assert _bytes(job, plan, sent) == pytest.approx(expected)

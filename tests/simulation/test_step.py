@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.plan import ParallelPlan
 from lightloom.simulation.energy import sending_energy
-from lightloom.simulation.lower import Price, Priced
+from lightloom.simulation.lower import Price, Priced, circuits_in_place
 from lightloom.simulation.step import StepResult, simulate_step
 from lightloom.workloads.graph import ComputeGraph
 from tests.parallelism.strategies import chain, graphs
@@ -233,3 +234,15 @@ def test_memory_and_throughput_are_reported() -> None:
 def test_ranks_must_agree() -> None:
     with pytest.raises(UnsupportedError, match="4 ranks, but the fabric has 8"):
         simulate_step(make_plan("ddp", chain([(1, 1, 1)]), 4), CHIP, RING, FREE)
+
+
+def test_circuits_stay_where_both_collectives_stand_on_the_same_ones() -> None:
+    """Of the collective before, which is the last one for the first."""
+    kinds = list(product((None, "a", "b"), (True, False)))
+    for one, other, third in product(kinds, kinds, [("a", True), ("b", False)]):
+        priced: list[Any] = [
+            SimpleNamespace(circuits=c, cost=SimpleNamespace(static=s)) for c, s in (one, other, third)
+        ]
+        for index, (before, this) in enumerate(((third, one), (one, other), (other, third))):
+            expected = this[0] is not None and before[0] == this[0] and before[1] and this[1]
+            assert circuits_in_place(priced, index) == expected

@@ -69,7 +69,7 @@ def test_ports_arcs_distances_and_links_of_a_ring(fabric: DamagedWdmRing, seed: 
         ways = [(np.array([a]), np.array([b]), np.array([route])) for route in (0, 1)]
         hops = max(hops, min(int(fabric.hops(*way)[0]) for way in ways))
         seconds = max(seconds, min(float(fabric.latency(*way)[0]) for way in ways))
-    assert distance_seconds(demand, fabric) == (pytest.approx(seconds), hops)
+    assert distance_seconds(demand, fabric) == pytest.approx((seconds, hops))
     uses = sum(size * min((a - b) % fabric.ranks, (b - a) % fabric.ranks) for a, b, size in sends)
     assert link_seconds(demand, fabric) == pytest.approx(uses / fabric.link_bandwidth().sum())
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +24,16 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import bounds
+from lightloom.planner.circuits import settings as settings_module
 from lightloom.planner.circuits.in_step import InStep, _Search, follow_the_step
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
-from lightloom.planner.circuits.settings import segmentations
+from lightloom.planner.circuits.settings import best_division, segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
 from lightloom.planner.pricing.division import Division, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.planes import PlanePrices, divisions
+from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import simulate
 from lightloom.planner.search.document import plan_row
@@ -206,6 +209,43 @@ def test_one_plane_turns_where_it_cannot_stand() -> None:
 def test_packet_fabrics_have_no_planes() -> None:
     with pytest.raises(UnsupportedError, match="expected switch planes"):
         PlanePrices(GroupPrices(PacketSwitch(ranks=4), TrainingSettings()))
+
+
+@pytest.mark.parametrize("most", [0, 5000])
+def test_the_best_division_is_the_best_of_all(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Whether all are compared, or planes are given one by one: an axis gains less with every plane."""
+    monkeypatch.setattr(settings_module, "MOST_DIVISIONS", most)
+    rng = np.random.default_rng(most)
+    names: list[Axis] = ["data", "tensor", "pipeline", "expert"]
+    for _ in range(40):
+        weight = {(phase, axis): float(rng.integers(0, 50)) for phase in PHASES for axis in names}
+        active: dict[Phase, list[Axis]] = {
+            phase: [axis for axis in names if rng.random() < 0.5] for phase in PHASES[: rng.integers(1, 4)]
+        }
+        used = sorted({axis for each in active.values() for axis in each})
+        planes, least = int(rng.integers(2, 10)), {axis: int(rng.integers(1, 3)) for axis in names}
+        pinned: dict[Axis, int] = {axis: 1 for axis in used if rng.random() < 0.2}
+
+        def seconds(phase: Phase, axis: Axis, count: int, weight: dict[tuple[Phase, Axis], float] = weight) -> float:
+            return weight[phase, axis] / count
+
+        def total(counts: dict[Axis, int], active: dict[Phase, list[Axis]] = active, seconds: Any = seconds) -> float:
+            return float(sum(seconds(p, axis, counts[axis]) for p, each in active.items() for axis in each))
+
+        every = [dict(zip(used, counts, strict=True)) for counts in product(range(1, planes + 1), repeat=len(used))]
+        possible = [
+            counts
+            for counts in every
+            if all(counts[axis] == pinned[axis] if axis in pinned else counts[axis] >= least[axis] for axis in used)
+            and sum(counts.values()) == (planes if len(pinned) < len(used) else sum(pinned.values()))
+        ]
+        found = best_division(planes, active, seconds, least, pinned)
+        if len(pinned) == len(used):
+            assert found == (pinned if sum(pinned.values()) <= planes else None)
+        elif not possible:
+            assert found is None
+        else:
+            assert found in possible and total(found) == pytest.approx(min(map(total, possible)))
 
 
 def test_divisions_and_segmentations_are_complete() -> None:
