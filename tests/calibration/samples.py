@@ -56,9 +56,12 @@ def write_rows(path: Path, *rows: Mapping[str, str]) -> Path:
 
 
 def varied_steps() -> list[MeasuredStep]:
-    """Return steps of two model sizes and many splits of 16 GPUs, all timed as 1 s."""
-    sizes = ((2048, 16, 24), (8192, 64, 32))
-    splits = ((16, 1, 1), (8, 2, 1), (2, 8, 1), (4, 2, 2), (2, 4, 2))
+    """Return steps of two model sizes, one of them in a pipeline, and many splits of 16 GPUs, all timed as 1 s.
+
+    Those of one size are priced together.
+    """
+    whole, piped = ((16, 1, 1), (8, 2, 1), (4, 4, 1), (2, 8, 1)), ((8, 1, 2), (4, 2, 2), (2, 4, 2), (1, 8, 2))
+    sizes = ((2048, 16, 24, whole), (8192, 64, 32, piped))
     return [
         step(
             row=f"{hidden}-{dp}-{tp}-{pp}-{micro}",
@@ -74,7 +77,8 @@ def varied_steps() -> list[MeasuredStep]:
             global_batch=dp * 16,
             step_s=1.0,
         )
-        for (hidden, heads, layers), (dp, tp, pp), micro in product(sizes, splits, (1, 2, 8))
+        for hidden, heads, layers, splits in sizes
+        for (dp, tp, pp), micro in product(splits, (1, 2, 4, 8))
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ PRIORS = priors_of(MACHINE)
 TRUE = {"gemm_fraction": 0.7, "gemm_depth": 800.0}
 
 
+@cache
 def timed(noise: float, outliers: int = 0) -> MeasuredSteps:
     """Return varied steps, timed by the model with two parameters off their priors."""
     steps = varied_steps()

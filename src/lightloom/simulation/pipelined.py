@@ -106,24 +106,18 @@ class PipelinedStep:
         beside = self.times.lead * (self.last or self.times).computed_backward
         return slowing(beside, self.times.early_exchange, self.arithmetic_share)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last stage has updated its parameters, as :meth:`play` finds them, and nothing else."""
+        return float(self._ends()[0].max())
+
     def play(self) -> PlayedStep:
         """Return when the step ends and what the rank of each stage spends it on.
 
         Compiled; equal to running the tasks of ``pipelined_tasks.lower_pipelined``.
         """
-        from lightloom.simulation._pipeline_kernels import play
-
-        times, last, slowed = self.times, self.last or self.times, self.slowed
-        turns = self.turns or SwitchTurns.none(len(times.gather))
-        ends, sending, waiting, exchanging, turning = play(
-            np.ascontiguousarray(np.stack([times.passes, last.passes + [[0.0], [1.0]] * slowed], axis=1)),
-            np.stack([times.send, last.send]),
-            np.stack([times.lead * last.computed_backward + slowed, times.early_exchange, times.late_exchange]),
-            times.gather,
-            np.stack([times.exchange, times.tied, times.update]),
-            turns.columns,
-            self.micro_batches,
-        )
+        times, slowed = self.times, self.slowed
+        ends, sending, waiting, exchanging, turning = self._ends()
         step_time = float(ends.max())
         spent = {
             "compute_s": self.pass_seconds("forward")
@@ -142,6 +136,23 @@ class PipelinedStep:
             "update_s": times.update,
         }
         return PlayedStep(step_time, spent)
+
+    def _ends(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """When each stage ends, and what it sends, waits, exchanges and turns until then, in seconds: [stages] each."""
+        from lightloom.simulation._pipeline_kernels import play
+
+        times, last, slowed = self.times, self.last or self.times, self.slowed
+        turns = self.turns or SwitchTurns.none(len(times.gather))
+        played: tuple[Floats, Floats, Floats, Floats, Floats] = play(
+            np.ascontiguousarray(np.stack([times.passes, last.passes + [[0.0], [1.0]] * slowed], axis=1)),
+            np.stack([times.send, last.send]),
+            np.stack([times.lead * last.computed_backward + slowed, times.early_exchange, times.late_exchange]),
+            times.gather,
+            np.stack([times.exchange, times.tied, times.update]),
+            turns.columns,
+            self.micro_batches,
+        )
+        return played
 
     def pass_seconds(self, name: str) -> Floats:
         """Return the seconds that the passes of a stage spend on a field of the times, over the step: [stages]."""

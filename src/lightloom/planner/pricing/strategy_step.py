@@ -101,7 +101,7 @@ def on_divided_channels(job: Job, strategy: Strategy) -> Job:
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:
     """The step time of a strategy other than data parallelism alone, at the prices of the job."""
-    return _pipelined(job, strategy).play().step_time
+    return _pipelined(job, strategy).seconds
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
@@ -154,7 +154,7 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
         PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
         for row, count in enumerate(rows.micro_batches.tolist())
     )
-    return np.array([step.play().step_time for step in steps])
+    return np.array([step.seconds for step in steps])
 
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
