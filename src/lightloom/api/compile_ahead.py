@@ -55,6 +55,7 @@ def main() -> int:
         KernelCache.fills_ahead = True
         effort.SCALE = _EFFORT
         _search()
+        _vary()
         _average()
         _compress()
     return 0 if any(AHEAD.rglob("*.nbc")) else 1
@@ -76,6 +77,37 @@ def _search() -> None:
             # A fabric need not carry every kind.
             with suppress(LightloomError):
                 collective(kind, fabric=fabric, ranks=_RANKS, nbytes=1e6, set=fields)
+
+
+def _vary() -> None:
+    """Price what those plans and collectives do not ask for: placements of few operators, codecs within collectives,
+    failures, stragglers, and steps that nothing orders."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from lightloom.api.planning import plan
+    from lightloom.collectives.around_failures import around_failures
+    from lightloom.collectives.cost.stepped import cost
+    from lightloom.collectives.cost.straggling import straggling
+    from lightloom.collectives.registry import build, find
+    from lightloom.collectives.spec import Collective
+    from lightloom.fabrics.damage import Failure
+    from lightloom.fabrics.load import load_fabric
+    from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+
+    sizes = TransformerSizes(hidden=64, layers=1, heads=1, ffn=64, vocabulary=100, sequence_length=16)
+    graph = transformer_graph(sizes, batch=4)
+    few = replace(graph, operators=graph.operators[:6])
+    plan(few, "inceptionn-4", strategy="placed")
+    plan(graph, "inceptionn-4", exchange="inceptionn", exchange_ratio=8, exchange_engine="nic")
+    gather, ring = Collective("all-gather", _RANKS, 1e6), load_fabric("wdm-ring", _RANKS, {"wavelengths": 4})
+    around_failures(gather, ring, [[Failure.parse("wavelength:3")]])
+    for algorithm in ("synthesized", "ring-two-way-striped"):
+        straggling(build(find(algorithm), gather, ring), ring, late=1e-5)
+    links = load_fabric("ring", _RANKS)
+    steps = build(find("ring"), gather, links)
+    cost(replace(steps, dependencies=np.zeros((0, 2), np.int64)), links)
 
 
 def _average() -> None:
