@@ -17,9 +17,10 @@ VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.fl
 
 @pytest.fixture(autouse=True)
 def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache without profiles, but with the graphs that other runs have traced."""
+    """A cache without profiles, but with the graphs that other runs have traced; rates measured on few values."""
     from lightloom.core.files import cache_directory
 
+    monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 12)
     shared = cache_directory() / "workloads"
     own = tmp_path_factory.mktemp("cache")
     if shared.is_dir():

@@ -40,10 +40,12 @@ from lightloom.compression import find as find_codec
 from lightloom.fabrics.conformance import check_fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.collectives.synthesis.engine import effort
+from lightloom.compression import profiling
 from lightloom.core.errors import UnsupportedError
 from lightloom.planner.pricing.placed_space import peers
 
 effort.SCALE = 1 / 300  # any design will do
+profiling._RATE_VALUES = 1 << 12  # and any rate
 ideal = {"bandwidth": 50e9, "wire_efficiency": 1, "hop_latency": 0, "transport": None}
 rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)
 check_fabric(load_fabric("rail", 16, {"hop_latency": 1e-6}))
