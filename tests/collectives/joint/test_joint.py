@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.joint.bound import demands_of, joint_bound
-from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart
+from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart, lightpath_rows
 from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.joint import verify_joint
 from lightloom.core.errors import VerificationError
@@ -76,6 +78,24 @@ def test_all_groups_run_at_once(kind: str, tp: int, dp: int, pp: int, algorithm:
     assert len(verify_joint(parts, fabric)) > 0
     bound = joint_bound(demands_of(parts, fabric), fabric)
     assert max(seconds(part, fabric) for part in parts) >= bound.time * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("kind", ["switch", "ring"])
+def test_one_step_stands_for_all_with_its_lightpaths(kind: str, algorithm: str) -> None:
+    """The steps that are left hold the same circuits and channels as all steps; around a ring few are left."""
+    local = fabric_of(kind, 8, 8).share(8, 1, 8)
+    assert local is not None
+    schedule = build(find(algorithm), Collective("all-reduce", 8, 1e6), local)
+
+    def steps(rows: Schedule) -> list[frozenset[tuple[int, ...]]]:
+        names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+        table = np.stack([getattr(rows, name).astype(np.int64) for name in names], axis=1)
+        return [frozenset(map(tuple, table[rows.step == step].tolist())) for step in np.unique(rows.step)]
+
+    every, few = steps(schedule.unfolded(local.fibre_channels)), steps(lightpath_rows(schedule, local))
+    assert set(few) == set(every)
+    assert not algorithm.startswith("ring") or len(few) < len(every) == schedule.steps
 
 
 @pytest.mark.parametrize("kind", ["switch", "ring"])

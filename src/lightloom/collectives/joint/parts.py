@@ -100,16 +100,33 @@ def part_rows(part: Part, fabric: Fabric) -> PartRows:
 
 
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """One row for every rank that a lightpath reaches, of every lightpath; the circuits of a queued schedule, all in
-    one step."""
+    """One row for every rank that a lightpath reaches, of every lightpath; of steps with the same lightpaths, as those
+    around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
-    schedule = schedule.unfolded(fabric.fibre_channels)
+    schedule = _different_steps(schedule).unfolded(fabric.fibre_channels)
     reached = schedule.lightpath.astype(np.int64) * (schedule.collective.ranks + 1) + schedule.destination
     first = np.unique(reached, return_index=True)[1]
     columns = {name: column[first] for name, column in schedule.columns().items()}
     columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1].astype(np.int32)
     return schedule.with_columns(columns)
+
+
+def _different_steps(schedule: Schedule) -> Schedule:
+    """The rows of each step that is the first with its lightpaths; all rows where copies take channels of their own."""
+    apart = schedule.folding is not None and schedule.folding.channel.shape[1]
+    if apart or schedule.pipeline is not None or (np.diff(schedule.step) < 0).any() or not len(schedule):
+        return schedule
+    begins = np.flatnonzero(np.diff(schedule.step, prepend=-1))
+    first_path = np.repeat(np.minimum.reduceat(schedule.lightpath, begins), np.diff(begins, append=len(schedule)))
+    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    lightpaths = [schedule.lightpath - first_path, *(getattr(schedule, name) for name in names)]
+    rows = np.stack([column.astype(np.int64) for column in lightpaths], axis=1)
+    steps = [rows[begin:end].tobytes() for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
+    seen = {content: number for number, content in reversed([*enumerate(steps)])}
+    different = np.array([seen[content] == number for number, content in enumerate(steps)])
+    kept = np.repeat(different, np.diff(begins, append=len(rows)))
+    return schedule.with_columns({name: column[kept] for name, column in schedule.columns().items()})
 
 
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:

@@ -40,13 +40,13 @@ def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
     return parts
 
 
-def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> int:
-    """Prove that the circuits of all axes of a step stand at once; returns the number of lightpaths.
+def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
+    """Prove that the circuits of all axes of a step stand at once.
 
     Raises:
         VerificationError: two of them hold one channel of a link.
     """
-    return len(verify_joint(joint_parts(job, strategy, step), job.fabric))
+    verify_joint(joint_parts(job, strategy, step), job.fabric)
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
