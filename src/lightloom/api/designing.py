@@ -13,13 +13,14 @@ from lightloom.api.models import ModelLike, trace
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result
-from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
+from lightloom.designs.bounded import MOST_ROWS, Bounded, Evaluated, Question, Task, work
 from lightloom.designs.break_even import rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration, explore
 from lightloom.designs.resumed import resumed
 from lightloom.designs.space import DEFAULT, read_space
 from lightloom.economics.ledger import board_of
 from lightloom.economics.site import Site, site_of
+from lightloom.parts.bill import missing_text
 from lightloom.sweeps.workers import Workers
 
 _LEAST_RANKS, _MOST_RANKS = 8, 1 << 14
@@ -50,9 +51,16 @@ class DesignFront(Result):
 
     def summary(self) -> str:
         best = self.exploration.candidates[0]
-        most = "at most " if best.worth.unknown else ""
+        samples = f"{best.point[0]:.4g} samples per dollar"
+        if not best.worth.unknown:
+            return f"{self.model}: {best.design.name} trains {samples}, ahead of all others"
+        at_most = f"{best.design.name} trains at most {samples}, as nothing states {missing_text(best.worth.unknown)}"
+        known = next((each for each in self.exploration.candidates if not each.worth.unknown), None)
+        if known is None:
+            return f"{self.model}: {at_most}; no design has all its prices and watts known"
         return (
-            f"{self.model}: {best.design.name} trains {most}{best.point[0]:.4g} samples per dollar, ahead of all others"
+            f"{self.model}: of designs all of whose prices and watts are known, {known.design.name} trains most, "
+            f"{known.point[0]:.4g} samples per dollar; {at_most}"
         )
 
     def rows(self) -> list[Document]:
@@ -157,8 +165,13 @@ def design(
     run, jobs = _runner(workers), 1 if workers is None else workers.jobs or 16
     with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
         found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
+    listed = f"schedules that list more than {MOST_ROWS:,} transfers are left out"
     return DesignFront(
-        model=graph.name, accelerator=accelerator, site=chosen_site, exploration=found, assumptions=searched.assumptions
+        model=graph.name,
+        accelerator=accelerator,
+        site=chosen_site,
+        exploration=found,
+        assumptions=(*searched.assumptions, listed),
     )
 
 

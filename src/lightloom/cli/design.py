@@ -94,9 +94,9 @@ def _page(found: DesignFront) -> Report:
         ("evaluated", str(len(explored.candidates))),
         ("beaten at bounds", str(len(explored.beaten))),
     ]
-    return design_page(
-        f"designs for {found.model}", found.summary(), explored, facts, [*verdict_lines(found), *_notes(found)]
-    )
+    # What continues a line on the terminal stays with it.
+    verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
+    return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
 
 
 def _number(text: str | None, name: str) -> float | None:

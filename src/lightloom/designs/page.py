@@ -94,7 +94,8 @@ def _designs(exploration: Exploration, technology: str) -> Table:
         ),
         rows=tuple(_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
         caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
-        "dollar as the best of the other technology.",
+        "dollar as the best of the other technology; at least that where a price of the latter is unknown. ≤: a price "
+        "or power is unknown, the figure is an upper bound.",
     )
 
 
@@ -102,11 +103,12 @@ def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ..
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth
+    at_most = "≤ " if worth.unknown else ""
     return (
         ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
         f"{each.design.ranks:,}",
-        f"{dollars:.4g}",
-        f"{joules:.4g}",
+        f"{at_most}{dollars:,.4g}",
+        f"{at_most}{joules:.4g}",
         format_time(each.evaluated.step_time),
         format_amount(worth.fabric_dollars, "dollars"),
         ""
