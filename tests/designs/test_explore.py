@@ -12,12 +12,15 @@ import pytest
 
 import lightloom as ll
 from lightloom.api import designing
+from lightloom.cli.design import _page
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.designs import bounded
 from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
 from lightloom.designs.space import read_space
 from lightloom.economics.site import Site
 from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.search import floor
+from lightloom.planner.search.rows import ClusterRows
 
 MODEL = "alexnet"
 SPACE = """
@@ -59,6 +62,39 @@ def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
     ]
     assert leading[0] == leading[1]
     assert len(every.exploration.candidates) + len(every.exploration.refused) == 11 > len(pruned.exploration.candidates)
+
+
+def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
+    """Rings of wavelengths, whose engines nothing prices, are an upper bound and not ahead of anything."""
+    families = SPACE.split("  - name: ")
+    space.write_text(f"{families[0]}  - name: {families[1]}  - name: {families[3]}")
+    found = ll.design(MODEL, ranks=8, batch=4, space=space)
+    first = found.exploration.candidates[0]
+    known = found.exploration.best("electrical", 0, known=True)
+    assert first.design.family == "wavelengths"
+    assert known is not None
+    assert f"{known.design.name} trains most, {known.point[0]:.4g} samples" in found.summary()
+    assert f"{first.design.name} trains at most {first.point[0]:.4g}" in found.summary()
+    assert "price of wdm-engine" in found.summary()
+    assert "ahead" not in found.summary()
+    page = _page(found)
+    optical = next(table for table in page.tables if table.title.startswith("Optical"))
+    assert all(row[2].startswith("≤ ") and row[3].startswith("≤ ") for row in optical.rows)
+    assert not any(note.strip().startswith("it breaks even") for note in page.notes)
+
+
+def test_the_least_bound_of_few_strategies_is_that_of_all(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few are bounded on each fabric, in the order of their floors; nodes of several sizes have floors of their own."""
+    monkeypatch.setattr(floor, "_AT_ONCE", 1)
+    nodes = "  - {name: nodes, technology: electrical, fabric: two-tier-400g, set: {domain_size: [2, 4]}}\n"
+    space.write_text(SPACE + nodes)
+    question = Question(graph=ll.trace(MODEL), batch_per_rank=4, site=Site())
+    for design in read_space(space).designs([8], "h100", space.parent):
+        cluster, request = design.cluster(), question.request(8)
+        rows = ClusterRows(question.graph, cluster, request, GroupPrices(cluster.fabric, cluster.training))
+        found = work(Task(question=question, design=design))
+        assert isinstance(found, Bounded)
+        assert found.least_time == min(rows.first((32,))).per_sample
 
 
 def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import product
 
 import numpy as np
@@ -18,6 +20,8 @@ from lightloom.fabrics.structure import structure
 from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
+from lightloom.simulation import link_turns
+from lightloom.simulation.link_turns import link_shares
 
 _KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce")
 _TIERS: list[dict[str, object]] = [
@@ -68,6 +72,29 @@ def test_what_is_shared_follows_from_the_structure(name: str) -> None:
         [limit.sum() for limit in derived.rank_bandwidths(second)],
         [second.link_bandwidth()[links].sum() for links in map(np.concatenate, derived._covers(first))],
     )
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_shares_of_links_count_the_transfers_of_a_structure_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other fabrics of the structure have counted gives the shares of a fabric that counts for itself."""
+    first, second = _pair(name)
+    link_shares(first, 4, 2)
+    shared = link_shares(second, 4, 2)
+    monkeypatch.setattr(link_turns, "_passed", lambda _: {})
+    np.testing.assert_array_equal(shared, link_shares(second, 4, 2))
+
+
+def test_prices_hold_the_fabrics_that_they_name() -> None:
+    """A group's fabric whose prices are gone leaves its identity to no other one."""
+    prices = GroupPrices(fabric_of({"kind": "switch", "bandwidth": 1e9}), TrainingSettings())
+    other = prices.with_choices(["ring"])
+    assert other.refusal("all-gather", "ring", 4, 0) is None
+    part = other._part(4, 1)
+    assert part is not None
+    held = weakref.ref(part)
+    del other, part
+    gc.collect()
+    assert held() is not None
 
 
 @pytest.mark.parametrize("name", _SHAPES)

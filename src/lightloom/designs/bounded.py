@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from lightloom.clusters.base import Cluster
@@ -12,7 +12,11 @@ from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.designs.space import Design
 from lightloom.designs.worth import Worth
 from lightloom.economics.site import Site
-from lightloom.planner.pricing.group_prices import MOST_ROWS, GroupPrices
+from lightloom.fabrics.load import fabric_from
+from lightloom.planner.pricing.divided_model import DividedModel
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.search.floor import Floor
 from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.rows import ClusterRows, TooLargeError
 from lightloom.planner.search.search import NotFasterError, fastest
@@ -20,14 +24,21 @@ from lightloom.workloads.graph import ComputeGraph
 
 STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 """Strategies that are searched: placed plans are not."""
+MOST_ROWS = 1 << 17
+"""Rows of schedules that are built: those of an all-reduce of 256 ranks that lists every transfer."""
 _SLACK = 1 + 1e-9
 _FREE = {
-    "kind": "switch",
+    "kind": "two-tier-switch",
     "bandwidth": 1e21,
+    "domain_bandwidth": 1e21,
+    "oversubscription": 1.0,
     "hop_latency": 0.0,
+    "domain_latency": 0.0,
     "sources": {"hop_latency": "a bound: exchanges take no time"},
 }
-"""A fabric over which exchanges take no time."""
+"""A fabric over which exchanges take no time, but for the ranks of a node."""
+_floors: dict[tuple[int, int, int], tuple[DividedModel, Floor]] = {}
+"""By ranks, ranks of a node and samples a rank, with the model whose they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +129,8 @@ def assess(question: Question, design: Design) -> Bounded:
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return seconds of a step for each sample that no fabric makes shorter: those of ranks whose exchanges take no
     time; 0 where no plan fits."""
-    cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}, name="without exchanges")
+    fabric = _FREE | {"domain_size": ranks}
+    cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": fabric}, name="without exchanges")
     try:
         # Bounds build no schedule, so that groups of any size count.
         return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
@@ -136,10 +148,22 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
     request = question.request(cluster.ranks)
     rows = ClusterRows(question.graph, cluster, request, prices)
     assert request.global_batches is not None
-    first = rows.first(tuple(request.global_batches))
-    if not first:
+    batches = tuple(request.global_batches)
+    least = _floor(question, rows.job, cluster, batches).least(rows.job)
+    if least == inf and not rows.first(batches):
         raise rows.nothing()
-    return min(first).per_sample
+    return least
+
+
+def _floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
+    """The floors of all clusters with as many ranks in a node."""
+    key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
+    if key not in _floors or _floors[key][0] is not job.model:
+        fabric = fabric_from(_FREE | {"domain_size": cluster.fabric.node_ranks}, cluster.ranks, where="floor")
+        free = replace(cluster, fabric=fabric)
+        rows = ClusterRows(question.graph, free, question.request(free.ranks), GroupPrices(fabric, free.training))
+        _floors[key] = rows.job.model, Floor.of(rows, batches)
+    return _floors[key][1]
 
 
 def _limit(cluster: Cluster) -> str:

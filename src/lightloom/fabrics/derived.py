@@ -7,7 +7,7 @@ only, and :func:`lightloom.fabrics.conformance.check_fabric` compares it with th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -67,9 +67,9 @@ class _Key:
         return isinstance(other, _Key) and self._text == other._text
 
 
-def cached(compute: Callable[[Geometry], T]) -> Callable[[Geometry], T]:
-    """A function of a fabric's structure that remembers what it returned for the last 64."""
-    by_key = lru_cache(maxsize=64)(lambda key: compute(key.fabric))
+def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
+    """A function of a fabric's structure that remembers what it returned for the last ones."""
+    by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(_Key(fabric))
 
 
@@ -180,7 +180,7 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     return np.array(receive), np.array(send)
 
 
-@cached
+@partial(cached, last=1024)
 def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
     """Links of which every transfer to a rank passes one, and likewise every transfer from it, of each rank."""
     whole, members = fabric.siblings()

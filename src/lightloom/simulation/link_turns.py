@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import Axis
@@ -160,23 +160,46 @@ def _on(wires: _Wires) -> LinkTurns:
 def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
     """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange: [link]."""
     seconds = np.zeros(fabric.links)
+    known = _passed(fabric)
+    if (ranks, stride) not in known:
+        known[ranks, stride] = _neighbours(fabric, ranks, stride)
+    if not known[ranks, stride]:
+        return seconds
+    bandwidth, carried = fabric.link_bandwidth(), 1.0
+    for size, ways in known[ranks, stride]:
+        for transfers in ways:
+            seconds += carried * (1 - 1 / size) / 2 * transfers / bandwidth
+        carried /= 1 if all_to_all else size
+    shares: Floats = seconds / seconds.max()
+    return shares
+
+
+@partial(derived.cached, last=16)
+def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, list[Int32s]]]]:  # noqa: ARG001 - the key
+    """What :func:`_neighbours` said of groups on fabrics of this structure, by ranks and stride."""
+    return {}
+
+
+def _neighbours(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
+    """For each axis of a group its size, and both ways around it how many transfers between neighbours pass each link
+    in all groups together: [link]; nothing where groups have one rank."""
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
     if part is None:
-        return seconds
+        return []
     order = np.arange(ranks) if part.axes else part.ring_order()
     members = derived.group_members(fabric.ranks, ranks, stride)[:, order]
-    bandwidth, carried = fabric.link_bandwidth(), 1.0
+    passed: list[tuple[int, list[Int32s]]] = []
     for axis in part.axes or (Axis(1, ranks),):
         place = np.arange(ranks)
         number = place // axis.stride % axis.size
+        ways = []
         for step in (1, -1):
             neighbour = place + ((number + step) % axis.size - number) * axis.stride
             source, destination = members.ravel(), members[:, neighbour].ravel()
             _, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
-            seconds += carried * (1 - 1 / axis.size) / 2 * np.bincount(link, minlength=fabric.links) / bandwidth
-        carried /= 1 if all_to_all else axis.size
-    shares: Floats = seconds / seconds.max()
-    return shares
+            ways.append(np.bincount(link, minlength=fabric.links).astype(np.int32))
+        passed.append((axis.size, ways))
+    return passed
 
 
 def _first_alike(levels: Sequence[Ints]) -> Ints:

@@ -15,6 +15,7 @@ buckets or units instead: exchange k cannot start before its data exists, and al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
 from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, SHARDINGS, ZERO_3, node_replicas
-from lightloom.parallelism.strategy_space import Strategies
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.pricing.context_ring import has_ring
 from lightloom.planner.pricing.divided_prices import slope
 from lightloom.planner.pricing.division import circuits_stand, divides
@@ -40,6 +41,8 @@ from lightloom.simulation.pipelined import StageTimes
 _ROUNDING = 1 - 1e-9
 """Sums in another order than the simulator's."""
 _BLOCK = 1 << 14
+_REMEMBERED = 64
+"""Sets of strategies whose memory a model remembers."""
 _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
@@ -84,7 +87,19 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Bytes that the fullest rank holds: [rows]."""
+    """Bytes that the fullest rank holds: [rows]; what fabrics have in common is found once."""
+    columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
+    kept = tuple(method.state_bytes for method in job.exchanges)
+    key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
+    known = job.model.memory
+    if key not in known:
+        if len(known) == _REMEMBERED:
+            del known[next(iter(known))]
+        known[key] = _memory(job, strategies)
+    return known[key]
+
+
+def _memory(job: Job, strategies: Strategies) -> Floats:
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))

@@ -95,6 +95,11 @@ class DividedModel:
         return tied_tables(self.graph)
 
     @cached_property
+    def memory(self) -> dict[tuple[object, ...], Floats]:
+        """Bytes of the fullest rank that were found, by the strategies and what else decides them."""
+        return {}
+
+    @cached_property
     def starts(self) -> Ints:
         """First operators of blocks."""
         return block_starts(self.graph)
@@ -222,3 +227,14 @@ class DividedModel:
             names = frozenset(self.graph.operators[index].name for index in np.flatnonzero(repeated))
             self._data_parallel_plans[key] = replace(plan, recomputed=names)
         return self._data_parallel_plans[key]
+
+
+_latest: list[DividedModel] = []
+"""What was asked for last, with all that was derived of it."""
+
+
+def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: Accelerator) -> DividedModel:
+    """Return a model as strategies divide it: the one before, where only fabrics or prices are others."""
+    if not _latest or _latest[0] != DividedModel(graph, settings, accelerator):
+        _latest[:] = [DividedModel(graph, settings, accelerator)]
+    return _latest[0]

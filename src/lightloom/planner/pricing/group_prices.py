@@ -85,7 +85,8 @@ class GroupPrices(Pricing):
         self._most_rows = most_rows if fabric.ranks <= _ALL_LISTED else min(most_rows, MOST_ROWS)
         self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
         self._parts: dict[tuple[int, int], Fabric | None] = {}
-        self._keys: dict[int, str] = {}
+        self._keys: dict[int, tuple[Fabric, str]] = {}
+        """By identity of a fabric, which is held so that no other one takes it over."""
         self._plain: dict[tuple[str, str], CollectivePrices] = {}
         self._coded: dict[tuple[str, str, int], SchedulePrices] = {}
         self._prices: dict[tuple[str, int, int, int], CheapestPrices] = {}
@@ -93,6 +94,7 @@ class GroupPrices(Pricing):
         self._others: dict[str, GroupPrices] = {}
         """These prices on other fabrics."""
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
+        self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
         self._proved: dict[tuple[str, Kind], LowerPrice] = {}
         self._read: dict[tuple[str, str], int] = {}
@@ -116,7 +118,7 @@ class GroupPrices(Pricing):
         other = GroupPrices(
             fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
-        for name in ("_plain", "_coded", "_usable", "_read", "_keys", "_lines", "_proved"):
+        for name in ("_plain", "_coded", "_usable", "_refusals", "_read", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -294,13 +296,19 @@ class GroupPrices(Pricing):
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
             return "the fabric's collective library has no codec between its hops; name an algorithm, such as ring"
+        key = kind, algorithm.name, self._key(part)
+        if key not in self._refusals:
+            self._refusals[key] = self._too_long(kind, algorithm, part) or algorithm.refusal(kind, part, self.model)
+        return self._refusals[key]
+
+    def _too_long(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
         rows = algorithm.rows(kind, part)
-        if rows > self._most_rows:
-            return (
-                f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and at most "
-                f"{self._most_rows:,} are listed here"
-            )
-        return algorithm.refusal(kind, part, self.model)
+        if rows <= self._most_rows:
+            return None
+        return (
+            f"{algorithm.name} lists {rows:,} transfers among {part.ranks:,} ranks, and at most "
+            f"{self._most_rows:,} are listed here"
+        )
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
         """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all; the
@@ -322,8 +330,8 @@ class GroupPrices(Pricing):
 
     def _key(self, part: Fabric) -> str:
         if id(part) not in self._keys:
-            self._keys[id(part)] = part.model_dump_json()
-        return self._keys[id(part)]
+            self._keys[id(part)] = part, part.model_dump_json()
+        return self._keys[id(part)][1]
 
 
 def _draw(all_prices: Sequence[CollectivePrices], kind: Kind) -> None:

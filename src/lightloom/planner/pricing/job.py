@@ -24,7 +24,7 @@ from lightloom.parallelism.strategy_space import (
     strategy_space,
 )
 from lightloom.planner.gradients.priced import PricedExchange
-from lightloom.planner.pricing.divided_model import DividedModel
+from lightloom.planner.pricing.divided_model import DividedModel, divided_model
 from lightloom.planner.pricing.group_prices import AUTO, Pricing
 from lightloom.planner.pricing.operator_times import OperatorTimes
 from lightloom.planner.pricing.stage_exchanges import Axis
@@ -77,7 +77,7 @@ class Job:
         exchanges: Sequence[PricedExchange] = (),
     ) -> Job:
         """The job of a model whose stages are balanced for the accelerator that it runs on."""
-        model = DividedModel(graph, settings, accelerator)
+        model = divided_model(graph, settings, accelerator)
         return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges))
 
     @property

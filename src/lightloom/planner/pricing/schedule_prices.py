@@ -46,7 +46,7 @@ class _Built:
     """What a codec has to do, by whether it is in line with the links."""
 
 
-_MOST_STRUCTURES = 4096
+_MOST_STRUCTURES = 16384
 _of_structures: OrderedDict[object, _Built] = OrderedDict()
 """What was built and verified last, without rows, by algorithm, kind, cost model and structure of the fabric."""
 

@@ -255,10 +255,9 @@ class ClusterRows:
             spare_share=self.goodput.spare_share,
         )
 
-    def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
+    def strategies(self, batches: tuple[int, ...]) -> Strategies:
+        """Every strategy of these global batches that is searched, whether it fits or not."""
         kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
-        if not kinds:
-            return []
         pins = self._request.pins
         space = self.job.space(
             batches,
@@ -270,13 +269,18 @@ class ClusterRows:
             most_micro_batches=self._request.most_micro_batches,
             most_virtual_stages=self._request.most_virtual_stages,
         )
-        space = space.rows(np.isin(kinds_of(space), kinds) & self._request.pins.match(space))
+        return space.rows(np.isin(kinds_of(space), kinds) & self._request.pins.match(space))
+
+    def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        if set(self._request.kinds) == {"placed"}:
+            return []
+        space = self.strategies(batches)
         possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):
             names = ", ".join(self._request.algorithms) or "any algorithm"
             self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
         held = memory(self.job, possible)
-        fitting = held <= self._capacity
+        fitting = held <= self.capacity
         if len(possible) and not fitting.any():
             self._needed.append(f"the smallest strategy needs {format_size(held.min())} a rank")
             if not self._request.must_fit:
@@ -310,7 +314,8 @@ class ClusterRows:
         return [Row(least, _PLACED, number, 1) for number, least in enumerate(per_sample)]
 
     @property
-    def _capacity(self) -> float:
+    def capacity(self) -> float:
+        """Bytes of memory of a rank."""
         memory = self.job.accelerator.memory
         return np.inf if memory is None else memory
 
@@ -327,7 +332,7 @@ class ClusterRows:
     def _reason(self, refused: Sequence[RefusedPlan]) -> str:
         if self._needed:
             name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
-            size = format_size(self._capacity or 0.0)
+            size = format_size(self.capacity or 0.0)
             return (
                 f"no plan fits: accelerator {name!r} has {size} of memory, but {needs}: expected more memory, more "
                 "ranks or a smaller global batch"
