@@ -97,7 +97,7 @@ def _parts_to_move(collective: Collective) -> int:
 
 
 def test_only_neighbour_exchange_refuses_odd_ranks() -> None:
-    fabric = wdm_ring(17, 64)
+    fabric = wdm_ring(17, 64, multicast_taps=2)
     for kind in FROM_ALL_GATHER:
         refused = {a.name for a in algorithms().values() if kind in a.kinds and a.refusal(kind, fabric)}
         assert {name for name in refused if not name.startswith(_OTHER_FABRICS)} == {

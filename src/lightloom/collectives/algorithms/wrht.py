@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, rows_by_rank
+from lightloom.collectives.algorithms.wrht_gather import wrht_gather
 from lightloom.collectives.schedule.build import Stage, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
@@ -40,7 +41,8 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
     """WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
 
     Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as
-    p^θ, which is what the printed 259 needs. The count presumes multicast, so no schedule is built from it.
+    p^θ, which is what the printed 259 needs. The count presumes multicast; schedules of it
+    (:mod:`lightloom.collectives.algorithms.wrht_gather`) count their own steps.
     """
     p = 2 * wavelengths + 1
     theta, reach = 1, p
@@ -51,8 +53,11 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
 
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """WRHT all-reduce. Assumes a WDM ring; one wavelength a transfer, or an equal share of them when striped."""
+    """WRHT all-reduce, or all-gather by multicasts. Assumes a WDM ring; one wavelength a transfer, or an equal share of
+    them when striped."""
     name = "wrht-striped" if striped else "wrht"
+    if collective.kind == "all-gather":
+        return wrht_gather(name, collective, fabric, striped=striped)
     up, across = _stages(collective.ranks, fabric.usable_channels)
     down = [
         stage._replace(source=stage.destination, destination=stage.source, route=1 - stage.route, reduces=False)
@@ -99,13 +104,27 @@ def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage
     return Stage(source, destination, np.zeros_like(source), route, colour, int(colour.max()) + 1, reduces=True)
 
 
+def _refused(kind: str, fabric: Fabric) -> str | None:
+    """Why there is no all-gather, whose steps are few only if a lightpath serves many."""
+    if kind != "all-gather" or fabric.taps > 1:
+        return None
+    return "wrht serves all-gather where lightpaths can be tapped (multicast_taps), not on this fabric"
+
+
+def _rows(kind: str, fabric: Fabric) -> int:
+    """About as many rows as its schedules have."""
+    n, w = fabric.ranks, max(fabric.usable_channels, 1)
+    return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
+
+
 WRHT = Algorithm(
     name="wrht",
     build=wrht,
     by_structure=True,
-    longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all-reduce alone
-    kinds=("all-reduce",),
+    longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - both kinds alike
+    kinds=("all-reduce", "all-gather"),
     needs="wdm-ring",
-    rows=rows_by_rank,
+    declines=_refused,
+    rows=_rows,
     summary="groups of 2w+1 to their middle, representatives exchange, and back",
 )

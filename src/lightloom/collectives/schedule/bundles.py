@@ -37,6 +37,9 @@ class Bundles(NamedTuple):
     colours: int
     in_a_row: bool = False
     """Whether all chunks of a transfer follow each other on one colour, instead of each on the next one."""
+    lightpath: Column | None = None
+    """Multicast to which a transfer belongs: those of one have the same source, route, chunks and colours. None where
+    each has lightpaths of its own."""
 
 
 def bundled(
@@ -71,12 +74,14 @@ def bundled(
         source, destination, route = (
             np.asarray(column, np.int32)[transfer] for column in (stage.source, stage.destination, stage.route)
         )
-        number = np.arange(path, path + len(order), dtype=np.int32)
+        number = np.arange(len(order), dtype=np.int32)
+        if stage.lightpath is not None:
+            number = np.unique(stage.lightpath[transfer] * np.int64(steps) + now, return_inverse=True)[1]
         wide, adds = (taken * width).astype(np.int16), np.zeros(len(order), np.bool_)
-        parts.append(Rows(step + now, number, source, destination, route, slot * width, wide, number, adds))
+        parts.append(Rows(step + now, path + number, source, destination, route, slot * width, wide, number, adds))
         first.append(entry)
         counts.append(count)
-        step, path = step + steps, path + len(order)
+        step, path = step + steps, path + int(number.max(initial=-1)) + 1
     lists, number = ChunkLists.of_ranges(entries, np.concatenate(first), np.concatenate(counts))
     rows = joined(parts)._replace(chunk=number)
     schedule = assemble(name, collective, fabric, rows, chunks=chunks, steps=step, notes=notes)
