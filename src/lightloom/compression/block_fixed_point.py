@@ -75,7 +75,7 @@ class BlockFixedPoint(NumpyCodec):
             return None
         bits = np.unpackbits(rows[:, 1:]).reshape(-1, self.bits)
         wide = np.concatenate([np.repeat(bits[:, :1], 16 - self.bits, axis=1), bits], axis=1)
-        codes = np.packbits(wide, axis=1).view(">i2").reshape(len(rows), BLOCK)
+        codes = np.packbits(wide).view(">i2").reshape(len(rows), BLOCK)
         values = np.ldexp(codes.astype(np.float64), step)
         limit = float(np.finfo(np.float32).max)
         return np.clip(values, -limit, limit).astype(np.float32).reshape(-1)[:count]
