@@ -30,6 +30,7 @@ from lightloom.photonics.meshes import (
     splitting_matrix,
     switch,
 )
+from lightloom.photonics.meshes.mapping import row_gains
 
 sizes = st.integers(1, 20)
 
@@ -189,8 +190,24 @@ def test_bad_input_is_refused() -> None:
         (lambda: preprocessing_matrix(0, 4, 4), "servers=0"),
         (lambda: preprocessing_matrix(2, 4, 3), "inputs=3"),
         (lambda: splitting_matrix(0, 1), "servers=0"),
+        (lambda: preprocessing_matrix(2, 0, 1), "signals=0"),
+        (lambda: preprocessing_matrix(2, 4, 0), "inputs=0"),
+        (lambda: splitting_matrix(1, 0), "signals=0"),
         (lambda: splitting_loss_db(0), "servers=0"),
+        (lambda: splitting_loss_db(1, columns=-1), "columns=-1"),
+        (lambda: splitting_loss_db(1, loss_db=-1.0), "loss_db=-1.0"),
+        (lambda: splitting_loss_db(1, loss_db=np.nan), "loss_db=nan"),
         (lambda: received_power(0.0, 1.0), "above 0 W"),
     ]:
         with pytest.raises(InputError, match=message):
             call()  # type: ignore[no-untyped-call]
+
+
+def test_gains_of_rows_scale_each_row_to_length_one_and_all_to_norm_one() -> None:
+    """Rows of zeros, and matrices of zeros, stay as they are."""
+    matrix = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0.0, 12.0, 5.0]])
+    lengths = np.array([5.0, 1.0, 13.0])
+    gains = row_gains(matrix)
+    assert gains / gains[1] == pytest.approx(lengths)
+    assert np.linalg.norm(matrix / gains[:, None], 2) == pytest.approx(1)
+    assert row_gains(np.zeros((2, 3))).tolist() == [1.0, 1.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from lightloom.planner.circuits.in_step import InStep, _Search, follow_the_step
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
 from lightloom.planner.circuits.settings import best_division, segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
+from lightloom.planner.circuits.timeline import _Notes
 from lightloom.planner.pricing.division import Division, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
@@ -273,3 +275,12 @@ def test_gradients_after_the_last_pass_take_longer_than_what_it_leaves_of_them(s
         assert after["last"] <= beside["last"]
         division = dict.fromkeys(times.axes, prices.planes) | {"data": planes}
         assert after["gradients"] == times.gradients(division, by_unit).max()
+
+
+@pytest.mark.parametrize("settings", [("passes",), ("passes", "last")])
+def test_last_backward_passes_have_a_phase_of_their_own_where_one_is_set(settings: tuple[str, ...]) -> None:
+    notes: Any = object.__new__(_Notes)
+    notes._strategy, notes._step = SimpleNamespace(micro_batches=3), SimpleNamespace(settings=settings)
+    for direction, micro in product(("forward", "backward"), range(3)):
+        last = "last" in settings and (direction, micro) == ("backward", 2)
+        assert notes._phase_of_pass(direction, micro) == ("last" if last else "passes")
