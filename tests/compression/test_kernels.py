@@ -98,6 +98,12 @@ def test_engine_cycles_are_bounded_by_its_two_buses(sizes: list[int]) -> None:
     wide, narrow = len(sizes), -(-sum(sizes) // engine.BURST_BITS)
     for cycles, _ in (engine.compression_cycles(sizes), engine.decompression_cycles(sizes)):
         assert max(wide, narrow) <= cycles <= wide + narrow + 2
+    # A group enters in each cycle without a stall, until two bursts at most are left.
+    cycles, stalls = engine.compression_cycles(sizes)
+    assert stalls >= 0 and 0 <= cycles - stalls - wide <= 2
+    # A burst enters in each cycle without a stall, until none is left.
+    cycles, stalls = engine.decompression_cycles(sizes)
+    assert stalls >= 0 and cycles - stalls >= narrow
 
 
 def test_engine_takes_a_burst_a_cycle() -> None:
@@ -106,6 +112,9 @@ def test_engine_takes_a_burst_a_cycle() -> None:
     assert engine.decompression_cycles([16] * 1600)[0] <= 1600 + 2
     raw = engine.compression_cycles([272] * 1600)[0]
     assert raw == pytest.approx(1600 * 17 / 16, abs=3)
+    assert engine.compression_cycles([272] * 1600)[1] == pytest.approx(100, abs=2)
+    # Groups of 16 bits leave one a cycle, and sixteen of them came in one: the buffer is full in all others.
+    assert engine.decompression_cycles([16] * 1600)[1] == pytest.approx(1600 * 15 / 16, abs=32)
     assert engine.decompression_cycles([272] * 1600)[0] == pytest.approx(1600 * 17 / 16, abs=3)
 
 

@@ -78,3 +78,7 @@ def test_streams_say_what_they_are() -> None:
         InceptionnScaled(0.3)
     assert CODEC.round_trip(np.zeros(5, np.float32)).tolist() == [0.0] * 5
     assert CODEC.round_trip(np.empty(0, np.float32)).size == 0
+
+
+def test_nothing_and_zeros_are_not_scaled() -> None:
+    assert [power_of(np.zeros(size, np.float32)) for size in (0, 1, 8)] == [0, 0, 0]
