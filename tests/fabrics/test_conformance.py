@@ -63,6 +63,10 @@ def _mutated(kind: type[Fabric], **members: Any) -> Callable[[], Fabric]:
     return lambda: type("Mutated", (kind,), {"__module__": __name__, **members})(ranks=12, hop_latency=1e-6)
 
 
+def _changed(runs: Any, **fields: int) -> Any:
+    return runs._replace(**{name: np.full_like(runs.base, value) for name, value in fields.items()})
+
+
 def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
     runs = Mesh.footprint(self, *ends)
     return type(runs)(
@@ -114,6 +118,21 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(WdmRing, routes=3), "has 2 routes"),
         (_mutated(PacketSwitch, damaged=True), "damaged and blocked"),
         (_mutated(PacketSwitch, wire_bytes=lambda self, nbytes: nbytes / 2), "wire_bytes"),
+        (_mutated(PacketSwitch, with_smaller_packets=lambda self, factor: PacketSwitch(ranks=2)), "of other ranks"),
+        (_mutated(Mesh, path=lambda self, a, b, route: 1 + Mesh.path(self, a, b, route)), "path has other links"),
+        (_mutated(Mesh, footprint=lambda self, *ends: _changed(Mesh.footprint(self, *ends), length=0)), "no link"),
+        (_mutated(Mesh, footprint=lambda self, *ends: _changed(Mesh.footprint(self, *ends), base=-99)), "outside 0"),
+        (_mutated(Mesh, footprint=lambda self, a, b, r: Mesh.footprint(self, a[1:], b[1:], r[1:])), "rows for"),
+        (_mutated(Mesh, cuts=lambda self: [*Mesh.cuts(self), Cut("all", 12, 1e9)]), "does not divide the ranks"),
+        (_mutated(Mesh, cuts=lambda self: [*Mesh.cuts(self), Cut("none", 0, 1e9)]), "does not divide the ranks"),
+        (_mutated(Mesh, cuts=lambda self: [*Mesh.cuts(self), Cut("half", 6, 0.0)]), "is not positive"),
+        (_mutated(Mesh, total_receive_bandwidth=lambda self: 0.0), "is not positive"),
+        (_mutated(WdmRing, usable_channels=property(lambda self: 999)), "do not agree: expected whole fibres"),
+        (_mutated(WdmRing, fibre_channels=property(lambda self: 7)), "do not agree: expected whole fibres"),
+        (
+            _mutated(PacketSwitch, ports=lambda self, a, b: Ports(a, b, np.full(len(a), 2 * self.bandwidth))),
+            "ports give 0→1",
+        ),
     ],
 )
 def test_a_broken_promise_is_named(fabric: Callable[[], Fabric], complaint: str) -> None:
