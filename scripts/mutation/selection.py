@@ -90,15 +90,16 @@ class Selection:
                 if test in times:
                     self.tests[function].add(test)
         self._callers = _kernel_callers(modules)
+        self._users = _direct_users(modules, self.times)
 
     def tests_of(self, module: str, function: str) -> list[str]:
         """Return the tests that enter a function of a module: those of its own package first, the quickest first.
 
         Statements of a module or of a class run for every test that enters any function of the module; tests of a
-        kernel are those that enter a function that calls it.
+        kernel are those that enter a function that calls it, or name the kernel themselves.
         """
         own = f"{module}:{function}"
-        tests = set(self.tests.get(own, ()))
+        tests = self.tests.get(own, set()) | self._users.get(own, set())
         for caller in self._callers.get(own, ()):
             tests |= self.tests.get(caller, set())
         if not tests:
@@ -162,6 +163,50 @@ def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:
             callers |= more
             changed = changed or bool(more)
     return {kernel: callers - compiled for kernel, callers in called.items()}
+
+
+def _direct_users(modules: dict[str, Module], tests: Iterable[str]) -> dict[str, set[str]]:
+    """Return the tests that name a function of the package, in their own bodies or in those of helpers beside them."""
+    by_file: dict[str, set[str]] = defaultdict(set)
+    for test in tests:
+        by_file[test.split("::")[0]].add(test)
+    users: dict[str, set[str]] = defaultdict(set)
+    for file, own in by_file.items():
+        tree = ast.parse((ROOT / file).read_text()) if (ROOT / file).exists() else ast.Module([], [])
+        imported = _imported(tree, modules)
+        used = {node.name: _used(node, imported) for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for test in own:
+            pending, seen = [test.split("::")[1].split("[")[0]], set[str]()
+            while pending:
+                name = pending.pop()
+                if name in used and name not in seen:
+                    seen.add(name)
+                    pending += used[name]
+                elif ":" in name:
+                    users[name].add(test)
+    return users
+
+
+def _imported(tree: ast.Module, modules: dict[str, Module]) -> dict[str, str]:
+    """Return what names of a test file stand for: ``module`` or ``module:function`` of the package."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found[alias.asname or alias.name] = whole if whole in modules else f"{node.module}:{alias.name}"
+    return found
+
+
+def _used(function: ast.FunctionDef, imported: dict[str, str]) -> set[str]:
+    """Return the functions that a function of a test file names: of the package in full, of the file as they are."""
+    used: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+            used.add(f"{imported[node.value.id]}:{node.attr}")
+        elif isinstance(node, ast.Name):
+            used.add(imported.get(node.id, node.id))
+    return used
 
 
 def _functions(body: Iterable[ast.stmt], prefix: str) -> Iterable[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

@@ -57,7 +57,7 @@ def test_a_dropped_send_names_the_rank_left_without() -> None:
 @pytest.mark.parametrize("fabric", [FABRIC, wdm_ring(8, 4, transceivers=2)], ids=["free", "transceivers"])
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_schedule_without_a_row_names_a_rank_left_without(fabric: Fabric, queued: bool) -> None:
-    schedule = replace(optree(), queued=queued)
+    schedule = replace(optree().unfolded(4), queued=queued)
     empty = {name: column[:0] for name, column in schedule.columns().items()}
     for folding in (None, Folding(4, np.zeros((2, 0), np.int32))):
         with pytest.raises(VerificationError, match=r"rank \d+ does not end with"):

@@ -12,7 +12,8 @@ from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import DamagedWdmRing, Failure
+from lightloom.fabrics.damage import DamagedWdmRing
+from lightloom.fabrics.failures import Failure
 
 RINGS = [
     DamagedWdmRing(ranks=ranks, wavelengths=4, hop_latency=1e-7, failures=tuple(map(Failure.parse, failures)))

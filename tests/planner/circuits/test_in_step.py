@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
@@ -231,7 +232,9 @@ def test_the_best_division_is_the_best_of_all(monkeypatch: pytest.MonkeyPatch, m
         def seconds(phase: Phase, axis: Axis, count: int, weight: dict[tuple[Phase, Axis], float] = weight) -> float:
             return weight[phase, axis] / count
 
-        def total(counts: dict[Axis, int], active: dict[Phase, list[Axis]] = active, seconds: Any = seconds) -> float:
+        def total(
+            counts: Mapping[Axis, int], active: dict[Phase, list[Axis]] = active, seconds: Any = seconds
+        ) -> float:
             return float(sum(seconds(p, axis, counts[axis]) for p, each in active.items() for axis in each))
 
         every = [dict(zip(used, counts, strict=True)) for counts in product(range(1, planes + 1), repeat=len(used))]
