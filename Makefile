@@ -65,8 +65,8 @@ $(VENV)/installed-for-development: $(SOURCES) | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[torch,dev,docs,models]'
 	# The tests read traces with Chakra's own decoder; its analysis tools would bring a notebook server along.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
-	# Compiles what tests import, once: each of their processes would do it at its start.
-	-@$(BIN)/python -m pytest --collect-only -qq >/dev/null
+	# Compiles what tests import, once: each of their processes would do it at its start, for 30 CPU seconds.
+	-@$(BIN)/python -m pytest -p tests.imported_by_ranks --collect-only -qq >/dev/null
 	@touch $(VENV)/installed $@
 
 $(VENV)-gds/installed: pyproject.toml setup.py
