@@ -202,7 +202,8 @@ def _equally_priced(ranks: int, hops: int) -> _Point:
 def _cheapest(ranks: int, hops: int, price: float) -> _Point:
     """Uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all others 1."""
     others, one, count = _costs(ranks, hops)
-    order = np.lexsort((others, others + price * one))
+    # Equal costs keep their order, in which those with fewer other links come first.
+    order = np.argsort(others + price * one, kind="stable")
     before = np.cumsum(count[order]) - count[order]
     taken = np.clip(ranks - 1 - before, 0, count[order])
     return float(taken @ others[order]), float(taken @ one[order])
