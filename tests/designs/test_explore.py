@@ -12,7 +12,7 @@ import pytest
 
 import lightloom as ll
 from lightloom.api import designing
-from lightloom.cli.design import _page
+from lightloom.cli.design import _page, verdict_lines
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.designs import bounded
 from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
@@ -77,6 +77,11 @@ def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
     assert f"{first.design.name} trains at most {first.point[0]:.4g}" in found.summary()
     assert "price of wdm-engine" in found.summary()
     assert "ahead" not in found.summary()
+    rival = found.exploration.best("electrical", 0)
+    assert rival is not None
+    line = next(line for line in verdict_lines(found) if line.startswith("samples per dollar, of all designs"))
+    assert ("trains at most " in line) == (not rival.worth.unknown)
+    assert ("both figures are upper bounds" in line) == bool(rival.worth.unknown)
     page = _page(found)
     optical = next(table for table in page.tables if table.title.startswith("Optical"))
     assert all(row[2].startswith("≤ ") and row[3].startswith("≤ ") for row in optical.rows)

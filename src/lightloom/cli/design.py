@@ -180,11 +180,13 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
     if electrical is None or optical is None:
         return []
     ratio = optical.point[objective] / electrical.point[objective]
-    bound = ", at most" if optical.worth.unknown else ""
+    unknown = bool(optical.worth.unknown), bool(electrical.worth.unknown)
+    bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
+    both = " (both figures are upper bounds)" if all(unknown) else ""
     of = "of designs all of whose prices and watts are known" if known else "of all designs"
     line = (
-        f"samples per {unit}, {of}: {optical.design.name} trains {ratio:#.3g} times as many{bound} as "
-        f"{electrical.design.name}"
+        f"samples per {unit}, {of}: {optical.design.name} trains {bound}{ratio:#.3g} times as many as "
+        f"{electrical.design.name}{both}"
     )
     even = break_even(optical, electrical)
     if objective == 0:
