@@ -30,6 +30,8 @@ CASES = (
     ("switch", "bruck"),
     ("circuit-switch", "bruck-striped"),
     ("wdm-ring", "optree"),
+    ("wdm-ring", "wrht"),
+    ("switch", "binomial-tree"),
 )
 SHARE = 1e6
 """Bytes of a rank."""
@@ -68,9 +70,10 @@ def line(row: Row) -> str:
     """Build, verify, cost and bound one case, or say why it is refused."""
     name = f"{row.fabric:15} {row.algorithm:21} {row.kind:15} {row.ranks:7,}"
     algorithm = find(row.algorithm)
-    evaluate(algorithm, Collective(row.kind, _WARM_RANKS, 1e6), load_fabric(row.fabric, _WARM_RANKS))
-    fabric, began = load_fabric(row.fabric, row.ranks), process_time()
+    fabric = load_fabric(row.fabric, row.ranks)
     try:
+        evaluate(algorithm, Collective(row.kind, _WARM_RANKS, 1e6), load_fabric(row.fabric, _WARM_RANKS))
+        began = process_time()
         done = evaluate(algorithm, Collective(row.kind, row.ranks, SHARE * row.ranks), fabric)
     except UnsupportedError as refusal:
         return f"{name} {refusal}"
