@@ -123,7 +123,7 @@ def _in_step_order(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32]) 
     """Row numbers by step; within a step what leaves the switch comes after what enters it."""
     if fabric.in_network_reduction:
         return np.lexsort((schedule.source == fabric.switch_rank, step))
-    if len(step) and np.any(step[1:] < step[:-1]):
+    if np.any(step[1:] < step[:-1]):
         return np.argsort(step, kind="stable")
     return np.arange(len(step))
 

@@ -61,7 +61,7 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
     outer = np.arctan2(diagonal[:, 1], diagonal[:, 0])
     pending = np.zeros(size)
     if fan_in:
-        flat = flat[np.lexsort((forward.modes, -forward.columns))]
+        flat = flat[np.argsort(-forward.columns, kind="stable")]
         pending, outer = outer, pending
     theta, phi = np.empty(mesh_layout.count), np.empty(mesh_layout.count)
     kernels.settle_phases(flat, not fan_in, mesh_layout.modes, pending, theta, phi)
