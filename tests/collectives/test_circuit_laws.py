@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lightloom.collectives.cost.circuits import circuit_changes
-from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.collectives.cost.circuits import circuit_changes, circuits_key
+from lightloom.collectives.cost.order import distinct_ends
+from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.fabrics.wdm_ring import WdmRing
 
@@ -61,3 +63,22 @@ def test_circuits_on_other_channels_stand_beside_each_other(change: dict[str, in
     changes = circuit_changes(schedule(CIRCUIT, CIRCUIT | change, CIRCUIT), FABRIC)
     assert changes.changed.tolist() == [True, False, False]
     assert changes.static
+
+
+def test_equal_keys_are_equal_sets_of_circuits_and_equal_ends_are_looked_at_once() -> None:
+    """Random rows, of which only the columns of circuits count, in any order and as often as they like."""
+    rng = np.random.default_rng(4)
+    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    keys: dict[frozenset[tuple[int, ...]], str] = {}
+    for _ in range(120):
+        size = int(rng.integers(1, 4))
+        columns = {name: rng.integers(0, 2, size) for name in names}
+        rows = schedule(
+            *(dict(zip(columns, map(int, row), strict=True)) for row in zip(*columns.values(), strict=True))
+        )
+        circuits = frozenset(zip(*(columns[name].tolist() for name in names), strict=True))
+        assert keys.setdefault(circuits, circuits_key(rows, FABRIC)) == circuits_key(rows, FABRIC)
+        first, like = distinct_ends(replace(rows, folding=Folding.alike(6, 2)))
+        ends = list(zip(*(columns[name].tolist() for name in names[:3]), strict=True))
+        assert [ends[row] for row in first[like]] == ends and len(first) == len(set(ends))
+    assert len(set(keys.values())) == len(keys) > 40
