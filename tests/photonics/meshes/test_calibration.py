@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.devices import NonIdealities
@@ -28,6 +29,7 @@ from lightloom.photonics.meshes.calibration import (
 )
 from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, probe_vectors
 from lightloom.photonics.meshes.calibration.fit import _moved, power_derivatives
+from lightloom.photonics.meshes.calibration.programming import _aligned, _residual
 from lightloom.photonics.meshes.wiring import design, wiring_of
 from tests.photonics.meshes.strategies import haar
 
@@ -182,6 +184,32 @@ def test_drift_adds_to_the_error_and_a_short_second_calibration_removes_it() -> 
     assert still.renewed < 0.2 * still.aged
     drifting = try_calibration(ideal, SILICON, Conditions(drift=3e-3), 1)
     assert still.after < drifting.after < 0.02
+
+
+@pytest.mark.parametrize("quadrature", [1.0, 0.1])
+def test_derivatives_of_what_is_programmed_are_those_of_finite_differences(quadrature: float) -> None:
+    """By θ, φ and the phases of the outputs, the gain and the phases that align the outputs held."""
+    ideal = random_mesh(4, "rectangular", 1)
+    twin = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(1))).truth()
+    twin = replace(twin, theta_offset=np.zeros_like(twin.theta_offset), phi_offset=np.zeros_like(twin.phi_offset))
+    devices, target = twin.wiring.devices, target_of(random_mesh(4, "rectangular", 2))
+    phases = np.random.default_rng(2).uniform(0, 7, (2, devices))
+
+    def matrix(step: NDArray[np.float64]) -> NDArray[np.complex128]:
+        settings = Settings(theta=phases[0] + step[:devices], phi=phases[1] + step[devices : 2 * devices])
+        return np.exp(1j * step[2 * devices :])[:, None] * twin.propagate(settings, np.eye(4, dtype=np.complex128))
+
+    _, factors = _aligned(matrix(np.zeros(2 * devices + 4)), target)
+    acting = Settings(theta=phases[0], phi=phases[1])
+    residual, jacobian = _residual(twin, acting, target, quadrature)
+
+    def lacking(step: NDArray[np.float64]) -> NDArray[np.float64]:
+        difference = (factors[:, None] * matrix(step) - target).ravel()
+        return np.concatenate([difference.real, quadrature * difference.imag])
+
+    np.testing.assert_allclose(residual, lacking(np.zeros(2 * devices + 4)), atol=1e-12)
+    for parameter, step in enumerate(1e-6 * np.eye(2 * devices + 4)):
+        np.testing.assert_allclose(jacobian[:, parameter], (lacking(step) - lacking(-step)) / 2e-6, atol=1e-7)
 
 
 class Shown(Exception):
