@@ -197,7 +197,8 @@ def test_derivatives_of_what_is_programmed_are_those_of_finite_differences(quadr
 
     def matrix(step: NDArray[np.float64]) -> NDArray[np.complex128]:
         settings = Settings(theta=phases[0] + step[:devices], phi=phases[1] + step[devices : 2 * devices])
-        return np.exp(1j * step[2 * devices :])[:, None] * twin.propagate(settings, np.eye(4, dtype=np.complex128))
+        fields = twin.propagate(settings, np.eye(4, dtype=np.complex128))
+        return np.asarray(np.exp(1j * step[2 * devices :])[:, None] * fields)
 
     _, factors = _aligned(matrix(np.zeros(2 * devices + 4)), target)
     acting = Settings(theta=phases[0], phi=phases[1])
