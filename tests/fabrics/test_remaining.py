@@ -28,10 +28,9 @@ GRIDS = (
     Mesh(ranks=12),
     Mesh(ranks=2),
     Torus(ranks=12),
-    Torus(ranks=8, dims=(2, 2, 2)),
+    Torus(ranks=27, dims=(3, 3, 3)),
     Torus(ranks=18, dims=(3, 3, 2), hop_latency=2e-6),
     Ring(ranks=7),
-    Ring(ranks=2),
     Tiers(
         ranks=16,
         tiers=(Tier(shape="full-mesh", size=4, bandwidth=4e9), Tier(shape="ring", size=4, bandwidth=1e9, latency=5e-6)),
@@ -121,6 +120,8 @@ def test_more_damage_never_raises_a_bound_that_holds_of_less() -> None:
         (CircuitSwitch(ranks=8, degree=2), ["plane:2"], "plane:2: expected one of 2 planes"),
         (CircuitSwitch(ranks=8, degree=1), ["plane:0"], "all 1 planes have failed"),
         (PacketSwitch(ranks=2), ["node:1"], "failures leave 1 of 2 ranks"),
+        (Torus(ranks=8, dims=(2, 2, 2)), ["node:1"], "several links from rank"),
+        (Ring(ranks=2), ["link:0:1"], "several links from rank"),
         (
             Tiers(
                 ranks=16,

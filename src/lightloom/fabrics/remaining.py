@@ -62,10 +62,11 @@ def _check_node(fabric: Fabric, failure: Failure) -> None:
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
     """The links of a fabric as edges from rank to rank, each one way, at the rates at which they carry data.
 
-    Links with the same ends are one edge that carries as much. Time: the links of all pairs of ranks.
+    Time: the links of all pairs of ranks.
 
     Raises:
-        UnsupportedError: some link leads to a switch.
+        UnsupportedError: some link leads to a switch, or two lead from one rank to the same other one, of which a graph
+            has one: twice as fast, it would carry more than the sound fabric, whose packets take one of both.
     """
     rate, seconds = fabric.link_bandwidth(), fabric.link_latency()
     tail, head = np.full((2, fabric.links), -1, np.int64)
@@ -97,15 +98,16 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
             "modelled: expected links between ranks alone"
         )
     links = np.flatnonzero(used)
-    ends, place = np.unique(tail[links] * fabric.ranks + head[links], return_inverse=True)
-    longest = np.zeros(len(ends))
-    np.maximum.at(longest, place, seconds[links])
-    carried = np.bincount(place, weights=rate[links])
-    pairs = zip(*np.divmod(ends, fabric.ranks), strict=True)
-    return [
-        Edge(int(one), int(other), bandwidth, latency)
-        for (one, other), bandwidth, latency in zip(pairs, carried.tolist(), longest.tolist(), strict=True)
-    ]
+    ends, first = np.unique(tail[links] * fabric.ranks + head[links], return_index=True)
+    one, other = np.divmod(ends, fabric.ranks)
+    if len(ends) < len(links):
+        twice = np.delete(links, first)[0]
+        raise UnsupportedError(
+            f"failures of a {fabric.kind_name} with several links from rank {tail[twice]} to rank {head[twice]} are "
+            "not modelled: expected one link from a rank to another"
+        )
+    columns = one, other, rate[links[first]], seconds[links[first]]
+    return [Edge(*link) for link in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
