@@ -139,6 +139,14 @@ def test_a_profile_with_anything_in_a_field_is_read_or_refused_in_one_line(tmp_p
         assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize(("entry", "field"), [(6, "Input type"), (9, "correlation"), (9, "External id")])
+def test_a_list_where_a_text_or_a_number_is_expected_is_read_over(tmp_path: Path, entry: int, field: str) -> None:
+    entries = events()
+    assert field in entries[entry]["args"]
+    entries[entry]["args"][field] = [[-1]]
+    read_kineto_workload(written(tmp_path, entries))
+
+
 intervals = st.lists(st.tuples(st.integers(-5, 30), st.integers(0, 9)).map(lambda span: (span[0], span[0] + span[1])))
 
 

@@ -197,18 +197,18 @@ def _nested(calls: list[TimedCall]) -> Iterator[TimedCall]:
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
     """Add the accelerator's work to the calls that launched it; return it, and the seconds that none launched."""
-    launched_by: dict[Any, int | None] = {}
+    launched_by: dict[str, int | None] = {}
     for event in events:
         if event.category.endswith(LAUNCHES):
             number = host.threads[event.thread].at(event.begin()) if event.thread in host.threads else None
-            launched_by[event.arguments.get("correlation")] = host.numbered(number, event)
+            launched_by[str(event.arguments.get("correlation"))] = host.numbered(number, event)
     work: list[DeviceWork] = []
     unattributed = 0.0
     for event in events:
         if event.category not in DEVICE:
             continue
         seconds = event.seconds()
-        number = host.numbered(launched_by.get(event.arguments.get("correlation")), event)
+        number = host.numbered(launched_by.get(str(event.arguments.get("correlation"))), event)
         exchange = exchange_of(event.name, event.arguments, seconds)
         if number is None or exchange is not None:
             unattributed += seconds

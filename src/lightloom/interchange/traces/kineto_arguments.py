@@ -53,7 +53,7 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
         tensors = list(_tensors(shape, str(kind), steps, where))
         reads += tensors
         values.append(None if tensors else _value(str(text)))
-    formats = [_TYPES[kind][0] for kind in types if kind in _TYPES and _TYPES[kind][0]]
+    formats = [_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES and _TYPES[kind][0]]
     return reads, values, formats[0] if formats else ""
 
 
