@@ -113,6 +113,7 @@ def test_more_damage_never_raises_a_bound_that_holds_of_less() -> None:
     ("fabric", "failures", "says"),
     [
         (Torus(ranks=16), ["link:0:7"], "link:0:7: no link joins these nodes"),
+        (Torus(ranks=16), ["link:0:1", "link:5:5"], "link:5:5: no link joins these nodes"),
         (Torus(ranks=16), ["node:16"], "node:16: expected one of 16 nodes"),
         (Torus(ranks=16), ["wavelength:1"], "wavelength:1 on a torus: expected one of link:NODE:NODE"),
         (Mesh(ranks=4, rows=1), ["dark-node:1"], "no route leads from rank 0"),

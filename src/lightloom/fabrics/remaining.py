@@ -112,11 +112,11 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
 
 def _graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     edges = links_between_ranks(fabric)
-    cut = {frozenset((failure.at, failure.to)) for failure in failures if failure.what == "link"}
-    missing = cut - {frozenset((edge.source, edge.target)) for edge in edges}
-    if missing:
-        one, other = sorted(min(missing, key=sorted))  # type: ignore[type-var]
-        raise ConfigError(f"link:{one}:{other}: no link joins these nodes")
+    joined = {frozenset((edge.source, edge.target)) for edge in edges}
+    cut = {frozenset((failure.at, failure.to)): failure for failure in failures if failure.what == "link"}
+    for ends, failure in cut.items():
+        if ends not in joined:
+            raise ConfigError(f"{failure.text()}: no link joins these nodes")
     dark = {failure.at for failure in failures if failure.what == "dark-node"}
     passing = {failure.at for failure in failures if failure.what == "node"} - dark
     left = [node for node in range(fabric.ranks) if node not in dark | passing]
