@@ -24,6 +24,10 @@ VICTIM = 2
 """The rank that is killed."""
 SMALL_BUCKETS = 0.005
 """MB: several buckets for a tiny net."""
+STEPS = 12
+"""Of training, with the hook and without."""
+FAST = 0.4
+"""The learning rate with which so few steps bring the loss down to a third."""
 
 
 def net() -> nn.Module:
@@ -70,8 +74,8 @@ def wrapped(module: nn.Module | None = None, group: ProcessGroup | None = None) 
     return DistributedDataParallel(module or net(), bucket_cap_mb=SMALL_BUCKETS, process_group=group)
 
 
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def sgd(model: nn.Module, rate: float = 0.1) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
 
 
 def everything(worker: Worker) -> dict[str, Any]:
@@ -95,14 +99,14 @@ def everything(worker: Worker) -> dict[str, Any]:
 
 def plain(worker: Worker) -> dict[str, Any]:
     model = wrapped()
-    losses = train(model, sgd(model), worker.rank, range(30))
+    losses = train(model, sgd(model, FAST), worker.rank, range(STEPS))
     return {"losses": losses, "digest": digest(model)}
 
 
 def compressed(worker: Worker) -> dict[str, Any]:
     model = wrapped()
     state = attach_inceptionn(model, Inceptionn(bound=2**-10), adaptive=False)
-    losses = train(model, sgd(model), worker.rank, range(30), clip=5.0)
+    losses = train(model, sgd(model, FAST), worker.rank, range(STEPS), clip=5.0)
     total, steps = state.statistics.total, list(state.statistics.steps)
     state.close()
     return {
@@ -133,7 +137,7 @@ def bfloat16(worker: Worker) -> dict[str, Any]:
     state = attach_inceptionn(model, adaptive=False)
     optimizer = sgd(model)
     losses = []
-    for step in range(15):
+    for step in range(8):
         optimizer.zero_grad()
         x, y = batch(worker.rank, step)
         loss = nn.functional.cross_entropy(model(x.to(torch.bfloat16)).float(), y)
@@ -175,16 +179,16 @@ def scaled(worker: Worker) -> dict[str, Any]:
 
 
 def resumed(worker: Worker) -> dict[str, Any]:
-    """Ten steps on end, and five, a checkpoint, new objects, five more: of this hook, and of the exchange by name."""
+    """Six steps on end, and three, a checkpoint, new objects, three more: of this hook, and of the exchange by name."""
 
     def attach(model: DistributedDataParallel) -> InceptionnState:
         return attach_inceptionn(model, Inceptionn(bound=2**-6), adaptive=False)
 
     first = wrapped()
     state, optimizer = attach(first), sgd(first)
-    train(first, optimizer, worker.rank, range(5))
+    train(first, optimizer, worker.rank, range(3))
     saved = copy.deepcopy((first.module.state_dict(), optimizer.state_dict(), state.state_dict()))
-    train(first, optimizer, worker.rank, range(5, 10))
+    train(first, optimizer, worker.rank, range(3, 6))
     state.close()
     digests, ends = [digest(first)], [_residuals(state)]
     for attach_again in (attach, lambda model: exchange.attach(model, "inceptionn:bound=2^-6", adaptive=False)):
@@ -193,7 +197,7 @@ def resumed(worker: Worker) -> dict[str, Any]:
         second.module.load_state_dict(saved[0])
         optimizer.load_state_dict(copy.deepcopy(saved[1]))
         again.load_state_dict(saved[2])
-        train(second, optimizer, worker.rank, range(5, 10))
+        train(second, optimizer, worker.rank, range(3, 6))
         again.close()
         digests.append(digest(second))
         ends.append(_residuals(again))
@@ -258,7 +262,7 @@ def deciding(worker: Worker) -> dict[str, Any]:
     """With default options: the first probe ends in one decision, whatever it is, and all ranks take the same."""
     model = wrapped()
     state = attach_inceptionn(model, tag_histogram=True)
-    losses = train(model, sgd(model), worker.rank, range(30))
+    losses = train(model, sgd(model), worker.rank, range(25))
     statistics = state.statistics
     saved = state.state_dict()
     state.close()
@@ -283,9 +287,9 @@ def alternating(worker: Worker) -> dict[str, Any]:
         state = attach_inceptionn(model, Inceptionn(bound=2**-4))
         applied, own = np.zeros(1), np.zeros(1)
         left = []
-        for step in range(12):
-            if step % 3 == 0:
-                decided = {"step": 0, "use_plain": step // 3 % 2, "until_probe": 100}
+        for step in range(8):
+            if step % 2 == 0:
+                decided = {"step": 0, "use_plain": step // 2 % 2, "until_probe": 100}
                 state.load_state_dict(state.state_dict() | {"adaptive": decided})
             for net_ in (model, lone):
                 net_.zero_grad()
