@@ -96,12 +96,12 @@ class Selection:
         """Return the tests that enter a function of a module: those of its own package first, the quickest first.
 
         Statements of a module or of a class run for every test that enters any function of the module; tests of a
-        kernel are those that enter a function that calls it, or name the kernel themselves.
+        kernel are those that enter a function that leads to it, or name such a function or the kernel themselves.
         """
         own = f"{module}:{function}"
         tests = self.tests.get(own, set()) | self._users.get(own, set())
         for caller in self._callers.get(own, ()):
-            tests |= self.tests.get(caller, set())
+            tests |= self.tests.get(caller, set()) | self._users.get(caller, set())
         if not tests:
             tests = self._of_modules([module])
         if not tests:
@@ -134,7 +134,7 @@ class Selection:
 
 
 def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:
-    """Return the Python functions that lead to each kernel, by the names in their bodies."""
+    """Return the functions that lead to each kernel, other kernels among them, by the names in their bodies."""
     kernels: dict[str, set[str]] = defaultdict(set)
     uses: dict[str, set[str]] = {}
     compiled: set[str] = set()
@@ -162,7 +162,7 @@ def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:
             more = {outer for caller in callers & compiled for outer in called.get(caller, ())} - callers
             callers |= more
             changed = changed or bool(more)
-    return {kernel: callers - compiled for kernel, callers in called.items()}
+    return called
 
 
 def _direct_users(modules: dict[str, Module], tests: Iterable[str]) -> dict[str, set[str]]:

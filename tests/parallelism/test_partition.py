@@ -240,6 +240,25 @@ def test_numbers_out_of_range() -> None:
         partition(graph, np.zeros((3, 2)), 2, 1e-6)
 
 
+def test_rows_have_equal_content_where_they_carry_the_same_elements() -> None:
+    """Content is the axis with the first element and the one after the last, whatever is read and however."""
+    produced = Layout("sample", 4, 8, 1, partial=False)
+    elements: dict[int, tuple[str, int, int]] = {}
+    for axis, parts, kernel, size in product(("sample", "channel", "height"), range(1, 5), (1, 3, 7), (8, 9, 24)):
+        consumed = Need("halo" if kernel > 1 else "own", axis, parts, 8, 1, kernel)
+        sent = exchange(produced, consumed, size)
+        low, high = region(consumed, size)
+        for content, to in zip(sent.content.tolist(), sent.destination.tolist(), strict=True):
+            carried = axis, int(low[to]), int(high[to])
+            assert elements.setdefault(content, carried) == carried
+    assert len(set(elements.values())) == len(elements) > 40
+    whole = (
+        exchange(produced, Need("whole", "channel", 3, 8, 1, 1), 24),
+        exchange(produced, Need("own", "width", 2, 8, 1, 1), 1),
+    )
+    assert len(set(np.concatenate([sent.content for sent in whole]).tolist()) - elements.keys()) == 1
+
+
 @given(parts=st.integers(2, 5), split=st.sampled_from(SPLITS["add"][:2]))
 def test_a_tensor_that_is_read_twice_is_sent_once(parts: int, split: Split) -> None:
     once, twice = (
