@@ -21,6 +21,7 @@ from tests.cli.test_onn_bad_input import run
 from tests.photonics.test_reducers import DESIGN, few_phases  # noqa: F401
 
 SMALL = ["--servers", "2", "--bits", "4"]
+TINY = ["--servers", "2", "--bits", "2"]
 QUICK = ["--evaluations", "5000"]
 
 
@@ -102,7 +103,7 @@ def test_a_cascade_is_exact_with_decimals_alone(onn: Command) -> None:
 
 
 def test_a_cascade_is_saved_verified_mapped_and_disturbed(onn: Command) -> None:
-    built = onn.json("build", *SMALL, "--cascade", "2", "--tuples", "2000", "--out", "cascade.npz")
+    built = onn.json("build", *TINY, "--cascade", "2", "--tuples", "2000", "--out", "cascade.npz")
     verified = onn.json("verify", "cascade.npz", "--samples", "2000")
     assert verified["levels"] == built["levels"] and verified["end_to_end"] == built["end_to_end"]
     mapped = onn.json("map", "cascade.npz", "--units", "--out", "phases.json")

@@ -44,12 +44,12 @@ def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
 
 
 def test_ideal_devices_make_no_errors_and_real_ones_do() -> None:
-    network = build(2, 8, rounding="half-up").network
-    mapped = map_network(network)
+    arguments = FunctionArguments(servers=2, bits=4, rounding="half-up")
+    mapped = map_network(build(2, 4, rounding="half-up").network)
     counts = []
-    for how in (NonIdealities(), DEVICES):
+    for how in (NonIdealities(), NonIdealities(phase_error=1e-2)):
         made = detecting(fabricated(mapped, how, np.random.default_rng(0)))
-        rate, rms = code_errors(NetworkAverager(made, ARGUMENTS, how.detector_noise), 0, 2000)
+        rate, rms = code_errors(NetworkAverager(made, arguments, how.detector_noise), 0, 2000)
         assert rms >= rate**0.5
         counts.append(rate)
     assert counts[0] == 0 < counts[1]
