@@ -206,3 +206,24 @@ def test_ports_of_many_children_are_those_of_their_links(size: int, rails: bool,
         if own is not None and expected is not None:
             for name in ("port", "entry", "rate"):
                 assert np.array_equal(getattr(own, name), getattr(expected, name)), name
+
+
+@pytest.mark.parametrize("size", [4, 7])
+@pytest.mark.parametrize("inner", ["torus", "mesh", "switch"])
+def test_links_of_many_children_have_as_many_users_as_three_of_them_say(inner: str, size: int) -> None:
+    """Rails through which a torus or a mesh sends lead data of other children over its own links too."""
+    few, many = (
+        Tiers.model_validate(
+            {
+                "ranks": 3 * children,
+                "tiers": [
+                    {"shape": inner, "size": 3, "bandwidth": 8e9},
+                    {"shape": "switch", "size": children, "bandwidth": 1e9, "separate_rails": True},
+                ],
+            }
+        )
+        for children in (3, size)
+    )
+    expected, found = derived._users(many), derived._users_among(few, size)
+    for name in ("senders", "receivers"):
+        assert set(getattr(found, name).tolist()) == set(getattr(expected, name).tolist()), name

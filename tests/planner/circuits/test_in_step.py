@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise, product
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.circuits import settings as settings_module
-from lightloom.planner.circuits.in_step import InStep, _Search, follow_the_step
+from lightloom.planner.circuits.in_step import InStep, _phase_seconds, _Search, follow_the_step
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
 from lightloom.planner.circuits.settings import best_division, segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
@@ -43,6 +43,7 @@ from lightloom.planner.search.document import plan_row
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.simulation.engine import run
+from lightloom.simulation.pipelined import StageTimes
 from lightloom.simulation.pipelined_tasks import lower_pipelined
 from tests.planner.jobs import mixture, transformer
 
@@ -278,6 +279,19 @@ def test_gradients_after_the_last_pass_take_longer_than_what_it_leaves_of_them(s
         assert after["last"] <= beside["last"]
         division = dict.fromkeys(times.axes, prices.planes) | {"data": planes}
         assert after["gradients"] == times.gradients(division, by_unit).max()
+
+
+def test_phases_of_a_full_pipeline_are_as_long_as_its_slowest_stage() -> None:
+    """Stage 1 of three is the slowest only with both passes of both its chunks."""
+    numbers: dict[str, Any] = {each.name: np.zeros(3) for each in fields(StageTimes)}
+    numbers |= {each: np.zeros(6) for each in numbers if each.startswith(("forward", "backward", "early", "lead"))}
+    numbers["forward"], numbers["backward"] = np.array([9.0, 1, 1, 1, 7, 1]), np.array([1.0, 8, 2, 2, 9, 7])
+    numbers["send"], numbers["gather"] = np.array([0.25, 0.5, 0.125]), np.array([1.0, 5, 2])
+    times = StageTimes(**numbers)
+    for micro_batches in (1, 4):
+        seconds = _phase_seconds(times, times, micro_batches)
+        assert seconds["passes"] == (micro_batches - 1) * (1 + 7 + 8 + 9) + 20 + 0.875
+        assert (seconds["gather"], seconds["tied"]) == (5, 0)
 
 
 @pytest.mark.parametrize("settings", [("passes",), ("passes", "last")])
