@@ -197,6 +197,15 @@ def test_known_crosstalk_is_cancelled_without_cooling(kind: Any, share: float) -
         cancel_crosstalk(mesh, 0.2)
 
 
+def test_without_crosstalk_heaters_stay_as_they_are() -> None:
+    """Phases of 0 too, which take no power: a turn more would."""
+    mesh = switch([3, 1, 0, 2])
+    assert (mesh.phi == 0).any()
+    settings = cancel_crosstalk(replace(mesh, theta=mesh.theta + 2 * np.pi), 0.0)
+    assert settings.theta == pytest.approx(mesh.theta % (2 * np.pi), abs=1e-14)
+    assert (settings.phi == mesh.phi % (2 * np.pi)).all()
+
+
 def test_a_switch_leaks_as_its_couplers_do() -> None:
     mesh = switch([3, 1, 0, 2])
     found = disturb(mesh, NonIdealities(coupler_error=0.02), np.random.default_rng(0)).matrix()
