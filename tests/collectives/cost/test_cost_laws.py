@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.cost import loads
 from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.loads import step_loads
@@ -249,3 +250,13 @@ def test_a_place_of_a_pipeline_at_which_nothing_is_sent_takes_no_time() -> None:
     assert seconds.tolist() == [[0.0, 2.0], [0.0, 2.0]] and latency.tolist() == [[0.0, 1e-6], [0.0, 1e-6]]
     seconds, _ = _runs(np.zeros((2, 3)), np.zeros(2), np.ones(3))
     assert not seconds.any()
+
+
+@pytest.mark.parametrize("block", [1, 7])
+def test_loads_of_links_are_those_of_all_blocks_of_rows(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = Mesh(ranks=9)
+    schedule = build(find("synthesized"), Collective("all-gather", 9, 9e3), fabric)
+    whole = loads._link_loads(schedule, fabric)
+    monkeypatch.setattr(loads, "BLOCK", block)
+    for one, other in zip(whole, loads._link_loads(schedule, fabric), strict=True):
+        assert np.array_equal(one, other)

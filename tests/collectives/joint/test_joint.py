@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.joint.bound import demands_of, joint_bound
-from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart, lightpath_rows
+from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart, joint_schedule, lightpath_rows
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.verify.joint import verify_joint
+from lightloom.collectives.verify.joint import _check_shift, verify_joint
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -135,3 +135,16 @@ def test_lightpaths_between_other_ranks_are_refused() -> None:
 
     with pytest.raises(VerificationError, match="is not the rank that its group has"):
         verify_joint([part], Wrong(ranks=8, degree=4))
+
+
+@pytest.mark.parametrize("kind", ["switch", "ring"])
+def test_a_rank_without_a_circuit_is_found(kind: str) -> None:
+    """The first or the last of all circuits is left out: one rank has no way on, all others have theirs."""
+    fabric = fabric_of(kind, 8, 8)
+    *_, shift = parts_of(fabric, 2, 1, 4, "ring")
+    assert isinstance(shift, ShiftPart)
+    joint, _ = joint_schedule([shift], fabric)
+    _check_shift(shift, joint, slice(0, len(joint)), fabric)
+    for rows in (slice(1, len(joint)), slice(0, len(joint) - 1)):
+        with pytest.raises(VerificationError, match="a rank has no circuit"):
+            _check_shift(shift, joint, rows, fabric)
