@@ -203,3 +203,9 @@ def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_befo
 def test_a_ratio_to_a_bound_of_nothing_is_unknown() -> None:
     cost: Any = SimpleNamespace(time=3.0)
     assert Bound(2.0, "a port").ratio(cost) == 1.5 and Bound(0.0, "nothing").ratio(cost) is None
+
+
+@pytest.mark.parametrize("kind", CLASSIC)
+def test_only_blocks_of_an_all_to_all_are_bound_by_what_crosses_the_ring(kind: Kind) -> None:
+    names = [name for _, name in ring_bounds(Collective(kind, 16, 1e6), wdm_ring(16, 2))]
+    assert any(name.startswith("blocks of") for name in names) == (kind == "all-to-all")

@@ -8,6 +8,7 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills.grids import Grid, _links
 from lightloom.fabrics.damage import damaged
 from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import fabric_from, load_fabric, names
@@ -211,3 +212,16 @@ def test_cubes_tile_the_torus() -> None:
 def test_choices_of_a_bill_are_no_fields_of_fabrics() -> None:
     for fabric in catalog_fabrics():
         assert not set(BillChoices.model_fields) & set(type(fabric).model_fields)
+
+
+@pytest.mark.parametrize(("switched", "wraps"), [(False, False), (False, True), (True, True)])
+@pytest.mark.parametrize("block", [(4, 6), (2, 6), (4, 3), (2, 2), (1, 1)])
+def test_links_between_blocks_are_counted_one_by_one(switched: bool, wraps: bool, block: tuple[int, int]) -> None:
+    """Those around a ring that one block closes leave it only where circuit switches join the blocks."""
+    inside = outside = 0.0
+    for size, side in zip((4, 6), block, strict=True):
+        for at in range(size if wraps else size - 1):
+            leaves = at // side != (at + 1) % size // side or (switched and at == size - 1)
+            inside, outside = inside + (not leaves) / size, outside + leaves / size
+    grid = Grid(ranks=24, dims=(4, 6), wraps=wraps, bandwidth=1e9, switched=switched)
+    assert _links(grid, block) == pytest.approx((inside, outside))

@@ -319,3 +319,8 @@ def test_arrivals_are_the_latest_and_the_latest_from_elsewhere(seed: int, size: 
     assert found.home == max(sent, key=lambda each: each[2], default=(-1,))[0]
     latest = [max((end for at, end, _ in sent if at == to), default=0.0) for to in range(devices)]
     assert state.latest.tolist() == latest
+
+
+def test_nothing_fills_no_device() -> None:
+    capacity, device = filled(np.zeros(0), 3)
+    assert (capacity, len(device)) == (0, 0)

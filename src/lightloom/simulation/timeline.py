@@ -150,10 +150,9 @@ class Timeline:
         active: dict[Share, int] = dict.fromkeys(_PRECEDENCE, 0)
         now = 0.0
         for moment, change, share in sorted(changes):
-            if moment > now:
-                current: Share = next((name for name in _PRECEDENCE if active[name]), "idle")
-                seconds[current] += moment - now
-                now = moment
+            current: Share = next((name for name in _PRECEDENCE if active[name]), "idle")
+            seconds[current] += moment - now
+            now = moment
             active[share] += change
         return {
             "compute_s": seconds["compute"],
