@@ -92,7 +92,7 @@ def _vary() -> None:
     from lightloom.collectives.cost.straggling import straggling
     from lightloom.collectives.registry import build, find
     from lightloom.collectives.spec import Collective
-    from lightloom.fabrics.damage import Failure
+    from lightloom.fabrics.failures import Failure
     from lightloom.fabrics.load import load_fabric
     from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,6 +214,14 @@ class DamagedWdmRing(WavelengthRing):
 
     def group(self, ranks: int, stride: int = 1) -> None:
         """Groups differ with where they lie."""
+
+
+@overload
+def damaged(fabric: WavelengthRing, failures: Iterable[Failure]) -> DamagedWdmRing: ...
+
+
+@overload
+def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric: ...
 
 
 def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:

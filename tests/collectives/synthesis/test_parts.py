@@ -89,7 +89,7 @@ def everything(draw: st.DrawFn) -> tuple[Algorithm, Collective, Fabric]:
         # Some leave nothing to send on, or cut the ring.
         with suppress(InputError):
             on = damaged(on, [Failure.parse(text) for text in broken]) if broken else on
-    elif on.may_fail and draw(st.booleans()):
+    elif draw(st.booleans()) and on.may_fail:
         with suppress(InputError):
             on = damaged(on, [Failure.parse(draw(st.sampled_from(OTHER_FAILURES)))])
     kind = draw(st.sampled_from(KINDS))
