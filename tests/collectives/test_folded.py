@@ -10,10 +10,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.cost.circuits import circuits_key
-from lightloom.collectives.cost.codec_work import codec_work
-from lightloom.collectives.cost.loads import step_loads
-from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.evaluate import evaluate
@@ -27,25 +23,12 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring
 from tests.collectives.strategies import fabrics, wdm_ring
+from tests.collectives.twins import check_twins, mutated_columns, refused, same
 
 QUICK = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 FOLDING = ("ring", "ring-striped", "ring-two-way", "ring-two-way-striped", "bruck", "bruck-striped")
-
-
-def refused(schedule: Schedule, fabric: Fabric) -> bool:
-    try:
-        verify(schedule, fabric)
-    except VerificationError:
-        return True
-    return False
-
-
-def same(one: Cost, other: Cost) -> bool:
-    """Whether all figures agree to a part in 10¹²."""
-    figures = [{name: -1.0 if value is None else value for name, value in of.to_json().items()} for of in (one, other)]
-    return figures[0] == pytest.approx(figures[1], rel=1e-12, abs=0)
 
 
 @st.composite
@@ -68,20 +51,8 @@ def test_rows_of_one_rank_cost_what_rows_of_all_ranks_cost(job: tuple[Schedule, 
     fabric = fabric.model_copy(update={"energy_per_bit": 3e-12})
     twin = schedule.unfolded(fabric.fibre_channels)
     assert len(twin) == len(schedule) * fabric.ranks and twin.folding is None
-    verify(schedule, fabric)
-    verify(twin, fabric)
-    models: tuple[CostModel, ...] = ("physical", "paper")
-    for model in models:
-        assert same(cost(schedule, fabric, model), cost(twin, fabric, model))
-    for in_line in (False, True):
-        one, other = (codec_work(rows, in_line=in_line) for rows in (schedule, twin))
-        for name in ("encoded", "decoded", "sent", "received"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    check_twins(schedule, twin, fabric)
     if fabric.exclusive:
-        changes = [step_loads(rows, fabric).changes for rows in (schedule, twin)]
-        assert changes[0] is not None and changes[1] is not None
-        assert np.array_equal(changes[0].changed, changes[1].changed) and changes[0].static == changes[1].static
-        assert circuits_key(schedule, fabric, changes[0].rows) == circuits_key(twin, fabric)
         later = [straggling(rows, fabric, late=1e-3).later for rows in (schedule, twin)]
         assert np.array_equal(later[0], later[1])
 
@@ -92,24 +63,7 @@ def test_mutants_of_one_rank_are_refused_as_those_of_all_ranks_are(
     job: tuple[Schedule, Fabric], data: st.DataObject
 ) -> None:
     schedule, fabric = job
-    row = data.draw(st.integers(0, len(schedule) - 1))
-    limits = {
-        "chunk": schedule.chunks,
-        "step": schedule.steps,
-        "route": fabric.routes,
-        "reduces": 2,
-        "destination": fabric.ranks,
-        "fibre": 2,
-        "first_wavelength": max(fabric.fibre_channels, 1),
-        "wavelength_count": max(fabric.channels, 1) + 1,
-        "lightpath": len(schedule) + 1,
-    }
-    columns = {name: column.copy() for name, column in schedule.columns().items()}
-    for name in data.draw(st.lists(st.sampled_from(sorted(limits)), min_size=1, max_size=3, unique=True)):
-        columns[name][row] = data.draw(st.integers(0, limits[name] - 1))
-    if data.draw(st.booleans()):
-        dropped = data.draw(st.integers(0, len(schedule) - 1))
-        columns = {name: np.delete(column, dropped) for name, column in columns.items()}
+    columns = data.draw(mutated_columns(schedule, fabric, schedule.chunks, 1))
     mutant = schedule.with_columns(columns)
     assert refused(mutant, fabric) == refused(mutant.unfolded(fabric.fibre_channels), fabric)
 

@@ -12,10 +12,6 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.optree_radices import stage_steps
-from lightloom.collectives.cost.circuits import circuits_key
-from lightloom.collectives.cost.codec_work import codec_work
-from lightloom.collectives.cost.loads import step_loads
-from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.registry import find
@@ -29,22 +25,9 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import Ring
 from lightloom.interchange.files import read_schedule, write_schedule
 from tests.collectives.strategies import wdm_ring
+from tests.collectives.twins import check_twins, mutated_columns, refused, same
 
 QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-
-
-def refused(schedule: Schedule, fabric: Fabric) -> bool:
-    try:
-        verify(schedule, fabric)
-    except VerificationError:
-        return True
-    return False
-
-
-def same(one: Cost, other: Cost) -> bool:
-    """Whether all figures agree to a part in 10¹²."""
-    figures = [{name: -1.0 if value is None else value for name, value in of.to_json().items()} for of in (one, other)]
-    return figures[0] == pytest.approx(figures[1], rel=1e-12, abs=0)
 
 
 @st.composite
@@ -71,19 +54,7 @@ def test_lists_cost_what_rows_of_single_chunks_cost(job: tuple[Schedule, Fabric]
     ranks = fabric.ranks
     assert twin.lists is None
     assert len(twin) == ranks * (ranks - 1) * (2 if schedule.collective.kind == "all-reduce" else 1)
-    verify(schedule, fabric)
-    verify(twin, fabric)
-    models: tuple[CostModel, ...] = ("physical", "paper")
-    for model in models:
-        assert same(cost(schedule, fabric, model), cost(twin, fabric, model))
-    for in_line in (False, True):
-        one, other = (codec_work(rows, in_line=in_line) for rows in (schedule, twin))
-        for name in ("encoded", "decoded", "sent", "received"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
-    changes = [step_loads(rows, fabric).changes for rows in (schedule, twin)]
-    assert changes[0] is not None and changes[1] is not None
-    assert np.array_equal(changes[0].changed, changes[1].changed) and changes[0].static == changes[1].static
-    assert circuits_key(schedule, fabric, changes[0].rows) == circuits_key(twin, fabric)
+    check_twins(schedule, twin, fabric)
     later = [straggling(rows, fabric, late=1e-3).later for rows in (schedule, twin)]
     assert later[0] == pytest.approx(later[1], rel=1e-12)
 
@@ -96,29 +67,12 @@ def test_mutants_of_lists_are_refused_as_those_of_single_chunks_are(
     schedule, fabric = job
     lists = schedule.lists
     assert lists is not None
-    row = data.draw(st.integers(0, len(schedule) - 1))
-    limits = {
-        "chunk": len(lists),
-        "step": schedule.steps,
-        "route": 2,
-        "reduces": 2,
-        "destination": fabric.ranks,
-        "fibre": 2,
-        "first_wavelength": fabric.fibre_channels,
-        "wavelength_count": fabric.channels + 1,
-        "lightpath": len(schedule) + 1,
-    }
-    columns = {name: column.copy() for name, column in schedule.columns().items()}
-    for name in data.draw(st.lists(st.sampled_from(sorted(limits)), max_size=3, unique=True)):
-        columns[name][row] = data.draw(st.integers(0, limits[name] - 1))
+    columns = data.draw(mutated_columns(schedule, fabric, len(lists), 0))
     held = {name: getattr(lists, name).copy() for name in ("chunks", "first", "count")}
     if data.draw(st.booleans()):
         entry, number = (data.draw(st.integers(0, len(held[name]) - 1)) for name in ("chunks", "first"))
         held["chunks"][entry] = data.draw(st.integers(0, schedule.chunks - 1))
         held["count"][number] = data.draw(st.integers(1, len(held["chunks"]) - held["first"][number]))
-    if data.draw(st.booleans()):
-        dropped = data.draw(st.integers(0, len(schedule) - 1))
-        columns = {name: np.delete(column, dropped) for name, column in columns.items()}
     mutant = schedule.with_columns(columns, lists=ChunkLists(**held))
     assert refused(mutant, fabric) == refused(mutant.unfolded(fabric.fibre_channels), fabric)
 
