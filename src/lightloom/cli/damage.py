@@ -61,8 +61,8 @@ def damage(
 ) -> None:
     """Synthesize around failures; every rank's share stays as large as it was."""
     failures = [Failure.parse(text) for text in kill or []]
-    ring = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
-    damaged(ring, [])  # Refuses a fabric whose failures are not modelled.
+    sound = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
+    damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
     request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
@@ -70,15 +70,15 @@ def damage(
     check_outputs([figure])
     cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
     with progress("Failures", len(cases)) as advance:
-        rows = around_failures(request, ring, cases, advance)
+        rows = around_failures(request, sound, cases, advance)
     broken = [[failure.text() for failure in failures], together]
-    origin = provenance([kind, request.nbytes, ring.model_dump(mode="json"), broken, straggler])
-    stragglers, refused = _stragglers(request, ring, *straggler) if straggler != (0.0, 1.0) else ([], [])
+    origin = provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler])
+    stragglers, refused = _stragglers(request, sound, *straggler) if straggler != (0.0, 1.0) else ([], [])
     document = {
         "schema": "lightloom.damage/1",
         "kind": kind,
         "nbytes_per_rank": request.nbytes_per_rank,
-        "fabric": ring.model_dump(mode="json"),
+        "fabric": sound.model_dump(mode="json"),
         "rows": rows,
         "late_s": straggler[0],
         "slower": straggler[1],
@@ -100,18 +100,18 @@ def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
 
 
 def _stragglers(
-    request: Collective, ring: Fabric, late: float, slower: float
+    request: Collective, sound: Fabric, late: float, slower: float
 ) -> tuple[list[Document], list[dict[str, str]]]:
-    """Delays by the worst and by the average rank on the undamaged ring, by algorithm; and algorithms that fail."""
+    """Delays by the worst and by the average rank on the sound fabric, by algorithm; and algorithms that fail."""
     rows: list[Document] = []
     refused: list[dict[str, str]] = []
-    for algorithm in admitted(request.kind, ring):
+    for algorithm in admitted(request.kind, sound):
         if algorithm.name in _PLAYED:
-            schedule = attempt(algorithm, partial(build, algorithm, request, ring))
+            schedule = attempt(algorithm, partial(build, algorithm, request, sound))
             if isinstance(schedule, Refusal):
                 refused.append(schedule.to_json())
                 continue
-            delays = straggling(schedule, ring, late=late, slower=slower)
+            delays = straggling(schedule, sound, late=late, slower=slower)
             rows.append(
                 {
                     "algorithm": algorithm.name,

@@ -32,6 +32,7 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
 
     Raises:
         ConfigError: a node, link or plane that it does not have, or too little left to reach each other.
+        UnsupportedError: links that a graph between ranks cannot stand for (:func:`links_between_ranks`).
     """
     dead = {failure.at for failure in failures if failure.what in ("node", "dark-node")}
     for failure in failures:

@@ -35,11 +35,11 @@ def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePric
     if not failures:
         return DamagePrice(slowdown=None, why=f"lightloom damage has no failure for a {kind or 'network'} part")
     ranks = min(fabric.ranks, MOST_RANKS)
-    ring = fabric if ranks == fabric.ranks else fabric.group(ranks)
-    if ring is None:
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks)
+    if part is None:
         return DamagePrice(slowdown=None, why=f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}")
     request = Collective("all-reduce", ranks, nbytes)
-    slowdown = around_failures(request, ring, [[], failures])[1]["slowdown"]
+    slowdown = around_failures(request, part, [[], failures])[1]["slowdown"]
     named = failures[0].text() if len(failures) == 1 else f"{failures[0].text()} to {failures[-1].text()}"
     return DamagePrice(
         slowdown=max(float(slowdown), 1.0),
@@ -47,12 +47,12 @@ def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePric
     )
 
 
-def _failures(ring: Fabric, kind: Kind | None) -> list[Failure]:
-    """Return what one failed part of a kind leaves dead; all nodes of a ring are alike, so that it is node 0."""
+def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
+    """Return what one failed part of a kind leaves dead; all nodes are alike, so that it is node 0."""
     if kind in ("engine", "transceiver", "modulator", "receiver", "ring", "nic"):
         return [Failure.parse("transceiver:0:0")]
     if kind == "light-source":
-        lit = min(_CHANNELS_OF_A_LASER, ring.channels)
+        lit = min(_CHANNELS_OF_A_LASER, fabric.channels)
         return [Failure.parse(f"transceiver:0:{channel}") for channel in range(lit)]
     if kind in ("fibre", "cable", "amplifier"):
         return [Failure.parse("cable:0")]
