@@ -144,7 +144,8 @@ class _Planner:
         if key not in self._jobs:
             if sizes not in self._graphs:
                 self._graphs[sizes] = transformer_graph(sizes, 1)
-            self._jobs[key] = Job.of(self._graphs[sizes], accelerator, fabric, settings, LibraryPricing(fabric), key[2])
+            graph, prices = self._graphs[sizes], LibraryPricing(fabric)
+            self._jobs[key] = Job.of(graph, accelerator, fabric, settings, prices, overlap=key[2])
         job = self._jobs[key].repriced(accelerator, fabric, LibraryPricing(fabric))
         shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
         return PlannedStep(step, job, strategy_of(step), shared)

@@ -51,12 +51,13 @@ def compile_blocks(*formats: BlockFormat, capabilities: tuple[int, ...] = (80, 9
 
     kernels = (block_kernels.encode_blocks, block_kernels.decode_blocks)
     for fmt, kernel, capability in product(formats, kernels, capabilities):
-        constants = blocks.constants_of(fmt) | {"add": True, "leave": True}
-        options = {"enable_fp_fusion": constants["enable_fp_fusion"]}
+        constants = {"add": True, "errors": block_kernels.ADDED.value, "layout": blocks.layout_of(fmt)}
         names = kernel.arg_names
         types = {name: "constexpr" if name in constants else BLOCK_TYPES.get(name, "i32") for name in names}
         known = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
-        built = compile(ASTSource(kernel, types, known), target=GPUTarget("cuda", capability, 32), options=options)
+        built = compile(
+            ASTSource(kernel, types, known), target=GPUTarget("cuda", capability, 32), options=blocks.OPTIONS
+        )
         code = built.asm["ptx"]
         assert built.asm["cubin"] and f".target sm_{capability}" in code
         assert "fma." not in code and "div.full" not in code and "div.approx" not in code

@@ -73,6 +73,7 @@ class Job:
         fabric: Fabric,
         settings: TrainingSettings,
         pricing: Pricing,
+        *,
         overlap: bool = True,
         exchanges: Sequence[PricedExchange] = (),
     ) -> Job:

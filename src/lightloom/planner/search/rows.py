@@ -78,9 +78,8 @@ class ClusterRows:
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
         self._cluster, self._request = cluster, request
         exchanges = request.exchanges_on(cluster.accelerator)
-        self.job = Job.of(
-            graph, cluster.accelerator, cluster.fabric, cluster.training, prices, request.overlap, exchanges
-        )
+        accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
+        self.job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
         self._in_line = {method.placed_ratio: method for method in exchanges if method.in_line}
         self._prices = prices
         anew = request.reconfigure_in_step

@@ -171,7 +171,8 @@ def _reference(
     cluster = replace(clusters[0], fabric=fabric, reference=None)
     exchanges = request.exchanges_on(cluster.accelerator)
     prices = GroupPrices(fabric, cluster.training, request.cost_model, exchanges)
-    job = Job.of(graph, cluster.accelerator, fabric, cluster.training, prices, request.overlap, exchanges)
+    accelerator, training = cluster.accelerator, cluster.training
+    job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
     used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
     ledger = ClusterLedger.of(cluster, request.site)
     goodput = goodput_of(cluster, ledger)

@@ -4,7 +4,7 @@ A program takes ROWS blocks of B values as [ROWS, G, 8]: G groups of eight value
 B / 8, each of which becomes a word of ``bits`` bytes. ``places`` has a row for each block: its first value, its number
 of values and its first byte. Kernels must be launched with ``enable_fp_fusion=False``: a product that is contracted
 with a sum rounds once, not twice. Arguments have no types, as Triton reads annotations itself: pointers, then counts,
-then compile-time constants.
+then compile-time constants, of which ``layout`` is a :class:`lightloom.training.gpu.blocks.Layout`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 LINEAR, LLOYD, SIGN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+IGNORED, WRITTEN, ADDED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 INFINITY = tl.constexpr(0x7F800000)
 NAN_SCALE = tl.constexpr(0x7FC00000)
 ROUNDING = tl.constexpr(12582912.0)
@@ -32,58 +33,43 @@ def linear_scale(size, bits: tl.constexpr):
 
 
 @triton.jit
-def mean_scale(size, rows: tl.constexpr, block: tl.constexpr, halvings: tl.constexpr):
+def mean_scale(size, layout: tl.constexpr):
     """As ``linear_scale``, from the mean; the sum of sizes is taken by halves, two values at a time."""
-    total = tl.reshape(size.to(tl.float32, bitcast=True), [rows, block])
-    for step in tl.static_range(halvings):
-        total = tl.sum(tl.reshape(total, [rows, 2, block >> (step + 1)]), 1)
-    total = tl.reshape(total, [rows])
+    total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block])
+    for step in tl.static_range(layout.halvings):
+        total = tl.sum(tl.reshape(total, [layout.rows, 2, layout.block >> (step + 1)]), 1)
+    total = tl.reshape(total, [layout.rows])
     finite = total.to(tl.int32, bitcast=True) < INFINITY
-    mean = (tl.where(finite, total, 0.0) * (1.0 / block)).to(tl.int32, bitcast=True)
+    mean = (tl.where(finite, total, 0.0) * (1.0 / layout.block)).to(tl.int32, bitcast=True)
     return tl.where(finite, (mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000, NAN_SCALE)
 
 
 @triton.jit
-def encode_blocks(
-    values,
-    rest,
-    places,
-    wire,
-    blocks,
-    add: tl.constexpr,
-    leave: tl.constexpr,
-    kind: tl.constexpr,
-    bits: tl.constexpr,
-    block: tl.constexpr,
-    rows: tl.constexpr,
-    groups: tl.constexpr,
-    halvings: tl.constexpr,
-    threshold: tl.constexpr,
-    inner: tl.constexpr,
-    outer: tl.constexpr,
-):
-    """Encode ``values``, plus ``rest`` with ``add``; with ``leave``, ``rest`` becomes what the codes lack."""
+def encode_blocks(values, rest, places, wire, blocks, errors: tl.constexpr, layout: tl.constexpr):
+    """Encode ``values``. ``rest`` is IGNORED, WRITTEN (becomes what the codes lack), or first ADDED to the values."""
+    rows: tl.constexpr = layout.rows
+    bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     here = row < blocks
     first = tl.load(places + 3 * row, mask=here, other=0)[:, None, None]
     count = tl.load(places + 3 * row + 1, mask=here, other=0)[:, None, None]
     at = tl.load(places + 3 * row + 2, mask=here, other=0)
-    group, lane = tl.arange(0, groups)[None, :, None], tl.arange(0, 8)[None, None, :]
+    group, lane = tl.arange(0, layout.groups)[None, :, None], tl.arange(0, 8)[None, None, :]
     i = 8 * group + lane
     x = tl.load(values + first + i, mask=i < count, other=0.0)
-    if add:
+    if errors == ADDED:
         x += tl.load(rest + first + i, mask=i < count, other=0.0)
     size = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
-    if kind == LINEAR:
+    if layout.kind == LINEAR:
         scale_bits = linear_scale(size, bits)
     else:
-        scale_bits = mean_scale(size, rows, block, halvings)
+        scale_bits = mean_scale(size, layout)
     tl.store(wire + at, ((scale_bits >> 16) & 255).to(tl.uint8), mask=here)
     tl.store(wire + at + 1, ((scale_bits >> 24) & 255).to(tl.uint8), mask=here)
     valid = (scale_bits < INFINITY)[:, None, None]
     scale = tl.where(scale_bits < INFINITY, scale_bits.to(tl.float32, bitcast=True), 0.0)
     known = tl.where(valid, x, 0.0)
-    if kind == LINEAR:
+    if layout.kind == LINEAR:
         inverse = tl.where(scale > 0.0, tl.div_rn(scale * 0.0 + 1.0, tl.where(scale > 0.0, scale, 1.0)), 0.0)
         total = known * inverse[:, None, None] + ROUNDING
         code = total.to(tl.int32, bitcast=True) & ((1 << bits) - 1)
@@ -91,54 +77,42 @@ def encode_blocks(
     else:
         negative = (known < 0.0).to(tl.int32)
         code, level = negative, scale[:, None, None]
-        if kind == LLOYD:
-            large = tl.abs(known) > (scale * threshold)[:, None, None]
+        if layout.kind == LLOYD:
+            large = tl.abs(known) > (scale * layout.threshold)[:, None, None]
             code = 2 * negative + large.to(tl.int32)
-            level = tl.where(large, (scale * outer)[:, None, None], (scale * inner)[:, None, None])
+            level = tl.where(large, (scale * layout.outer)[:, None, None], (scale * layout.inner)[:, None, None])
         decoded = (1 - 2 * negative).to(tl.float32) * level
-    if leave:
+    if errors != IGNORED:
         tl.store(rest + first + i, tl.where(valid, known - decoded, 0.0), mask=i < count)
     code = tl.where(valid, code, 0)
     word = tl.sum(code.to(tl.int64) << (bits * lane), 2)[:, :, None]
-    inside = here[:, None, None] & (lane < bits) & (group < block // 8)
+    inside = here[:, None, None] & (lane < bits) & (group < layout.block // 8)
     tl.store(wire + at[:, None, None] + 2 + group * bits + lane, ((word >> (8 * lane)) & 255).to(tl.uint8), mask=inside)
 
 
 @triton.jit
-def decode_blocks(
-    wire,
-    places,
-    out,
-    blocks,
-    factor,
-    add: tl.constexpr,
-    kind: tl.constexpr,
-    bits: tl.constexpr,
-    block: tl.constexpr,
-    rows: tl.constexpr,
-    groups: tl.constexpr,
-    inner: tl.constexpr,
-    outer: tl.constexpr,
-):
+def decode_blocks(wire, places, out, blocks, factor, add: tl.constexpr, layout: tl.constexpr):
     """Write ``factor`` times the values to ``out``, or add them with ``add``."""
+    rows: tl.constexpr = layout.rows
+    bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)
     here = row < blocks
     first = tl.load(places + 3 * row, mask=here, other=0)[:, None, None]
     count = tl.load(places + 3 * row + 1, mask=here, other=0)[:, None, None]
     at = tl.load(places + 3 * row + 2, mask=here, other=0)
-    group, lane = tl.arange(0, groups)[None, :, None], tl.arange(0, 8)[None, None, :]
+    group, lane = tl.arange(0, layout.groups)[None, :, None], tl.arange(0, 8)[None, None, :]
     low, high = tl.load(wire + at, mask=here, other=0), tl.load(wire + at + 1, mask=here, other=0)
     scale = ((low.to(tl.int32) << 16) | (high.to(tl.int32) << 24)).to(tl.float32, bitcast=True)[:, None, None]
-    inside = here[:, None, None] & (lane < bits) & (group < block // 8)
+    inside = here[:, None, None] & (lane < bits) & (group < layout.block // 8)
     data = tl.load(wire + at[:, None, None] + 2 + group * bits + lane, mask=inside, other=0)
     word = tl.sum(data.to(tl.int64) << (8 * lane), 2)[:, :, None]
     code = ((word >> (bits * lane)) & ((1 << bits) - 1)).to(tl.int32)
-    if kind == LINEAR:
+    if layout.kind == LINEAR:
         decoded = (code - ((code >> (bits - 1)) << bits)).to(tl.float32) * scale
     else:
         level = scale + tl.zeros(code.shape, tl.float32)
-        if kind == LLOYD:
-            level = tl.where((code & 1) != 0, scale * outer, scale * inner)
+        if layout.kind == LLOYD:
+            level = tl.where((code & 1) != 0, scale * layout.outer, scale * layout.inner)
         decoded = (1 - 2 * (code >> (bits - 1))).to(tl.float32) * level
     i = 8 * group + lane
     decoded = decoded * factor

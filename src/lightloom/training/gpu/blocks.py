@@ -10,7 +10,7 @@ not yet run on a GPU.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +24,27 @@ from lightloom.training.gpu.codec import refusal
 _KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
 _PROGRAM_VALUES = 1024
 """Values that a program takes, about."""
+OPTIONS = {"enable_fp_fusion": False}
+"""How the kernels are compiled."""
+_IGNORED, _WRITTEN, _ADDED = range(3)
+"""What the kernel does with the errors of a codec: nothing, write them, or add those of before and write them."""
+
+
+class Layout(NamedTuple):
+    """Compile-time constants of the kernels: a format, and how a program takes its blocks."""
+
+    kind: int
+    bits: int
+    block: int
+    rows: int
+    """Blocks of a program."""
+    groups: int
+    """Groups of eight values in a block, a power of two."""
+    halvings: int
+    threshold: float
+    """Above this many means of the sizes, a value takes the outer level."""
+    inner: float
+    outer: float
 
 
 def places(fmt: BlockFormat, runs: Ints) -> Tensor:
@@ -54,13 +75,13 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
     """
     rest = values if residual is None else residual
     _check(where, wire, values, rest)
-    _encode(fmt, values, rest, where, wire, add=residual is not None, leave=residual is not None)
+    _encode(fmt, values, rest, where, wire, _IGNORED if residual is None else _ADDED)
 
 
 def encode_leaving_runs(fmt: BlockFormat, values: Tensor, where: Tensor, wire: Tensor) -> None:
     """Write the messages of all runs of ``values``, which become their errors. Errors as in :func:`encode_runs`."""
     _check(where, wire, values)
-    _encode(fmt, values, values, where, wire, add=False, leave=True)
+    _encode(fmt, values, values, where, wire, _WRITTEN)
 
 
 def decode_runs(
@@ -68,42 +89,39 @@ def decode_runs(
 ) -> None:
     """Write ``factor`` times the values of all runs to ``out``, or add them. Errors as in :func:`encode_runs`."""
     _check(where, wire, out)
-    constants, grid = _launch(fmt, where)
-    del constants["halvings"], constants["threshold"]
+    layout = layout_of(fmt)
+    launch = _kernels().decode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
-        _kernels().decode_blocks[grid](wire, where, out, len(where), factor, add=add, **constants)
+        launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
 
 
-def _encode(
-    fmt: BlockFormat, values: Tensor, rest: Tensor, where: Tensor, wire: Tensor, *, add: bool, leave: bool
-) -> None:
-    constants, grid = _launch(fmt, where)
+def _encode(fmt: BlockFormat, values: Tensor, rest: Tensor, where: Tensor, wire: Tensor, errors: int) -> None:
+    layout = layout_of(fmt)
+    launch = _kernels().encode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
-        _kernels().encode_blocks[grid](values, rest, where, wire, len(where), add=add, leave=leave, **constants)
+        launch(values, rest, where, wire, len(where), errors, layout, **OPTIONS)
 
 
-def constants_of(fmt: BlockFormat) -> dict[str, Any]:
-    """The compile-time constants of the kernels for a format, and how they are launched."""
+def layout_of(fmt: BlockFormat) -> Layout:
+    """Return the compile-time constants of the kernels for a format."""
     if fmt.kind not in _KINDS:
         raise UnsupportedError(f"{fmt.kind} blocks have no Triton kernel; the torch reference writes and reads them")
     width = 1 << (fmt.block - 1).bit_length()
-    return {
-        "kind": _KINDS[fmt.kind],
-        "bits": fmt.bits,
-        "block": fmt.block,
-        "rows": max(1, _PROGRAM_VALUES // width),
-        "groups": width // 8,
-        "halvings": width.bit_length() - 1,
-        "threshold": float(np.float32(LLOYD_THRESHOLD)),
-        "inner": float(np.float32(LLOYD_LEVELS[0])),
-        "outer": float(np.float32(LLOYD_LEVELS[1])),
-        "enable_fp_fusion": False,
-    }
+    return Layout(
+        kind=_KINDS[fmt.kind],
+        bits=fmt.bits,
+        block=fmt.block,
+        rows=max(1, _PROGRAM_VALUES // width),
+        groups=width // 8,
+        halvings=width.bit_length() - 1,
+        threshold=float(np.float32(LLOYD_THRESHOLD)),
+        inner=float(np.float32(LLOYD_LEVELS[0])),
+        outer=float(np.float32(LLOYD_LEVELS[1])),
+    )
 
 
-def _launch(fmt: BlockFormat, where: Tensor) -> tuple[dict[str, Any], tuple[int]]:
-    constants = constants_of(fmt)
-    return constants, (max(1, -(-len(where) // constants["rows"])),)
+def _grid(layout: Layout, where: Tensor) -> tuple[int]:
+    return (max(1, -(-len(where) // layout.rows)),)
 
 
 def _check(where: Tensor, wire: Tensor, *values: Tensor) -> None:

@@ -22,8 +22,8 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import Ring
+from tests.collectives.folding.twins import check_twins, mutated_columns, refused, same
 from tests.collectives.strategies import fabrics, wdm_ring
-from tests.collectives.twins import check_twins, mutated_columns, refused, same
 
 QUICK = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

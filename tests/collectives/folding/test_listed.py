@@ -24,8 +24,8 @@ from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import Ring
 from lightloom.interchange.files import read_schedule, write_schedule
+from tests.collectives.folding.twins import check_twins, mutated_columns, refused, same
 from tests.collectives.strategies import wdm_ring
-from tests.collectives.twins import check_twins, mutated_columns, refused, same
 
 QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
