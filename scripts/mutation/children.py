@@ -52,6 +52,8 @@ class Outcome(TypedDict):
     """CPU seconds of each test."""
     reached: dict[str, list[str]]
     """Functions that each test entered, where the child was asked to note them."""
+    modules: list[str]
+    """Modules of the package that were loaded."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ def _run(task: Task, folder: Path) -> Outcome:
     status = pytest.main([*options, f"--basetemp={folder / 'files'}", *task.tests], plugins=[recorder])
     if status not in (0, 1) and not recorder.outcome["failed"]:
         recorder.outcome["failed"] = f"pytest ended with {status}"
+    recorder.outcome["modules"] = sorted(name for name in sys.modules if name.split(".")[0] == "lightloom")
     return recorder.outcome
 
 
@@ -203,7 +206,9 @@ class _Recorder:
     """A pytest plug-in that notes times, failures and functions entered."""
 
     reaching: bool
-    outcome: Outcome = field(default_factory=lambda: Outcome(passed=0, failed="", errors=[], tests={}, reached={}))
+    outcome: Outcome = field(
+        default_factory=lambda: Outcome(passed=0, failed="", errors=[], tests={}, reached={}, modules=[])
+    )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -1,8 +1,8 @@
 """Mutants of one source file: small changes that a test should notice.
 
-Docstrings, annotations, decorators, messages and representations are left alone: no test should pin them; so are the
-sizes of new arrays, where one element more changes nothing. A mutant is an index into the list that `mutants` returns
-for the same text, so that it can be made again in another process.
+Docstrings, annotations, decorators, messages, labels and representations are left alone: no test should pin them. So is
+what :mod:`scripts.mutation.arid` describes, where a change has no effect. A mutant is an index into the list that
+`mutants` returns for the same text, so that it can be made again in another process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,17 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from scripts.mutation.arid import (
+    ALLOCATIONS,
+    SILENT_ARGUMENTS,
+    has_margin,
+    is_coin,
+    is_default_axis,
+    is_margin,
+    silent_nodes,
+    statement_is_silent,
+)
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -46,8 +57,10 @@ OPPOSITES = {
     "amin": "amax",
 }
 OPPOSITES |= {value: key for key, value in OPPOSITES.items()}
-ALLOCATIONS = ("np.zeros", "np.empty", "np.ones")
-REPRESENTATIONS = ("__repr__", "__str__", "_repr_html_", "__rich__", "describe")
+REPRESENTATIONS = ("__repr__", "__str__", "_repr_html_", "__rich__", "describe", "heading", "label", "summary")
+"""Functions that write for people; so do those whose names end in ``_text`` or ``_label``."""
+CHECKS = ("cast", "Field", "TypeVar", "warn", "ConfigDict")
+"""Calls that say what is valid, or that write for people."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -107,14 +120,19 @@ def _head(statement: ast.stmt) -> str:
 
 
 def _changes(tree: ast.Module) -> Iterator[_Change]:
-    yield from _in_body(tree.body, "")
+    silent = silent_nodes(tree)
+    yield from (change for change in _in_body(tree.body, "") if change.node not in silent)
+
+
+def _is_representation(name: str) -> bool:
+    return name in REPRESENTATIONS or name.endswith(("_text", "_label"))
 
 
 def _in_body(body: list[ast.stmt], function: str) -> Iterator[_Change]:
     for place, statement in enumerate(body):
         if isinstance(statement, Function | ast.ClassDef):
             name = f"{function}.{statement.name}".removeprefix(".")
-            if statement.name not in REPRESENTATIONS:
+            if not _is_representation(statement.name):
                 yield from _in_body(statement.body, name)
             if isinstance(statement, Function):
                 for default in (*statement.args.defaults, *statement.args.kw_defaults):
@@ -124,7 +142,7 @@ def _in_body(body: list[ast.stmt], function: str) -> Iterator[_Change]:
         if _is_left_alone(statement):
             continue
         yield from _removals(body, place, function)
-        if isinstance(statement, ast.If):
+        if isinstance(statement, ast.If) and not is_coin(statement.test):
             yield _negation(statement, function)
         if isinstance(statement, ast.AugAssign) and type(statement.op) in ARITHMETIC:
             swap = _replace(statement, "op", ARITHMETIC[type(statement.op)]())
@@ -145,6 +163,8 @@ def _in_body(body: list[ast.stmt], function: str) -> Iterator[_Change]:
 def _is_left_alone(statement: ast.stmt) -> bool:
     """Return whether a statement says nothing that a test should pin: docstrings, imports, types, messages."""
     if isinstance(statement, ast.Import | ast.ImportFrom | ast.Raise | ast.Assert | ast.Pass | ast.Global):
+        return True
+    if statement_is_silent(statement):
         return True
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
@@ -219,14 +239,14 @@ def _in_expression(root: ast.AST, statement: ast.stmt, function: str) -> Iterato
     """Yield the changes of an expression, outermost first; f-strings are messages."""
     if isinstance(root, ast.JoinedStr):
         return
-    if isinstance(root, ast.Call) and ast.unparse(root.func).split(".")[-1] in ("cast", "Field", "TypeVar", "warn"):
+    if isinstance(root, ast.Call) and ast.unparse(root.func).split(".")[-1] in CHECKS:
         return
     for operator, apply in _at(root):
         yield _Change(operator, root, statement, function, apply)
     allocates = isinstance(root, ast.Call) and ast.unparse(root.func) in ALLOCATIONS
     for child in list(ast.iter_child_nodes(root))[2 if allocates else 0 :]:
         if isinstance(child, ast.keyword):
-            if child.arg not in ("dtype", "doc", "description", "title", "help"):
+            if child.arg not in (*SILENT_ARGUMENTS, "doc", "description", "title", "help"):
                 yield from _in_expression(child.value, statement, function)
         elif isinstance(child, ast.expr | ast.comprehension):
             yield from _in_expression(child, statement, function)
@@ -235,15 +255,11 @@ def _in_expression(root: ast.AST, statement: ast.stmt, function: str) -> Iterato
 def _at(node: ast.AST) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]:
     """Yield the changes of one node itself."""
     if isinstance(node, ast.Compare):
-        for kind in COMPARISONS[type(node.ops[0])]:
+        kinds = COMPARISONS[type(node.ops[0])]
+        for kind in kinds[1:] if len(kinds) > 1 and has_margin(node) else kinds:
             yield "comparison", _replace(node, "ops", [kind(), *node.ops[1:]])
     elif isinstance(node, ast.BinOp):
-        if type(node.op) in ARITHMETIC and not isinstance(node.left, ast.JoinedStr):
-            yield "arithmetic", _replace(node, "op", ARITHMETIC[type(node.op)]())
-        if isinstance(node.op, ast.Add | ast.Sub):
-            yield "drop term", _become(node, node.left)
-            if isinstance(node.op, ast.Add):
-                yield "drop term", _become(node, node.right)
+        yield from _at_operation(node)
     elif isinstance(node, ast.BoolOp):
         yield "boolean", _replace(node, "op", ast.And() if isinstance(node.op, ast.Or) else ast.Or())
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
@@ -256,8 +272,19 @@ def _at(node: ast.AST) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]
             yield "constant", _replace(node, "value", node.value - 1)
     elif isinstance(node, ast.Call):
         yield from _at_call(node)
-    elif isinstance(node, ast.IfExp):
+    elif isinstance(node, ast.IfExp) and not is_coin(node.test):
         yield "negate", _replace(node, "test", ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test))
+
+
+def _at_operation(node: ast.BinOp) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]:
+    adds = isinstance(node.op, ast.Add | ast.Sub)
+    margins = [adds and is_margin(term) for term in (node.left, node.right)]
+    if type(node.op) in ARITHMETIC and not isinstance(node.left, ast.JoinedStr) and not any(margins):
+        yield "arithmetic", _replace(node, "op", ARITHMETIC[type(node.op)]())
+    if adds and not margins[1]:
+        yield "drop term", _become(node, node.left)
+    if isinstance(node.op, ast.Add) and not margins[0]:
+        yield "drop term", _become(node, node.right)
 
 
 def _at_call(node: ast.Call) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]:
@@ -267,7 +294,8 @@ def _at_call(node: ast.Call) -> Iterator[tuple[str, Callable[[], Callable[[], No
     elif isinstance(name, ast.Attribute) and name.attr in OPPOSITES:
         yield "opposite", _replace(name, "attr", OPPOSITES[name.attr])
     for place, keyword in enumerate(node.keywords):
-        if keyword.arg in ("key", "reverse", "initial", "axis", "start", "default"):
+        droppable = keyword.arg in ("key", "reverse", "initial", "axis", "start", "default")
+        if droppable and not is_default_axis(node, keyword):
             yield "drop keyword", _replace(node, "keywords", [*node.keywords[:place], *node.keywords[place + 1 :]])
         if keyword.arg == "key" and isinstance(keyword.value, ast.Lambda) and isinstance(keyword.value.body, ast.Tuple):
             terms = keyword.value.body

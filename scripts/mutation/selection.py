@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
 
-from scripts.mutation.children import ROOT, Child, Task, compilers, is_kernel, reaching_code, start
+from scripts.mutation.children import ROOT, compilers, is_kernel
 
 SOURCE = ROOT / "src"
-LEFT_OUT = ("training", "sweeps", "benchmarks", "reports", "interchange", "studies", "cli", "workloads", "accelerators")
-"""Folders of tests that start other processes or look at what is drawn: slow, and not about numbers."""
 QUICK_SECONDS = 6.0
 """CPU seconds of the tests that a mutant meets first."""
-ALL_SECONDS = 40.0
+ALL_SECONDS = 60.0
 """CPU seconds of the tests that a mutant must survive."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Module:
     """One source file of the package."""
 
@@ -35,6 +28,18 @@ class Module:
     tree: ast.Module
     imports: frozenset[str]
     """Modules of the package that it names in an import, wherever that stands."""
+
+    @cached_property
+    def named_at_top(self) -> frozenset[str]:
+        """Names in statements that run when the module is imported; decorators and defaults of functions among them."""
+        found: set[str] = set()
+        pending: list[ast.AST] = [self.tree]
+        while pending:
+            node = pending.pop()
+            found |= {name for name in (getattr(node, "id", ""), getattr(node, "attr", "")) if name}
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            pending += [*node.decorator_list, *node.args.defaults] if inside else ast.iter_child_nodes(node)
+        return frozenset(found)
 
 
 def load_modules() -> dict[str, Module]:
@@ -68,14 +73,18 @@ def importers(modules: dict[str, Module], name: str) -> frozenset[str]:
     return frozenset(reached)
 
 
-class _OfFile(TypedDict):
-    tests: dict[str, float]
-    reached: dict[str, list[str]]
+def stale_kernels(modules: dict[str, Module], name: str, function: str) -> frozenset[str]:
+    """Return the modules whose compiled kernels may hold what a function of a module said before it changed.
 
-
-class _Map(TypedDict):
-    key: str
-    files: dict[str, _OfFile]
+    Kernels hold other kernels and the values of globals, which functions that the top of a module calls may compute.
+    """
+    tree = modules[name].tree
+    compiled = compilers(tree)
+    kernels = [own for own, node in _functions(tree.body, "") if is_kernel(node, compiled)]
+    around = any(f"{function}.".startswith(f"{own}.") or own.startswith(f"{function}.") for own in kernels)
+    reached = importers(modules, name)
+    called = any(function.split(".")[-1] in modules[each].named_at_top for each in reached)
+    return reached if not function or around or called else frozenset()
 
 
 class Selection:
@@ -216,44 +225,3 @@ def _functions(body: Iterable[ast.stmt], prefix: str) -> Iterable[tuple[str, ast
             if not isinstance(statement, ast.ClassDef):
                 yield own, statement
             yield from _functions(statement.body, own)
-
-
-def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) -> Selection:
-    """Run every quick test once, file by file, and note what each enters and how long it takes; kept in `path`."""
-    files = [
-        file.relative_to(ROOT).as_posix()
-        for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        if file.relative_to(ROOT).parts[1] not in LEFT_OUT
-    ]
-    content = "".join(module.text for module in modules.values()) + "".join((ROOT / file).read_text() for file in files)
-    key = sha256(content.encode()).hexdigest()
-    record: _Map = json.loads(path.read_text()) if path.exists() else {"key": key, "files": {}}
-    if record["key"] != key and not keep:
-        record = {"key": key, "files": {}}
-    code = {each.name: reaching_code(each.text, each.path, each.name) for each in modules.values()}
-    pending = [file for file in files if file not in record["files"]]
-    running: dict[str, Child] = {}
-    while pending or running:
-        while pending and len(running) < workers:
-            running[pending[0]] = start(Task((pending[0],), code, reaching=True))
-            pending.pop(0)
-        for file, child in list(running.items()):
-            outcome = child.poll()
-            if outcome is None:
-                continue
-            del running[file]
-            if isinstance(outcome, str):
-                print(f"{file}: ended by {outcome}; its tests are left out", file=sys.stderr)
-                record["files"][file] = {"tests": {}, "reached": {}}
-            else:
-                if outcome["failed"]:
-                    print(f"{file}: {outcome['failed']} fails without a mutant; it is left out", file=sys.stderr)
-                record["files"][file] = {"tests": outcome["tests"], "reached": outcome["reached"]}
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = path.with_suffix(".part")
-            scratch.write_text(json.dumps(record))
-            os.replace(scratch, path)  # noqa: PTH105
-        time.sleep(0.05)
-    times = {test: spent for file in record["files"].values() for test, spent in file["tests"].items()}
-    reached = {test: names for file in record["files"].values() for test, names in file["reached"].items()}
-    return Selection(modules, times, reached)

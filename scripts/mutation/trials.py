@@ -11,7 +11,8 @@ from scripts.mutation.children import COMPILER_MISTAKES, MISTAKES, ROOT, Child, 
 from scripts.mutation.journal import COUNTED, Entry, read
 from scripts.mutation.operators import mutate
 from scripts.mutation.packages import Draw, draw
-from scripts.mutation.selection import Selection, importers, load_modules, measure
+from scripts.mutation.reach import measure
+from scripts.mutation.selection import Selection, load_modules, stale_kernels
 
 SECONDS_TO_START = 60
 """CPU seconds that a child may use besides its tests: it loads the package, and compiles kernels."""
@@ -29,7 +30,7 @@ class Trial:
         self._selection = selection
         tree = mutate(module.text, draw.mutant.index)
         self._code = {draw.module: compile(tree, str(module.path), "exec", dont_inherit=True)}
-        self._uncached = importers(modules, draw.module)
+        self._uncached = stale_kernels(modules, draw.module, draw.mutant.function)
         self._stages = selection.stages(selection.tests_of(draw.module, draw.mutant.function))
         self._started = time.monotonic()
         self._child: Child | None = None

@@ -13,12 +13,13 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.effort import Effort
 from lightloom.core.memory import require_memory
 from lightloom.fabrics.footprint import Footprint, links_of
 from lightloom.fabrics.structure import Readable, structure
 
 T = TypeVar("T")
-_PAIRS = 1 << 18
+_PAIRS: Effort = 1 << 18
 """Pairs of ranks whose footprints are held at once."""
 
 

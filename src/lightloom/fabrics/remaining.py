@@ -14,13 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from lightloom.core.configfile import validate
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.graph.edges import Edge, Vertex
 from lightloom.fabrics.graph.graph import Graph
 
-_PAIRS = 1 << 17
+_PAIRS: Effort = 1 << 17
 """Pairs of ranks that are looked at at once."""
 _OWN = frozenset({"kind", "ranks", "sources", "edges", "one_way", "given_routes"})
 """Fields of a graph that do not come from the fabric; packets are in the rates of its links already."""

@@ -19,6 +19,7 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits.circuits import Timing
@@ -32,7 +33,7 @@ from lightloom.simulation.placed_work import PlacedWork, placed_work
 from lightloom.simulation.timeline import SHARES, Timeline
 
 _BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
-MOST_HOLDS = 1_000_000
+MOST_HOLDS: Effort = 1_000_000
 """Number of holds of one step after which the simulation is given up."""
 
 

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.simulation.placed_work import KINDS, PlacedWork
 from lightloom.simulation.timeline import Interval, Timeline
 
-MOST_TRANSFERS = 100_000
+MOST_TRANSFERS: Effort = 100_000
 """Number of transfers that a timeline shows one by one; beyond it, back-to-back transfers are shown as one."""
 
 

@@ -32,6 +32,7 @@ from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Column, Int32s, Ints
 from lightloom.core.errors import ConfigError
+from lightloom.core.keys import packed
 from lightloom.fabrics.base import Fabric
 
 
@@ -137,8 +138,7 @@ class _Parts(NamedTuple):
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
         """Each part cut into so many, after these have exchanged what they hold; and which part each came from."""
         start, size, parent = cut(self.start, self.size, radix)
-        code = self.kind[parent] * (int(size.max()) + 1) + size
-        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+        _, first, kind = np.unique(packed((self.kind[parent], size)), return_index=True, return_inverse=True)
         position = np.empty((len(first), self.position.shape[1]), np.int32)
         for number, part in enumerate(first):
             outer = parent[part]

@@ -19,8 +19,9 @@ from functools import lru_cache
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 
-_LARGEST_TABLE = 1 << 18
+_LARGEST_TABLE: Effort = 1 << 18
 """Costs of attachments above which first hops are not told from others."""
 Uses = Callable[[int, int], int]
 """Link uses of one byte among so many ranks within so many hops; never more in more hops, and least from as many hops

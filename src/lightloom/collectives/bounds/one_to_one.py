@@ -12,9 +12,10 @@ import numpy as np
 
 from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 
-_MOST_ARCS = 1 << 21
+_MOST_ARCS: Effort = 1 << 21
 """Pairs of ranks up to which every arc of a ring is a cut."""
 
 

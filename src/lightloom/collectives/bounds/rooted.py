@@ -11,8 +11,9 @@ import numpy as np
 
 from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 
-_HALVINGS = 60
+_HALVINGS: Effort = 60
 
 
 def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float:

@@ -18,11 +18,12 @@ import numpy as np
 from lightloom.collectives.cost.order import BLOCK
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 
-_MOST_KEPT = 1 << 16
+_MOST_KEPT: Effort = 1 << 16
 """Steps that are kept."""
-_DENSE = 8
+_DENSE: Effort = 8
 """Steps with more rows than ranks² over this are counted pair by pair."""
 
 

@@ -12,6 +12,7 @@ from lightloom.collectives.cost.order import blocks, rows_by_step
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.repeated import repeated_steps
 from lightloom.core.arrays import Ints, Mask
+from lightloom.core.keys import packed
 from lightloom.core.memory import require_memory
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import CellOrder
@@ -141,9 +142,6 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
         schedule, rows = schedule.with_rows(rows).unfolded(fabric.fibre_channels), None
     names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
     columns = [getattr(schedule, name) if rows is None else getattr(schedule, name)[rows] for name in names]
-    key = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        key = key * (int(column.max()) + 1) + column
-    _, first = np.unique(key, return_index=True)
+    _, first = np.unique(packed(columns), return_index=True)
     digest = sha256(b"".join(column[first].astype(np.int64).tobytes() for column in columns))
     return digest.hexdigest()[:16]

@@ -9,8 +9,10 @@ import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Column, Ints
+from lightloom.core.effort import Effort
+from lightloom.core.keys import packed
 
-BLOCK = 1 << 19
+BLOCK: Effort = 1 << 19
 """Rows whose links are looked up at once."""
 
 
@@ -28,8 +30,7 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
         every = np.arange(len(schedule))
         return every, every
     source, destination, route = schedule.ends(slice(None))
-    key = (source * schedule.collective.ranks + destination) * (int(route.max()) + 1) + route
-    return np.unique(key, return_index=True, return_inverse=True)[1:]
+    return np.unique(packed((source, destination, route)), return_index=True, return_inverse=True)[1:]
 
 
 def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:

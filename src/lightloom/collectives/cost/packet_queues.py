@@ -20,9 +20,10 @@ import numpy as np
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.schedule.counting import distinct, sorted_by
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 
-_BLOCK = 1 << 16
+_BLOCK: Effort = 1 << 16
 """Transfers of all copies whose links are looked up at once."""
 
 

@@ -25,13 +25,15 @@ import numpy as np
 
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
+from lightloom.core.keys import packed
 from lightloom.fabrics.base import Fabric
 
-_BLOCK = 1 << 18
+_BLOCK: Effort = 1 << 18
 PIECES = tuple(sorted({1 << k for k in range(11)} | {3 << k for k in range(9)}))
 """Numbers of pieces that are compared: 1, 2, 3, 4, 6, 8, 12, ... 1024."""
 _MOST_CHUNKS = 1 << 31
-_MOST_KEPT = 1 << 26
+_MOST_KEPT: Effort = 1 << 26
 """Bytes of the loads of steps that are kept."""
 _MOST_AT_ONCE = 64
 """Most steps of a piece that all may be under way at once."""
@@ -127,10 +129,7 @@ def _with_interval(loads: Sequence[_Load], interval: int, bandwidth: Floats) -> 
 
 def _transfers(piece: Schedule) -> _Transfers:
     """Rows of one step with the same ends and route are one transfer of several chunks."""
-    key = piece.step.astype(np.int64)
-    for column, limit in ((piece.source, piece.collective.ranks), (piece.destination, piece.collective.ranks)):
-        key = key * (limit + 1) + column
-    key = key * (int(piece.route.max()) + 1) + piece.route
+    key = packed((piece.step, piece.source, piece.destination, piece.route))
     _, first, chunks = np.unique(key, return_index=True, return_counts=True)
     return _Transfers(piece.step[first].astype(np.int64), *piece.ends(first), chunks)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Column, Int32s, Ints, Mask
+from lightloom.core.effort import Effort
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.fabrics.footprint import CellOrder, Footprint
 
@@ -14,7 +15,7 @@ OK, NOT_HELD, TWICE, RACE, LOST, WRONG_END, EMPTY, UNORDERED, INCOMPLETE = range
 _CARRIED, _TWICE, _DIFFERS, _LOST, _HELD, _MISSING = 1, 2, 4, 8, 16, 32
 """What sends carry anything; what arrives is there already, differs from what is there, lacks some of it, meets
 something; and is not complete."""
-_WORDS = 64
+_WORDS: Effort = 64
 """Words of 64 contributions that are replayed at once."""
 
 

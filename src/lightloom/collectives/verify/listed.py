@@ -13,9 +13,10 @@ import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Int32s, Ints
+from lightloom.core.effort import Effort
 from lightloom.core.errors import VerificationError
 
-_AT_ONCE = 1 << 25
+_AT_ONCE: Effort = 1 << 25
 """Chunks of rows that are replayed at once, but for those of one chunk."""
 
 

@@ -28,11 +28,12 @@ from lightloom.collectives.spec import ONE_TO_ONE, STORING
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding
 from lightloom.core.arrays import Ints, read_only
+from lightloom.core.effort import Effort
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import CellOrder
 
-_BLOCK = 1 << 16
+_BLOCK: Effort = 1 << 16
 """Transfers of all copies whose links are looked up at once."""
 _EXPECTED = "expected a fabric that is the same"
 _UNORDERED = np.zeros((0, 0), np.uint8)

@@ -24,11 +24,12 @@ from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.folded import check_folding, first_piece, of_first_owners
 from lightloom.collectives.verify.listed import check_lists, rows_by_chunk
 from lightloom.collectives.verify.queued import verify_queued
+from lightloom.core.effort import Effort
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import CellOrder
 
-_BLOCK = 1 << 19
+_BLOCK: Effort = 1 << 19
 
 
 def verify(schedule: Schedule, fabric: Fabric) -> None:

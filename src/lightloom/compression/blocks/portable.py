@@ -19,8 +19,9 @@ from lightloom.compression.blocks.format import (
     fp8_values,
 )
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
+from lightloom.core.effort import Effort
 
-_PIECE = 1 << 15
+_PIECE: Effort = 1 << 15
 """Values of a piece, about."""
 
 

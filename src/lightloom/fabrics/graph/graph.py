@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.fabrics import derived
 from lightloom.fabrics.footprint import Cut, Footprint
 from lightloom.fabrics.graph.bill import graph_bill
@@ -18,7 +19,7 @@ from lightloom.parts.bill import Bill
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.part import Kind
 
-_EXACT = 512
+_EXACT: Effort = 512
 """Most ranks for which cuts and distances are those of the routes; beyond, they are looser, and bounds still hold."""
 
 

@@ -8,17 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s
+from lightloom.core.effort import Effort
 from lightloom.parallelism.placement.problem import Problem, initial_state
 
-ROUNDS = 8
+ROUNDS: Effort = 8
 """Backward and forward sweeps of one repair before it is given up."""
-EFFORT = 2_000_000
+EFFORT: Effort = 2_000_000
 """Edges that the search around the best start may look at; a few hundredths of a second."""
-SEARCHED = 4
+SEARCHED: Effort = 4
 """Starts, the fastest ones, that the search shares its effort between."""
-FURTHER = 16
+FURTHER: Effort = 16
 """Random starts that share it too, where every start then has ``THOROUGH`` moves for each sub-operator."""
-THOROUGH = 50
+THOROUGH: Effort = 50
 
 
 class Start(NamedTuple):

@@ -17,11 +17,12 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.core.kernels import njit_threaded
 
-_TILE = 16
-_BLOCK = 64
-_CHAIN = 32
+_TILE: Effort = 16
+_BLOCK: Effort = 64
+_CHAIN: Effort = 32
 _FAST = {"contract"}
 _NEGLIGIBLE = 1e-200
 """Squared amplitude below which an element counts as zero; products of larger ones do not underflow."""

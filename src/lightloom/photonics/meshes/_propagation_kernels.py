@@ -6,9 +6,10 @@ import numpy as np
 from numba import njit
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.core.kernels import njit_threaded
 
-_TILE = 32
+_TILE: Effort = 32
 
 
 @njit(cache=True, no_cfunc_wrapper=True, nogil=True, fastmath={"contract"})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.meshes.layout import Kind, Layout, layout
 from lightloom.photonics.meshes.mesh import Mesh
@@ -14,7 +15,7 @@ from lightloom.photonics.meshes.mesh import Mesh
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_PADDING = 8  # float64 numbers in a cache line
+_PADDING: Effort = 8  # float64 numbers in a cache line
 
 
 def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float = 1e-8) -> Mesh:

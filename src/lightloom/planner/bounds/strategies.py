@@ -22,6 +22,8 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.effort import Effort
+from lightloom.core.keys import packed
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.pipeline import in_flight
 from lightloom.parallelism.plan import START
@@ -40,8 +42,8 @@ from lightloom.simulation.pipelined import StageTimes
 
 _ROUNDING = 1 - 1e-9
 """Sums in another order than the simulator's."""
-_BLOCK = 1 << 14
-_REMEMBERED = 64
+_BLOCK: Effort = 1 << 14
+_REMEMBERED: Effort = 64
 """Sets of strategies whose memory a model remembers."""
 _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
@@ -161,7 +163,7 @@ def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
 def _by_stages(strategies: Strategies) -> list[Ints]:
     """Row numbers with the same stages and chunks, in blocks that bound the memory of an array."""
     blocks: list[Ints] = []
-    key = strategies.pp * (int(strategies.virtual_stages.max(initial=0)) + 1) + strategies.virtual_stages
+    key = packed((strategies.pp, strategies.virtual_stages))
     for each in np.unique(key):
         which = np.flatnonzero(key == each)
         blocks += [which[begin : begin + _BLOCK] for begin in range(0, len(which), _BLOCK)]

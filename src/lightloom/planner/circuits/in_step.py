@@ -15,6 +15,7 @@ from math import comb
 import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
+from lightloom.core.effort import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.circuits.phases import PHASES, REPLICAS, Phase, PhasedTimes, after_the_passes
@@ -26,7 +27,7 @@ from lightloom.simulation.pipelined import PipelinedStep, PlayedStep, StageTimes
 from lightloom.simulation.switch_turns import SwitchTurns
 
 _OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
-MOST_STANDING = 100
+MOST_STANDING: Effort = 100
 """Planess of the planes that are all simulated for circuits that stand."""
 _ROUNDING = 1e-9
 _STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")

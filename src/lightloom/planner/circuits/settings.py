@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import comb
 
+from lightloom.core.effort import Effort
 from lightloom.planner.circuits.phases import Phase
 from lightloom.planner.pricing.planes import Planes, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
@@ -22,7 +23,7 @@ Seconds = Callable[[Phase, Axis, int], float]
 """Seconds of a phase by the planes of one of its axes."""
 Settings = Mapping[Phase, Planes]
 """The division that stands in each phase in which something is exchanged."""
-MOST_DIVISIONS = 5000
+MOST_DIVISIONS: Effort = 5000
 """Planess of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
 
 

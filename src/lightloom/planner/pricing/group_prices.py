@@ -13,6 +13,7 @@ from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.evaluate import Refusal, attempt
 from lightloom.collectives.registry import Algorithm, algorithms, find
 from lightloom.collectives.spec import Kind
+from lightloom.core.effort import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes
@@ -27,11 +28,11 @@ from lightloom.simulation.lower import Price
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
-_MANY_RANKS = 128
+_MANY_RANKS: Effort = 128
 """Schedules among more ranks are dropped once their lines are known."""
-_ALL_LISTED = 8192
+_ALL_LISTED: Effort = 8192
 """Ranks of a fabric up to which plans build schedules of as many rows as fit in memory."""
-MOST_ROWS = 1 << 21
+MOST_ROWS: Effort = 1 << 21
 """Rows of schedules that are built among more ranks: those of an all-reduce of 1,024 that lists every transfer."""
 
 

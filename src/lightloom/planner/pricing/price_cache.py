@@ -23,6 +23,7 @@ from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm
 from lightloom.collectives.spec import Kind
 from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
@@ -34,7 +35,7 @@ Prices = Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]
 """By kind, the size that the schedule was built for, and the size."""
 _PRICING = ("core", "compression", "photonics", "fabrics", "collectives", "planner/pricing")
 """Packages that decide what a collective costs."""
-_MOST = 4096
+_MOST: Effort = 4096
 """Prices in a file, the latest ones."""
 
 

@@ -23,6 +23,7 @@ from lightloom.collectives.evaluate import costed, loads_costed
 from lightloom.collectives.registry import Algorithm, build, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.structure import structure
 from lightloom.planner.gradients.engine import VALUE_BYTES
@@ -46,7 +47,7 @@ class _Built:
     """What a codec has to do, by whether it is in line with the links."""
 
 
-_MOST_STRUCTURES = 16384
+_MOST_STRUCTURES: Effort = 16384
 _of_structures: OrderedDict[object, _Built] = OrderedDict()
 """What was built and verified last, without rows, by algorithm, kind, cost model and structure of the fabric."""
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.keys import packed
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.operators import OperatorColumns
-from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.pricing.group_prices import Pricing
 
@@ -153,10 +153,8 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
         return [group], np.zeros(1, np.int64)
-    code = algorithm
-    for column in (ranks, stride, np.unique(exchange, return_inverse=True)[1]):
-        code = code * (int(column.max(initial=0)) + 1) + column
-    _, first, row = np.unique(code, return_index=True, return_inverse=True)
+    numbers = (*columns[:3], np.unique(columns[3], return_inverse=True)[1])
+    _, first, row = np.unique(packed(numbers), return_index=True, return_inverse=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
 
 
@@ -164,8 +162,7 @@ def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
-    key = (rows.samples * (int(rows.tp.max()) + 1) + rows.tp) * (int(rows.ep.max()) + 1) + rows.ep
-    key = (key * len(RECOMPUTATIONS) + rows.recomputation) * 2 + rows.sequence_parallel
-    key = key * (int(rows.cp.max()) + 1) + rows.cp
-    _, first, row = np.unique(key * len(rows.algorithms) + rows.algorithm, return_index=True, return_inverse=True)
+    degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
+    key = packed((*degrees, rows.recomputation, rows.sequence_parallel, rows.algorithm))
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
     return rows.rows(first), row

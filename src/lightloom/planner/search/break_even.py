@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lightloom.clusters.base import Cluster
+from lightloom.core.effort import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.gradients.priced import PricedExchange
@@ -21,7 +22,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 ALGORITHMS = ("ring", "one-stage")
 """Algorithms without a library: rings for all-reduces and gathers, straight sends for all-to-alls."""
-_BISECTIONS = 14
+_BISECTIONS: Effort = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,13 @@ from math import inf
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.search.rows import ClusterRows
 
-_AT_ONCE = 64
+_AT_ONCE: Effort = 64
 """Strategies that are bounded together at first; then twice as many."""
 
 

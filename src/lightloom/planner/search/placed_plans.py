@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from lightloom.clusters.settings import TrainingSettings
+from lightloom.core.effort import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.group import grant
 from lightloom.parallelism.circuits.pipes import GroupCircuits
@@ -40,9 +41,9 @@ from lightloom.workloads.graph import ComputeGraph
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_KEPT = 16
+_KEPT: Effort = 16
 """Plans kept for the rows that may ask for them again."""
-_KEPT_PARTITIONS = 4
+_KEPT_PARTITIONS: Effort = 4
 """Graphs whose partitions are kept."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.economics.goodput.evaluate import ClusterGoodput, goodput_of
@@ -44,7 +45,7 @@ _PLACED = KINDS.index("placed")
 _PLACED_BOUNDS, _STRATEGY_BOUNDS = 3, 2
 """Bounds of a placed row: of the row alone, with its placement, with its circuits. Bounds of other rows: by what no
 schedule beats, and by lines below the prices of schedules."""
-_AT_ONCE = 8
+_AT_ONCE: Effort = 8
 """Strategies whose second bounds are taken together at first, those with the least first bounds; then twice as many."""
 _REASONS = 6
 """Refused algorithms that an error names."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from lightloom.clusters.base import Cluster
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.economics.goodput.evaluate import goodput_of
 from lightloom.economics.ledger import ClusterLedger
@@ -32,7 +33,7 @@ from lightloom.workloads.graph import ComputeGraph
 
 COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
-_REFINED = 12
+_REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
 _MOST_SAMPLES = 1024
 """Samples of a rank that a search for the largest batches tries at most."""

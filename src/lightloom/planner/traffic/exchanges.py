@@ -13,6 +13,7 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import links_of
 from lightloom.parallelism.strategy_space import Strategy
@@ -24,7 +25,7 @@ from lightloom.simulation.lower import Price, Priced
 
 PASSES, DATA, SENDS = "passes", "data", "sends"
 """Collectives within passes (tensor and expert groups), between replicas, and sends from stage to stage."""
-_BLOCK = 1 << 18
+_BLOCK: Effort = 1 << 18
 
 
 class Exchange(NamedTuple):

@@ -25,6 +25,7 @@ from lightloom.collectives.registry import algorithms, build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import CLASSIC, Collective
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.shares import AxisShare
@@ -42,9 +43,9 @@ from lightloom.planner.traffic.verified import verify_jobs
 from lightloom.planner.traffic.work import Work
 from lightloom.workloads.graph import ComputeGraph
 
-_ROUNDS = 40
+_ROUNDS: Effort = 40
 _CLOSE = 1e-6
-_MOST_STATES = 4096
+_MOST_STATES: Effort = 4096
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.meshes.calibration.chip import Chip, rounded
 from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit, ignore
@@ -20,7 +21,7 @@ from lightloom.photonics.meshes.wiring import design
 
 _LEAST_SETTINGS = 12
 _POWERS_PER_UNKNOWN = 10
-OUTPUT_ORDERS = 20
+OUTPUT_ORDERS: Effort = 20
 """Other orders of a mesh's outputs that are tried where a splitting is out of the couplers' reach."""
 _NEAR = 0.7
 """Radians by which every other setting differs from the designed phases, standard deviation."""

@@ -10,6 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.photonics.meshes.calibration.twin import (
     Fields,
     Settings,
@@ -20,7 +21,7 @@ from lightloom.photonics.meshes.calibration.twin import (
 )
 from lightloom.photonics.meshes.disturb import heat_from_neighbours
 
-_VALUES = 12_000_000
+_VALUES: Effort = 12_000_000
 """Derivatives that are held at a time."""
 _DECIBEL = -np.log(10) / 20
 
