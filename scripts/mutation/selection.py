@@ -37,8 +37,10 @@ class Module:
         while pending:
             node = pending.pop()
             found |= {name for name in (getattr(node, "id", ""), getattr(node, "attr", "")) if name}
-            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            pending += [*node.decorator_list, *node.args.defaults] if inside else ast.iter_child_nodes(node)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                pending += [*node.decorator_list, *node.args.defaults]
+            else:
+                pending += ast.iter_child_nodes(node)
         return frozenset(found)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lightloom.core.arrays import Codes, Ints
+from lightloom.core.arrays import Codes, Ints, Mask
 
 _LARGEST = 1 << 62
 
 
-def packed(columns: Sequence[Codes]) -> Ints:
+def packed(columns: Sequence[Codes | Mask]) -> Ints:
     """Return a key for each row, equal where all columns are, in the order of the first column, then the next: [row].
 
     Columns hold numbers of 0 and more, [row] each. Keys that would not fit 64 bits are numbered anew on the way.
