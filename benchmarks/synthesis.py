@@ -31,7 +31,7 @@ import lightloom
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.evaluate import Evaluation, evaluate
 from lightloom.collectives.registry import admitted, find
-from lightloom.collectives.spec import KINDS, ROOTED, Collective, Kind
+from lightloom.collectives.spec import CLASSIC, ROOTED, Collective, Kind
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.provenance import provenance
@@ -182,21 +182,22 @@ def main() -> int:
     return exit_clearly(_main)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.synthesis", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--json", type=Path, help="keep the cells in this file, and go on from what it holds")
-    parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
-    parser.add_argument("--wavelengths", type=int, nargs="+", default=WAVELENGTHS)
-    parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="bytes of one rank")
-    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS)
-    parser.add_argument("--guard-time", type=float, default=0.0, help="seconds that a piece holds a lightpath besides")
-    parser.add_argument("--taps", type=int, default=1, help="ranks that one lightpath may serve")
-    parser.add_argument("--others", action="store_true", help="measure other algorithms, too, up to 256 ranks")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.synthesis", description=__doc__.split("\n", 1)[0])
+    options.add_argument("--json", type=Path, help="keep the cells in this file, and go on from what it holds")
+    options.add_argument("--ranks", type=int, nargs="+", default=RANKS)
+    options.add_argument("--wavelengths", type=int, nargs="+", default=WAVELENGTHS)
+    options.add_argument("--shares", type=float, nargs="+", default=SHARES, help="bytes of one rank")
+    options.add_argument("--kinds", choices=CLASSIC, nargs="+", default=CLASSIC)
+    options.add_argument("--guard-time", type=float, default=0.0, help="seconds that a piece holds a lightpath besides")
+    options.add_argument("--taps", type=int, default=1, help="ranks that one lightpath may serve")
+    options.add_argument("--others", action="store_true", help="measure other algorithms, too, up to 256 ranks")
+    return options
 
 
 def _main() -> None:
-    options = _parser().parse_args()
+    options = parser().parse_args()
     if options.json:
         check_writable(options.json)
     asked = {"sources": _sources(), "guard_time": options.guard_time, "taps": options.taps, "others": options.others}

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from benchmarks.support.measure import parse_no_options
+from benchmarks.synthesis import parser
 
 import benchmarks
+from lightloom.collectives.spec import Collective
 
 COMMANDS = [path for path in Path(benchmarks.__path__[0]).rglob("*.py") if "__main__" in path.read_text()]
 
@@ -29,3 +31,8 @@ def test_one_without_options_prints_its_docstring_or_refuses(
     assert ended.value.code == status
     shown = capsys.readouterr()
     assert "What it measures." in shown.out or "unrecognized arguments: --jsn" in shown.err
+
+
+def test_synthesis_measures_kinds_that_have_a_size() -> None:
+    kinds = parser().parse_args([]).kinds
+    assert [Collective(kind, 8, 1e4).kind for kind in kinds] == list(kinds)
