@@ -5,8 +5,10 @@ mutants of them equivalent. No test can kill those, so that they would only blur
 
 * sizes of new arrays: a larger one is unused, a smaller one is a fault of memory that a kernel does not report;
 * numbers that decide how much is done or held at once: constants of the module with the type ``Effort``, and loops
-  that drop what a cache no longer holds. Conditions on an effort are changed: what they choose between can differ;
-* the number of a negative mark, such as -1 for "none": every negative number says so. Without its sign, it is changed;
+  that drop what a cache no longer holds. A condition on an effort is reversed, as what it chooses between can differ,
+  but the amount that it compares is not changed;
+* the number of a negative mark, such as -1 for "none", or for the rest in a shape: every negative number says so.
+  Without its sign, it is changed;
 * margins for rounding, ``1 + 1e-9``: by design both sides of one are right. What they are added to is changed;
 * arguments that check (``strict=True`` of ``zip``) or save memory (``copy=False``), and an axis that is the default;
 * the side of a coin that is tossed.
@@ -68,9 +70,26 @@ def is_default_axis(call: ast.Call, keyword: ast.keyword) -> bool:
     )
 
 
+def is_boundary(node: ast.Compare) -> bool:
+    """Return whether a comparison may as well include or leave out the case of equality."""
+    return has_margin(node) or getattr(node, "compares_effort", False)
+
+
 def silent_nodes(tree: ast.Module) -> frozenset[ast.AST]:
-    """Return the numbers that mark something by being negative."""
-    return frozenset(_marks(tree))
+    """Return the numbers that mark something by being negative, and amounts that are compared with efforts."""
+    return frozenset([*_marks(tree), *_amounts(tree)])
+
+
+def _amounts(tree: ast.Module) -> Iterable[ast.AST]:
+    """Yield all inside comparisons with an effort of the module, and note in these that they are such."""
+    kept = (node for node in tree.body if isinstance(node, ast.AnnAssign) and statement_is_silent(node))
+    efforts = {ast.unparse(node.target) for node in kept}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(side, ast.Name) and side.id in efforts for side in sides):
+                node.compares_effort = True  # type: ignore[attr-defined]
+                yield from (part for side in sides for part in ast.walk(side))
 
 
 def _marks(tree: ast.Module) -> Iterable[ast.AST]:
@@ -83,6 +102,8 @@ def _marks(tree: ast.Module) -> Iterable[ast.AST]:
             values = [owner.body, owner.orelse]
         elif isinstance(owner, ast.Call) and ast.unparse(owner.func) in ("np.full", "np.full_like", "np.where"):
             values = list(owner.args[1:])
+        elif isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr == "reshape":
+            values = [ast.Tuple(owner.args), *owner.args]
         for value in values:
             for part in value.elts if isinstance(value, ast.Tuple) else [value]:
                 if isinstance(part, ast.UnaryOp) and ast.unparse(part) == "-1":

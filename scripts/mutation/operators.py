@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from scripts.mutation.arid import (
     ALLOCATIONS,
     SILENT_ARGUMENTS,
-    has_margin,
+    is_boundary,
     is_coin,
     is_default_axis,
     is_margin,
@@ -256,7 +256,7 @@ def _at(node: ast.AST) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]
     """Yield the changes of one node itself."""
     if isinstance(node, ast.Compare):
         kinds = COMPARISONS[type(node.ops[0])]
-        for kind in kinds[1:] if len(kinds) > 1 and has_margin(node) else kinds:
+        for kind in kinds[1:] if len(kinds) > 1 and is_boundary(node) else kinds:
             yield "comparison", _replace(node, "ops", [kind(), *node.ops[1:]])
     elif isinstance(node, ast.BinOp):
         yield from _at_operation(node)

@@ -30,11 +30,17 @@ def test_efforts_labels_and_evictions_are_left_alone(statement: str) -> None:
 def test_a_mark_is_changed_by_its_sign_alone() -> None:
     assert _after("x = np.full(a, -1)") == {"x = np.full(a, 1)"}
     assert _after("return (-1, a)") == {"return (1, a)"}
+    assert _after("return a.reshape(-1, b)") == {"return a.reshape(1, b)"}
     # Indices, comparisons and steps are not marks.
     assert _after("return a[-1]") == {"return a[1]", "return a[-2]", "return a[-0]"}
     assert "if a == -2:" in _after("if a == -1:\n        return b")
     assert "return range(a, -2, -1)" in _after("return range(a, -1, -1)")
     assert "x = a + -2" in _after("x = a + -1")
+
+
+def test_an_amount_is_left_alone_where_it_is_compared_with_an_effort() -> None:
+    found = mutants("_MOST: Effort = 1 << 16\ndef f(a):\n    return 2 * a + 1 > _MOST\n")
+    assert {mutant.after for mutant in found} == {"return 2 * a + 1 <= _MOST"}
 
 
 def test_a_margin_is_left_alone_but_not_what_it_is_added_to() -> None:
