@@ -1,0 +1,100 @@
+"""Compiled placements do, step by step, what plain lists and dictionaries do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from benchmarks.placement import LINK, random_case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.parallelism.placement._pass_kernels import forward_pass, settle
+from lightloom.parallelism.placement._search_kernels import anneal, reconcile
+from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of
+from lightloom.parallelism.placement.state import PlacementState
+from tests.parallelism.placement_reference import Plain
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def drawn(seed: int) -> tuple[Problem, np.random.Generator]:
+    """A small problem, mostly with little reach or little memory or both.
+
+    In every other durations, transfers and memories are whole numbers, so that many are equal.
+    """
+    rng = np.random.default_rng(seed)
+    size, devices = int(rng.integers(2, 16)), int(rng.integers(2, 8))
+    balanced = random_case(rng, size, 6).balanced
+    shared = (rng.random(size) < rng.choice([0.0, 0.4])) & (np.arange(size) > 0)
+    balanced = replace(balanced, synchronised=np.where(shared, 1e4, 0.0))
+    if rng.random() < 0.5:
+        forward, backward = rng.integers(0, 3, (2, size)) * 1e-6
+        held = rng.integers(1, 4, size).astype(float)
+        nbytes = rng.integers(0, 3, len(balanced.parent)).astype(float) * (LINK.bandwidth * 1e-6)
+        balanced = replace(balanced, forward=forward, backward=backward, memory=held, nbytes=nbytes)
+    memory = None
+    if rng.random() < 0.6:
+        memory = float(max(balanced.memory.max(), np.ceil(balanced.memory.sum() / devices * rng.uniform(1.0, 1.4))))
+    rule: Literal["peers", "forward"] = "peers" if rng.random() < 0.5 else "forward"
+    degree = int(rng.integers(2 if rule == "peers" else 1, 4)) if rng.random() < 0.9 else devices
+    return problem_of(balanced, devices, Reach(degree, rule), memory, LINK), rng
+
+
+def agrees(state: PlacementState, plain: Plain, width: int) -> None:
+    assert state.device.tolist() == plain.device
+    assert state.used.tolist()[:width] == plain.used[:width]
+    assert state.free.tolist() == plain.free
+    assert state.end.tolist() == plain.end
+    assert state.moves[0] == plain.moves
+    assert not state.reached.any()
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=seeds, finish=st.booleans(), rounds=st.integers(0, 3))
+def test_the_forward_pass_and_its_repair_step_by_step(seed: int, finish: bool, rounds: int) -> None:
+    problem, rng = drawn(seed)
+    width = int(rng.integers(1, problem.devices + 1))
+    plain = Plain(problem, [-1] * problem.balanced.size)
+    state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
+    assert forward_pass(problem.rows, state, width, finish, rounds) == plain.forward_pass(width, finish, rounds)
+    agrees(state, plain, width)
+    assert state.pending.tolist() == plain.pending
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=seeds, rounds=st.integers(1, 3))
+def test_a_repair_of_any_placement_step_by_step(seed: int, rounds: int) -> None:
+    """Of the sub-operators up to any place in the order; the others have no device yet."""
+    problem, rng = drawn(seed)
+    size, devices = problem.balanced.size, problem.devices
+    last = int(rng.integers(size))
+    device = np.full(size, -1, np.int32)
+    device[problem.rows.order[: last + 1]] = rng.integers(0, devices, last + 1)
+    plain, state = Plain(problem, device.tolist()), initial_state(problem, device)
+    assert settle(problem.rows, state, last, rounds) == plain.settle(devices, last, rounds)
+    agrees(state, plain, devices)
+    assert not state.pending.any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_a_search_around_a_placement_step_by_step(seed: int) -> None:
+    problem, rng = drawn(seed)
+    device = np.zeros(problem.balanced.size, np.int32)
+    reconcile(problem.rows, device, 500, 0)
+    steps, plain = int(rng.integers(1, 150)), Plain(problem, device.tolist())
+    assert anneal(problem.rows, device, steps, seed) == plain.anneal(steps, seed)
+    assert device.tolist() == plain.device
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_a_search_for_any_placement_step_by_step(seed: int) -> None:
+    problem, rng = drawn(seed)
+    device = rng.integers(0, problem.devices, problem.balanced.size, np.int32)
+    steps, plain = int(rng.integers(0, 150)), Plain(problem, device.tolist())
+    assert reconcile(problem.rows, device, steps, seed) == plain.reconcile(steps, seed)
+    assert device.tolist() == plain.device
