@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
 from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
-from lightloom.collectives.bounds.rooted import broadcast_seconds
+from lightloom.collectives.bounds.rooted import (
+    _attachments,
+    _branches_fit,
+    _later_links_fit,
+    _smallest,
+    broadcast_seconds,
+)
 from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective, Kind
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -188,6 +194,43 @@ def test_bytes_that_leave_the_root_late_make_few_hops(ranks: int, direction_seco
     left = seconds - (np.arange(slots) + 0.5) / slots * direction_seconds / 2
     uses = np.mean([broadcast_uses(ranks, max(1, int(hops))) for hops in left])
     assert uses * direction_seconds <= 2 * ranks * (seconds - 1) * (1 + 1e-2)
+
+
+@given(st.integers(2, 300), st.integers(1, 30))
+def test_costs_of_attachments_are_those_of_the_fewest_links(ranks: int, hops: int) -> None:
+    costs = _attachments(ranks)
+    assume(hops < len(costs))
+    assert _smallest(costs[hops], ranks) == broadcast_uses(ranks, hops)
+
+
+@given(st.integers(8, 300), st.floats(0.02, 1.0))
+def test_within_three_hops_most_ranks_hang_from_what_the_root_sends_early(ranks: int, direction_seconds: float) -> None:
+    """Rank by rank: copies that can be passed on serve two ranks at each distance, copies sent later one rank each."""
+    seconds = broadcast_seconds(ranks, 1.0, direction_seconds)
+    assume(2.0 < seconds < 3.0)
+    early, all_copies = (2 * (seconds - 2) / direction_seconds, 2 * (seconds - 1) / direction_seconds)
+    served, uses, distance = all_copies, 0.0, 0
+    while served < ranks - 1:
+        distance += 1
+        more = min(2 * early, ranks - 1 - served)
+        served, uses = served + more, uses + more * distance
+    assert uses * direction_seconds <= 2 * ranks * (seconds - 2) * (1 + 1e-6)
+
+
+@given(st.integers(3, 100), st.floats(0.02, 60.0), st.floats(1.0, 1.5))
+def test_what_is_possible_stays_possible_with_more_time(ranks: int, sending: float, longer: float) -> None:
+    for possible in (_branches_fit, _later_links_fit):
+        seconds = broadcast_seconds(ranks, 1.0, sending) * (1 + 1e-9)
+        assert possible(ranks, sending, seconds) and possible(ranks, sending, longer * seconds)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nbytes", "hops", "before"), [(256, 1e4, 2.965, 2.22), (64, 1e5, 4.797, 4.18), (1024, 1e6, 28.265, 27.7)]
+)
+def test_only_the_root_sends_before_the_first_hop_ends(ranks: int, nbytes: float, hops: float, before: float) -> None:
+    """On 8 wavelengths of 40 Gb/s, 1 µs a hop; what was proved before lay lower."""
+    found = broadcast_seconds(ranks, 1.0, nbytes / 40e3)
+    assert found == pytest.approx(hops, abs=2e-3) and found > 1.01 * before
 
 
 def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_before() -> None:

@@ -1,11 +1,15 @@
 """Broadcast on a ring of wavelengths: the root's own circuits, the links around it, and few hops together.
 
+    root ──────► branch ──► rank ──► rank      others send from one hop on, the deeper the earlier their branch began
+      └────────────────────► branch ──► rank
+
 A reduce is a broadcast turned round. Proof: docs/collectives/bounds.md.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 
@@ -14,6 +18,8 @@ from lightloom.core.arrays import Floats
 from lightloom.core.effort import Effort
 
 _HALVINGS: Effort = 60
+_MOST_COST: Effort = 512
+"""Costs of attachments that are told apart; those above count as the next one, which keeps bounds true."""
 
 
 def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float:
@@ -41,7 +47,11 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
     """Whether links and hops allow these seconds for the mean byte."""
     half = ranks // 2
     uses = (seconds - hop) / direction_seconds
-    if hop > 0 and not _in_time(ranks, hop, direction_seconds / 2, seconds):
+    if hop > 0 and not (
+        _in_time(ranks, hop, direction_seconds / 2, seconds)
+        and _branches_fit(ranks, direction_seconds / hop, seconds / hop)
+        and _later_links_fit(ranks, direction_seconds / hop, seconds / hop)
+    ):
         return False
     shorter = min(ranks - 1 - half, half * (2 * uses - 1))
     if shorter < 0:
@@ -61,6 +71,59 @@ def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> boo
         return False
     used = _used_until(ranks, seconds / hop) - _used_until(ranks, max(1.0, (seconds - root_seconds) / hop))
     return used * hop <= ranks * (seconds - hop)
+
+
+def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
+    """Whether branches from all that the root can send serve all ranks over links that are free from one hop on.
+
+    Args:
+        direction_hops, hops: time of all bytes over one direction, and that which is allowed, in hops.
+    """
+    costs = _attachments(ranks)
+    slots = int(hops)
+    if slots > len(costs):
+        return True
+    branches = (hops - slots) * costs[slots - 1] + costs[: slots - 1].sum(axis=0)
+    return _smallest(branches, (ranks - 1) * direction_hops / 2) <= ranks * max(0.0, hops - 2)
+
+
+def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
+    """Whether links carry after one hop all that the root does not send itself before.
+
+    Args:
+        direction_hops, hops: as for :func:`_branches_fit`.
+    """
+    costs = _attachments(ranks)
+    slots = int(hops)
+    if slots < 2 or slots > len(costs):
+        return True
+    early = min(2.0, direction_hops)
+    part = hops - slots
+    branches = (2 * part + early) * costs[slots - 1] + 2 * (1 - part) * costs[slots - 2]
+    late = _used_until(ranks, hops - 1) - _used_until(ranks, max(1.0, hops - max(2.0, direction_hops) / 2))
+    return _smallest(branches, ranks * early) + 2 * late <= 2 * ranks * (hops - 2)
+
+
+def _smallest(counts: Floats, needed: float) -> float:
+    """The least sum of ``needed`` costs, of which there are ``counts``: [cost]. Those above count as the next cost."""
+    # Each cost adds one for all that are not to be had for less.
+    return float(np.maximum(needed - counts.cumsum(), 0.0).sum())
+
+
+@lru_cache(maxsize=16)
+def _attachments(ranks: int) -> Floats:
+    """How many attachments of a tree so deep cost so many links, the coefficients of U^depth: [depth, cost].
+
+    As many depths as a few times those from which on no attachment need cost more than two.
+    """
+    counts = np.zeros((2 * isqrt(ranks) + 8, min(ranks, _MOST_COST) + 1))
+    counts[0, 0] = 1.0
+    for depth in range(1, len(counts)):
+        counts[depth] = counts[depth - 1]
+        counts[depth, 1:] += counts[depth - 1, :-1]
+        # Far above all that is needed, and far below what a float holds.
+        np.minimum(counts[depth].cumsum(), 1e30, out=counts[depth])
+    return counts
 
 
 def _used_until(ranks: int, hops: float) -> float:
