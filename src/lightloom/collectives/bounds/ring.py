@@ -13,6 +13,7 @@ from lightloom.collectives.bounds.link_use import (
     slotted_seconds,
 )
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds
+from lightloom.collectives.bounds.priced import priced_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import OF_PARTS, ROOTED, Collective
@@ -30,9 +31,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
     if collective.kind in ("all-gather", "reduce-scatter") and fabric.taps == 1:
-        per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
-        seconds = relayed_seconds(collective.ranks, hop, per_use, 2 * fabric.channels)
-        bounds.append((min(seconds, fabric.setup_time + hop), "what standing circuits relay in few hops"))
+        bounds += _relay_bounds(collective, fabric, max(bounds)[0])
     if collective.kind == "all-to-all":
         seconds = _crossing_seconds(collective, fabric, hops)
         bounds.append(
@@ -48,6 +47,19 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         seconds = hops * _hop(fabric)
         bounds.append((seconds, f"{hops} hops, as light reaches {fabric.reach} links"))
     return bounds
+
+
+def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
+    """All-gathers and reduce-scatters whose circuits stand; ``least`` seconds are known to be needed."""
+    ranks, hop, twice = collective.ranks, _hop(fabric), fabric.setup_time + _hop(fabric)
+    per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
+    relayed = min(relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
+    share = collective.nbytes_per_rank / fabric.channel_bandwidth
+    priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), twice)
+    return [
+        (relayed, "what standing circuits relay in few hops"),
+        (priced, "standing circuits that serve first hops and later ones"),
+    ]
 
 
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:

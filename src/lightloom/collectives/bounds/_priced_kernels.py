@@ -1,0 +1,85 @@
+"""Compiled programme over intervals: the cheapest tree on a line where every level has a price for each length.
+
+G(t, m) is the least cost of m ranks between two that have the data, served in levels t and later; E(t, p) that of the
+ranks up to p that one end serves in level t, p itself among them, with all between them. Beyond the two outermost ranks
+of a level lie ranks that one end each serves, which together are like a gap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+
+
+@njit_cached
+def cheapest_tree(price: Floats, count: Floats) -> float:
+    """Least cost of a tree that reaches as many ranks besides its root as there are lengths.
+
+    Time: levels · lengths², and memory: levels · lengths.
+
+    Args:
+        price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0.
+        count: out, edges of that tree: [level, length].
+    """
+    levels, room = price.shape
+    gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)
+    between, one_end = np.full((levels, room), np.inf), np.full((levels, room), np.inf)
+    gap[levels, 0] = 0.0
+    for level in range(levels - 1, -1, -1):
+        inner, end, below = gap[level + 1], ends[level], between[level]
+        end[0] = 0.0
+        for reached in range(room):
+            if reached:
+                end[reached] = price[level, reached] + below[reached]
+            if reached < room - 1:
+                _offer(below[reached + 1 :], inner, end[reached])
+        for reached in range(room):
+            _offer(one_end[level, reached:], inner, end[reached])
+        for reached in range(room):
+            _offer(gap[level, reached:], one_end[level], end[reached])
+    _count_edges(gap, ends, between, one_end, count)
+    return float(gap[0, room - 1])
+
+
+@njit_without_arrays
+def _offer(least: Floats, added: Floats, cost: float) -> None:
+    """Lower each entry to the cost and what is added, where that is less."""
+    for i in range(len(least)):
+        offered = cost + added[i]
+        least[i] = offered if offered < least[i] else least[i]
+
+
+@njit_cached
+def _count_edges(gap: Floats, ends: Floats, between: Floats, one_end: Floats, count: Floats) -> None:
+    """Walk back through the programme, which takes whatever reaches the least cost first."""
+    levels, room = ends.shape
+    count[:] = 0.0
+    # Ranks in a gap of a level, and, negative, those up to the farthest that an end serves.
+    waiting = [(0, room - 1)]
+    while len(waiting):
+        level, ranks = waiting.pop()
+        if level == levels or ranks == 0:
+            continue
+        if ranks < 0:
+            ranks = -ranks
+            count[level, ranks] += 1.0
+            left = _place(between[level, ranks], ends[level], gap[level + 1], ranks - 1)
+            waiting.append((level, -left))
+            waiting.append((level + 1, ranks - 1 - left))
+        else:
+            right = _place(gap[level, ranks], ends[level], one_end[level], ranks)
+            left = _place(one_end[level, ranks - right], ends[level], gap[level + 1], ranks - right)
+            waiting.append((level, -left))
+            waiting.append((level, -right))
+            waiting.append((level + 1, ranks - right - left))
+
+
+@njit_without_arrays
+def _place(least: float, first: Floats, second: Floats, ranks: int) -> int:
+    """Where the sum of both, over so many ranks together, is the least."""
+    for place in range(ranks + 1):
+        if first[place] + second[ranks - place] <= least:
+            return place
+    return 0

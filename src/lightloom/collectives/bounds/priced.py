@@ -1,0 +1,131 @@
+"""All-gathers on circuits that stand: the same circuits serve first hops and later ones, so that lengths have prices.
+
+A circuit carries a share once in first hops, and in every later slot of one hop's length what there is time for. Let
+every length have a price in first hops and in every slot, the prices of what a circuit of that length can carry being
+no more than its length together. Then a byte costs at least what the cheapest tree costs, and all bytes no more than
+all links. Proof: docs/collectives/bounds.md.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+
+_WORK = 1e6
+"""Additions for each rank that one bound may take; together about a quarter of a second for 1,024 ranks."""
+_WORK_OF_A_LEVEL = 1.5
+"""Additions for each pair of ranks."""
+_LONGEST_SHARE = 4.0
+"""Hops' time above which shares go around in many slots, of which first hops are no more than their part."""
+_TRIES, _MORE_TRIES = 24, 10
+"""Prices tried for the first time and for each further one, at most."""
+_TIMES = 10
+"""Times tried, at most."""
+_FIRST_STEP, _LAST_STEP = 0.01, 0.003
+"""Parts of the time by which the search goes on at first, and within which it is content."""
+_COARSE = 8
+"""Times fewer ranks whose prices come first, where there are more than so many squared."""
+_GROWTH = 1.35
+"""From the longest length of one class to that of the next."""
+_ROUNDING = 1e-9
+
+
+@lru_cache(maxsize=1 << 10)
+def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, most: float) -> float:
+    """The largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
+
+    Args:
+        hop: least seconds from a lightpath's first bit sent to it received.
+        share: seconds in which one wavelength carries the share of a rank.
+        wavelengths: of each link, each way.
+        least: seconds that are known to be needed.
+    """
+    low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK * ranks
+    relays = 2 * hop <= least < most and 0 < share <= _LONGEST_SHARE * hop
+    if not relays or _WORK_OF_A_LEVEL * ranks * ranks * least / hop > budget:
+        return least
+    seconds = low * (1 + step)
+    prices = _coarse_prices(ranks, _slots(seconds, hop, share))
+    for time in range(_TIMES):
+        prices = Prices(ranks, _slots(seconds, hop, share), prices)
+        work = _WORK_OF_A_LEVEL * ranks * ranks * prices.levels
+        too_short, tried = prices.exceed(2 * wavelengths, min(int(budget / work), _MORE_TRIES if time else _TRIES))
+        budget -= tried * work
+        if too_short:
+            low, step = seconds, 2 * step
+        else:
+            high = seconds
+        if low == least or low >= most or high - low < _LAST_STEP * low:
+            break
+        seconds = min(low * (1 + step), (low + high) / 2)
+    return min(low, most)
+
+
+def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
+    """Prices among fewer ranks, which need far less work; None where ranks are few."""
+    if ranks <= _COARSE**2:
+        return None
+    prices = Prices(ranks // _COARSE, slots)
+    prices.exceed(ranks * ranks, _TRIES)
+    return prices
+
+
+def _slots(seconds: float, hop: float, share: float) -> Floats:
+    """Shares that a wavelength carries in first hops, and in each slot from the second on: [level]."""
+    hops = int(seconds / hop)
+    capacity = np.full(hops, hop / share)
+    capacity[0], capacity[-1] = 1.0, (seconds - hops * hop) / share
+    return capacity if capacity[-1] > _ROUNDING else capacity[:-1]
+
+
+class Prices:
+    """Prices of lengths, moved towards where trees use circuits most."""
+
+    def __init__(self, ranks: int, capacity: Floats, before: Prices | None = None) -> None:
+        """Args:
+        capacity: shares that a wavelength carries: [level].
+        before: prices for another time, to begin with.
+        """
+        self._capacity = capacity
+        ends = [0, 1]
+        while ends[-1] < ranks - 1:
+            ends.append(min(max(ends[-1] + 1, round(_GROWTH * ends[-1])), ranks - 1))
+        length, begin = np.arange(ranks), np.array(ends[:-1])[:, None]
+        self._part: Floats = np.clip(length - begin, 0, np.diff(ends)[:, None]).astype(np.float64)
+        """Of each length, what lies within each class: [class, length]."""
+        self._split: Floats = np.full((len(capacity), len(begin)), 1 / len(capacity))
+        """Part of the price of each class that each level has, one together: [level, class]."""
+        if before is not None:
+            # Levels in between are alike, so that those that are new are copies; the longest lengths keep their prices.
+            levels, classes = before._split.shape
+            level = np.round(np.arange(len(capacity)) * (levels - 1) / max(len(capacity) - 1, 1)).astype(np.int64)
+            of_length = np.clip(np.arange(len(begin)) + classes - len(begin), 0, classes - 1)
+            self._split = before._split[level][:, of_length]
+            self._split = self._split / self._split.sum(axis=0)
+
+    @property
+    def levels(self) -> int:
+        """First hops and later slots."""
+        return len(self._capacity)
+
+    def price(self) -> Floats:
+        """Of an edge in each level, which does not fall with its length: [level, length]."""
+        return (self._split / self._capacity[:, None]) @ self._part
+
+    def exceed(self, links: int, tries: int) -> tuple[bool, int]:
+        """Whether every tree costs more than there are ``links`` for a rank, as far as was seen, and prices tried."""
+        from lightloom.collectives.bounds._priced_kernels import cheapest_tree
+
+        count = np.zeros((len(self._capacity), self._part.shape[1]))
+        for tried in range(tries):
+            if cheapest_tree(self.price(), count) > links * (1 + _ROUNDING):
+                return True, tried + 1
+            # Multiplicative weights: what the cheapest tree uses most becomes dearer.
+            used = (count @ self._part.T) / self._capacity[:, None]
+            mean = np.maximum((self._split * used).sum(axis=0), _ROUNDING)
+            self._split = self._split * np.exp(np.clip(used / mean - 1, -2, 2) / np.sqrt(1 + tried))
+            self._split = self._split / self._split.sum(axis=0)
+        return False, tries

@@ -1,0 +1,113 @@
+"""Prices of lengths on circuits that stand: the programme over intervals, the prices, and the times they exclude."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.collectives.bounds._priced_kernels import cheapest_tree
+from lightloom.collectives.bounds.link_use import broadcast_uses, relayed_seconds, slotted_seconds
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.priced import Prices, priced_seconds
+from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.spec import Collective
+from tests.collectives.optimum import FABRICS, SLOT, feasible, problem
+from tests.collectives.strategies import wdm_ring
+
+
+def by_trying(price: list[list[float]], ranks: int) -> float:
+    """Every assignment of levels to the ranks of a line; each attaches to the nearest one of a lower level."""
+    best = np.inf
+    for levels in np.ndindex(*[len(price) + 1] * ranks):
+        if levels.count(0) == 1:
+            cost = 0.0
+            for at, level in enumerate(levels):
+                if level:
+                    nearest = min(abs(at - other) for other in range(ranks) if levels[other] < level)
+                    cost += price[level - 1][nearest]
+            best = min(best, cost)
+    return best
+
+
+@given(st.integers(1, 3), st.integers(2, 6), st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_no_tree_is_cheaper(levels: int, ranks: int, random: object) -> None:
+    rng = np.random.default_rng(random.randrange(2**32))  # type: ignore[attr-defined]
+    price = np.cumsum(rng.exponential(size=(levels, ranks)) * (rng.random((levels, ranks)) < 0.7), axis=1)
+    price -= price[:, :1]
+    count = np.zeros_like(price)
+    cost = cheapest_tree(price, count)
+    assert cost == pytest.approx(by_trying(price.tolist(), ranks))
+    assert cost == pytest.approx((price * count).sum())
+    assert count.sum() == ranks - 1
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(16, 2), (64, 3), (257, 4)])
+def test_equal_prices_count_links(ranks: int, hops: int) -> None:
+    price = np.tile(np.arange(ranks, dtype=np.float64), (hops, 1))
+    assert cheapest_tree(price, np.zeros_like(price)) == broadcast_uses(ranks, hops)
+
+
+@given(st.integers(2, 40), st.lists(st.floats(0.01, 9.0), min_size=1, max_size=5), st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_what_a_circuit_carries_costs_no_more_than_its_length(ranks: int, capacity: list[float], tries: int) -> None:
+    prices = Prices(ranks, np.array(capacity))
+    prices.exceed(ranks * ranks, tries)
+    for price in (prices.price(), Prices(ranks, np.array([*capacity, 1.0]), prices).price()):
+        carried = np.array([*capacity, 1.0])[: len(price)] @ price
+        assert np.allclose(carried, np.arange(ranks)) and (np.diff(price) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wavelengths", "share", "at_least"),
+    [(16, 8, 0.2, 1.02), (64, 8, 0.2, 1.08), (64, 64, 2.0, 1.1), (256, 64, 0.2, 1.13)],
+)
+def test_relays_take_longer_as_circuits_have_one_length(
+    ranks: int, wavelengths: int, share: float, at_least: float
+) -> None:
+    per_use = share / (2 * wavelengths)
+    before = max(relayed_seconds(ranks, 1.0, per_use, 2 * wavelengths), slotted_seconds(ranks, 1.0, per_use))
+    found = priced_seconds(ranks, 1.0, share, wavelengths, before, 100.0)
+    assert found >= at_least * before
+    # Seconds, or anything else, are the unit; and no time beyond the last one is of interest.
+    unit = 2.0**-20
+    assert priced_seconds(ranks, unit, share * unit, wavelengths, before * unit, 100 * unit) == found * unit
+    assert priced_seconds(ranks, 1.0, share, wavelengths, before, 1.01 * before) == 1.01 * before
+    assert priced_seconds(ranks, 1.0, share, wavelengths, before, before) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "lag"),
+    [
+        ("ring of two that stand", 5, 1),
+        ("ring of two that stand", 5, 4),
+        ("ring of two that stand", 6, 2),
+        pytest.param("ring of one that stands", 6, 4, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("kind", ["all-gather", pytest.param("reduce-scatter", marks=pytest.mark.slow)])
+def test_no_schedule_is_faster(kind: str, name: str, ranks: int, lag: int) -> None:
+    """Where the price of lengths binds, an integer programme finds no schedule in fewer slots."""
+    fabric = FABRICS[name](ranks, lag)
+    asked = problem(kind, fabric, 1, standing=True)
+    bound = lower_bound(asked.collective, fabric).time - fabric.setup_time
+    hop, share = lag * SLOT, SLOT
+    per_use = share / (2 * fabric.channels)
+    before = max(
+        relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), slotted_seconds(ranks, hop, per_use), 2 * hop
+    )
+    assert bound > 1.001 * before
+    assert not feasible(asked, ceil(bound / SLOT - 1e-6) - 1)
+
+
+def test_the_largest_bound_is_of_circuits_that_serve_several_hops() -> None:
+    fabric = wdm_ring(64, 8, reconfiguration_time=25e-6, conversion_time=1e-6)
+    seconds, name = max(ring_bounds(Collective("all-gather", 64, 64e3), fabric))
+    assert name == "standing circuits that serve first hops and later ones" and seconds > 1.08 * 4e-6
+    # A set-up for circuits of other lengths takes no longer.
+    short = fabric.model_copy(update={"reconfiguration_time": 1e-6})
+    assert max(ring_bounds(Collective("all-gather", 64, 64e3), short))[0] < 4e-6
