@@ -118,7 +118,8 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     halves = (ranks // 2) * -(-ranks // 2)
     while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
         hops += 1
-    pairs_fit = ring_all_to_all_wavelengths(ranks) <= fabric.channels and ranks - 1 <= ends
+    # Ranks without a circuit to each other have been given two hops above.
+    pairs_fit = ring_all_to_all_wavelengths(ranks) <= fabric.channels
     return hops if fabric.taps > 1 or pairs_fit else max(hops, 2)
 
 

@@ -70,7 +70,7 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
     unfolded = schedule.unfolded(fabric.fibre_channels)
     # In the order in which rows begin; of some bytes, so that nothing begins before what it waits for.
     begin = play(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric).begin
-    order = np.lexsort((unfolded.step, unfolded.lightpath, begin))
+    order = np.lexsort((unfolded.lightpath, begin))
     ends = np.concatenate([unfolded.source, unfolded.destination]).astype(np.int64)
     cells, number = np.unique(ends * unfolded.chunks + np.tile(unfolded.chunk, 2), return_inverse=True)
     origin, target = np.split(number, 2)
