@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.collectives.algorithms.optree_radices import best_radices, stage_steps
+from lightloom.collectives.algorithms.optree_radices import _candidates, best_radices, stage_steps
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
@@ -128,6 +128,13 @@ def test_counted_trees_are_the_trees_that_are_built(stages: int) -> None:
     radices, steps = found
     assert len(radices) == stages
     assert built_tree(radices, 512, 64).steps == steps
+
+
+@pytest.mark.parametrize(("ranks", "channels"), [(2, 1), (13, 2), (64, 8), (97, 1), (512, 64)])
+def test_no_candidate_takes_fewer_steps_than_the_chosen_radices(ranks: int, channels: int) -> None:
+    chosen = best_radices(ranks, channels)
+    counted = [(sum(stage_steps(ranks, channels, other)), len(other)) for other in _candidates(ranks, channels)]
+    assert (sum(stage_steps(ranks, channels, chosen)), len(chosen)) == min(counted)
 
 
 @pytest.mark.slow

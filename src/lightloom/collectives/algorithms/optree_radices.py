@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
 
+from lightloom.collectives.algorithms._optree_kernels import exchange_parts
 from lightloom.collectives.schedule.wavelengths import (
     line_all_to_all_wavelengths,
     ring_all_to_all,
@@ -31,31 +33,21 @@ def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
 
 def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
     """Exact steps of each stage, from the load of every link, without building the schedule. O(N · sum of radices)."""
+    return tuple(_steps(n, channels, radices))
+
+
+def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
+    """The steps of one stage after the other, each counted when it is asked for."""
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)
-    steps: list[int] = []
     for number, radix in enumerate(radices):
         start, size, parent = cut(start, size, radix)
-        rank = np.arange(n)
-        part = np.searchsorted(start, rank, side="right") - 1
-        position = rank - start[part]
-        first = np.searchsorted(parent, parent[part])
-        siblings = np.bincount(parent)[parent[part]]
-        load, arriving = np.zeros((2, n + 1), np.int64), np.zeros(n, np.int64)
-        for sibling in range(int(siblings.max(initial=0))):
-            sends = np.flatnonzero((sibling < siblings) & (first + sibling != part))
-            to = first[sends] + sibling
-            target = start[to] + np.minimum(position[sends], size[to] - 1)
-            np.add.at(arriving, target, items[sends])
-            direction = (target < sends).astype(np.int64)
-            np.add.at(load, (direction, np.minimum(sends, target)), items[sends])
-            np.add.at(load, (direction, np.maximum(sends, target)), -items[sends])
-        colours = int(np.cumsum(load, axis=1).max())
-        if number == 0:
-            colours = _first_stage_colours(size)
-        steps.append(-(-colours // channels))
-        items = items + arriving
-    return tuple(steps)
+        first = np.searchsorted(parent, np.arange(parent[-1] + 2))
+        change, arriving = np.zeros((2, n + 1) if number else (0, 0), np.int64), np.zeros(n, np.int64)
+        exchange_parts(start, size, first, items, arriving, change)
+        colours = int(np.cumsum(change, axis=1).max()) if number else _first_stage_colours(size)
+        yield -(-colours // channels)
+        items += arriving
 
 
 def _first_stage_colours(size: Ints) -> int:
@@ -70,12 +62,22 @@ def _first_stage_colours(size: Ints) -> int:
 
 @lru_cache(maxsize=256)
 def best_radices(n: int, channels: int) -> tuple[int, ...]:
-    """The radices with the fewest steps among the most promising; ties go to fewer stages.
+    """The radices with the fewest steps among the most promising; ties go to fewer stages, then to the lower estimate.
 
     Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
     """
     candidates = _candidates(n, channels)
-    return min(candidates, key=lambda radices: (sum(stage_steps(n, channels, radices)), len(radices)))
+    best, fewest = candidates[0], (sys.maxsize, 0)
+    for radices in candidates:
+        # Each stage takes a step at least; the rest of those that cannot win is not counted.
+        least = len(radices)
+        for steps in _steps(n, channels, radices):
+            least += steps - 1
+            if (least, len(radices)) >= fewest:
+                break
+        else:
+            best, fewest = radices, (least, len(radices))
+    return best
 
 
 def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
