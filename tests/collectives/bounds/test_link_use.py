@@ -21,16 +21,15 @@ from tests.collectives.bounds.fewest_links import fewest_links
 
 
 @cache
-def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0, first_price: float = 1.0) -> float:
+def trees(ranks: int, dear: int, hops: int, last_price: float = 1.0) -> dict[int, float]:
     """Every assignment of depths to the ranks of a line; each attaches to the nearest one that has the data before.
 
-    The first ``dear`` levels cost one more than their lengths, a length in the last level ``last_price``, in the first
-    one ``first_price`` times as much.
+    The first ``dear`` levels cost one more than their lengths, a length in the last level ``last_price``. By the total
+    length of the first level, the least cost of all the rest.
     """
-    best = 1e9
+    least: dict[int, float] = {}
 
     def extend(depths: list[int]) -> None:
-        nonlocal best
         if len(depths) < ranks:
             for depth in range(hops + 1):
                 if depth or 0 not in depths:
@@ -38,16 +37,23 @@ def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0, first_p
             return
         if 0 not in depths:
             return
-        uses = 0.0
+        first, rest = 0, 0.0
         for at, depth in enumerate(depths):
             if depth:
                 length = min(abs(at - other) for other in range(ranks) if depths[other] < depth)
-                price = (last_price if depth == hops else 1.0) * (first_price if depth == 1 else 1.0)
-                uses += length * price + (depth <= dear)
-        best = min(best, uses)
+                first += length * (depth == 1)
+                rest += length * (last_price if depth == hops else 1.0) * (depth > 1) + (depth <= dear)
+        least[first] = min(rest, least.get(first, rest))
 
     extend([])
-    return best
+    return least
+
+
+def by_trying(ranks: int, dear: int, hops: int, last_price: float = 1.0, first_price: float = 1.0) -> float:
+    """Least cost of a tree whose first level costs ``first_price`` times its length, the rest as in ``trees``."""
+    if hops == 1:
+        first_price *= last_price
+    return min(first * first_price + rest for first, rest in trees(ranks, dear, hops, last_price).items())
 
 
 @pytest.mark.parametrize("ranks", range(1, 8))
