@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lightloom.parallelism.placement.problem import Problem
+from lightloom.parallelism.placement.starts import filled
 
 
 class Plain:
@@ -202,3 +203,36 @@ class Plain:
             if change <= 0 or random.random_sample() < math.exp(-4.0 * change):
                 self.shift(x, to)
         return self.valid()
+
+
+def starts(problem: Problem, repair: bool) -> list[tuple[str, list[int], int]]:
+    """How each valid start was made, its devices, and how many sub-operators its repair moved."""
+    balanced, k = problem.balanced, problem.devices
+    clique, span = problem.reach.clique(k), problem.reach.span(k)
+    rounds = 8 if repair else 0
+    made: list[tuple[str, list[int], int]] = []
+
+    def forward(method: str, width: int, early: bool, rounds: int) -> None:
+        plain = Plain(problem, [-1] * balanced.size)
+        if plain.forward_pass(width, early, rounds):
+            made.append((method, plain.device, plain.moves))
+
+    def settled(method: str, device: list[int], rounds: int) -> None:
+        plain = Plain(problem, device)
+        if max(plain.used) <= plain.capacity and (plain.valid() or plain.settle(k, balanced.size - 1, rounds)):
+            made.append((method, plain.device, plain.moves))
+
+    def blocks(width: int, rounds: int) -> None:
+        counts = np.bincount(balanced.operator).tolist()
+        device = [part * width // counts[o] for o, part in zip(balanced.operator, balanced.part.tolist(), strict=True)]
+        settled(f"blocks on {width}", device, rounds)
+
+    forward("earliest free device", k, False, rounds)
+    forward("earliest finish", k, True, rounds)
+    blocks(k, rounds)
+    for width in sorted({clique, 1} - {k}):
+        forward(f"earliest finish on {width}", width, True, 0)
+        blocks(width, 0)
+    for width in sorted({1, span, k}):
+        settled(f"line of {width}", filled(balanced.memory, width)[1].tolist(), rounds)
+    return made

@@ -196,8 +196,12 @@ def test_too_large_a_model_names_changes_that_are_enough(rule: str) -> None:
 def test_numbers_out_of_range() -> None:
     with pytest.raises(ConfigError, match="at least one device"):
         place(fan(1), 0, Reach(1), None, LINK)
-    with pytest.raises(ConfigError, match="more than 0 B/s"):
-        Link(bandwidth=0.0)
+    for memory in (0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match="more than 0 B"):
+            place(fan(1), 1, Reach(1), memory, LINK)
+    for bandwidth, latency in ((0.0, 0.0), (-1.0, 0.0), (1.0, -1e-9), (1.0, float("inf")), (1.0, float("nan"))):
+        with pytest.raises(ConfigError, match="more than 0 B/s"):
+            Link(bandwidth=bandwidth, latency=latency)
 
 
 def test_the_check_finds_what_is_wrong() -> None:

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from lightloom.parallelism.placement._pass_kernels import forward_pass, settle
 from lightloom.parallelism.placement._search_kernels import anneal, reconcile
 from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of
+from lightloom.parallelism.placement.recomputed import _received
+from lightloom.parallelism.placement.starts import FURTHER, SEARCHED, THOROUGH, moves, random_starts, valid_starts
 from lightloom.parallelism.placement.state import PlacementState
-from tests.parallelism.placement_reference import Plain
+from tests.parallelism.placement_reference import Plain, starts
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -29,7 +32,15 @@ def drawn(seed: int) -> tuple[Problem, np.random.Generator]:
     size, devices = int(rng.integers(2, 16)), int(rng.integers(2, 8))
     balanced = random_case(rng, size, 6).balanced
     shared = (rng.random(size) < rng.choice([0.0, 0.4])) & (np.arange(size) > 0)
-    balanced = replace(balanced, synchronised=np.where(shared, 1e4, 0.0))
+    first = np.flatnonzero((rng.random(size) < 0.5) | (np.arange(size) == 0))
+    parts = np.diff(first, append=size)
+    balanced = replace(
+        balanced,
+        synchronised=np.where(shared, 1e4, 0.0),
+        first=np.append(first, size),
+        operator=np.repeat(np.arange(len(first), dtype=np.int32), parts),
+        part=(np.arange(size) - np.repeat(first, parts)).astype(np.int32),
+    )
     if rng.random() < 0.5:
         forward, backward = rng.integers(0, 3, (2, size)) * 1e-6
         held = rng.integers(1, 4, size).astype(float)
@@ -98,3 +109,75 @@ def test_a_search_for_any_placement_step_by_step(seed: int) -> None:
     steps, plain = int(rng.integers(0, 150)), Plain(problem, device.tolist())
     assert reconcile(problem.rows, device, steps, seed) == plain.reconcile(steps, seed)
     assert device.tolist() == plain.device
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, repair=st.booleans())
+def test_all_starts_in_their_order(seed: int, repair: bool) -> None:
+    problem, _ = drawn(seed)
+    made = [(start.method, start.device.tolist(), start.repaired) for start in valid_starts(problem, repair)]
+    assert made == starts(problem, repair)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds)
+def test_a_placement_is_the_best_of_what_searches_make_of_the_fastest_starts(seed: int) -> None:
+    """Each of them searches with an equal share of the moves, and with its place as the seed."""
+    problem, rng = drawn(seed)
+    balanced, rows, devices = problem.balanced, problem.rows, problem.devices
+    memory = None if rows.capacity > 1e200 else rows.capacity
+    found = list(valid_starts(problem, True))
+    if not found:
+        return
+    effort = int(rng.integers(0, 40_000))
+    placed = place(balanced, devices, problem.reach, memory, LINK, effort=effort)
+    found.sort(key=lambda start: Plain(problem, start.device.tolist()).seconds())
+    chosen = found[:SEARCHED]
+    share = effort // (2 * (balanced.size + len(rows.before.node)) + 20) // len(chosen)
+    seconds = [anneal(rows, start.device, share, number) for number, start in enumerate(chosen)]
+    best = chosen[seconds.index(min(seconds))] if share else chosen[0]
+    assert (placed.method, placed.device.tolist(), placed.repaired) == (
+        best.method,
+        best.device.tolist(),
+        best.repaired,
+    )
+    assert placed.makespan == Plain(problem, best.device.tolist()).seconds()
+    assert placed.backward_start.min() >= placed.end.max()
+
+
+def test_small_graphs_have_random_starts_as_soon_as_every_start_is_searched_thoroughly() -> None:
+    problem, _ = drawn(2)
+    size = problem.balanced.size
+    effort = (SEARCHED + FURTHER) * THOROUGH * size * (2 * (size + len(problem.rows.before.node)) + 20)
+    assert moves(problem, effort) == (SEARCHED + FURTHER) * THOROUGH * size
+    assert not list(random_starts(problem, effort - 1))
+    expected = []
+    for seed in range(FURTHER):
+        device = np.random.default_rng(seed).integers(0, problem.devices, size, np.int32)
+        if reconcile(problem.rows, device, 4 * THOROUGH * size, seed):
+            expected.append(device.tolist())
+    assert expected and [start.device.tolist() for start in random_starts(problem, effort)] == expected
+    for other in (
+        problem._replace(devices=1),
+        problem._replace(balanced=replace(problem.balanced, operator=np.zeros(1))),
+    ):
+        assert not list(random_starts(other, 10 * effort))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_what_is_received_of_dropped_outputs_counts_once_on_each_device(seed: int) -> None:
+    problem, rng = drawn(seed)
+    size, k = problem.balanced.size, problem.devices
+    content = rng.integers(0, 2, len(problem.balanced.parent))
+    nbytes = 1.0 + problem.balanced.parent + 100.0 * content
+    balanced = replace(problem.balanced, content=content, nbytes=nbytes)
+    device, dropped = rng.integers(0, k, size, np.int32), rng.random(size) < 0.6
+    held: set[tuple[int, int, int]] = set()
+    for x in range(size):
+        for e in range(balanced.parent_start[x], balanced.parent_start[x + 1]):
+            y = int(balanced.parent[e])
+            if dropped[y] and device[x] != device[y]:
+                held.add((y, int(content[e]), int(device[x])))
+    expected = [sum(1.0 + y + 100.0 * c for y, c, at in held if at == to) for to in range(k)]
+    assert _received(balanced, device, dropped, k).tolist() == expected
