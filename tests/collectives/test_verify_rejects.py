@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.checks import shares
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -127,6 +128,18 @@ def test_a_dependency_cycle_names_the_steps() -> None:
     verify(replace(schedule, dependencies=np.array(chain)), wdm_ring(4, 1))
     with pytest.raises(VerificationError, match=r"dependency cycle among steps \[0, 1, 2\]"):
         verify(replace(schedule, dependencies=np.array([*chain, (0, 2)])), wdm_ring(4, 1))
+
+
+@pytest.mark.parametrize("pair", [(-1, 0), (0, -1), (3, 0), (0, 3)])
+def test_a_dependency_on_a_step_that_does_not_exist_is_named(pair: tuple[int, int]) -> None:
+    schedule = build(find("ring"), Collective("all-gather", 4, 4.0), wdm_ring(4, 1)).unfolded(1)
+    with pytest.raises(VerificationError, match=r"a dependency names a step outside 0\.\.2"):
+        verify(replace(schedule, dependencies=np.array([(1, 0), (2, 1), pair])), wdm_ring(4, 1))
+
+
+def test_no_chunks_are_shared_by_nobody() -> None:
+    with pytest.raises(VerificationError, match="0 chunks cannot be shared equally by 8 owners"):
+        shares(replace(optree(), chunks=0))
 
 
 def test_a_missing_dependency_is_a_clash() -> None:

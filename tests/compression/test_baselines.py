@@ -25,6 +25,16 @@ def test_truncation_keeps_the_top_bits(dropped: int, values: NDArray[np.float32]
     assert (error <= codec.relative_error * np.abs(values[normal].astype(np.float64))).all()
 
 
+@pytest.mark.parametrize("dropped", [16, 22, 24])
+def test_truncation_reaches_its_bound(dropped: int) -> None:
+    """Of values whose lowest bits are all set almost as much is lost as is stated: a share of what is left or more."""
+    values = np.arange((1 << dropped) - 1, 1 << 31, 1 << dropped, dtype=np.int64).astype(np.uint32).view(np.float32)
+    values = values[np.isfinite(values) & (values >= 2.0**-125)]
+    exact, codec = values.astype(np.float64), Truncation(dropped)
+    error = (np.abs(codec.round_trip(values) - exact) / exact).max()
+    assert 0.99 * codec.relative_error / (1 + codec.relative_error) < error <= codec.relative_error
+
+
 @given(st.integers(2, 16), vectors)
 def test_block_fixed_point_is_off_by_a_step_at_most(width: int, values: NDArray[np.float32]) -> None:
     codec = BlockFixedPoint(width)

@@ -159,7 +159,7 @@ def test_small_graphs_have_random_starts_as_soon_as_every_start_is_searched_thor
     assert expected and [start.device.tolist() for start in random_starts(problem, effort)] == expected
     for other in (
         problem._replace(devices=1),
-        problem._replace(balanced=replace(problem.balanced, operator=np.zeros(1))),
+        problem._replace(balanced=replace(problem.balanced, operator=problem.balanced.operator[:1])),
     ):
         assert not list(random_starts(other, 10 * effort))
 

@@ -49,6 +49,12 @@ def test_a_step_whose_circuits_follow_it() -> None:
     check(STEP)
 
 
+def test_what_need_not_be_sent_is_not() -> None:
+    check(STEP, {**DEMANDS, "pipeline": 0.0})
+    with pytest.raises(VerificationError, match="pipeline: 0 bytes are sent, of 1"):
+        check(STEP, {**DEMANDS, "pipeline": 1.0})
+
+
 def test_a_turn_may_end_in_the_next_step() -> None:
     later = [replace(each, start=each.start + 0.4, end=each.end + 0.4) for each in STEP[:3]]
     begins, ends = interval("turn back", 4.4, 5.0, {"tensor": [0, 1]}), interval("turn on", 0, 0.4, {"tensor": [0, 1]})

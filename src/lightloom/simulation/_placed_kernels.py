@@ -42,7 +42,7 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
         place[parent[e]] += 1
     parcel = np.full(len(parent), -1, np.int64)
     stands, before = np.empty(len(parent), np.int64), np.empty(len(parent), np.int64)
-    latest, owner = np.full(devices, -1, np.int64), np.full(devices, -1, np.int64)
+    latest, owner = np.empty(devices, np.int64), np.full(devices, -1, np.int64)
     count = 0
     for y in range(size):
         for i in range(start[y], start[y + 1]):

@@ -141,6 +141,11 @@ def test_channels_that_differ_from_copy_to_copy_are_checked_in_steps() -> None:
     assert refused(schedule.with_columns({}, folding=Folding(1, beyond)), fabric)
     with pytest.raises(VerificationError, match="is not that of copy 0"):
         verify(schedule.with_columns({}, folding=Folding(1, channel + 1)), fabric)
+    for row, path in enumerate(schedule.lightpath.tolist()):
+        other = channel.copy()
+        other[0, path] = 3
+        with pytest.raises(VerificationError, match=rf"row {row}: its channel 0 is not that of copy 0"):
+            verify(schedule.with_columns({}, folding=Folding(1, other)), fabric)
     with pytest.raises(VerificationError, match="between ranks can be folded"):
         verify(replace(schedule, dependencies=np.array([(1, 0)])), fabric)
 

@@ -19,6 +19,7 @@ from lightloom.collectives.schedule.chunk_lists import ChunkLists
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.verify import listed as listed_rows
+from lightloom.collectives.verify.listed import check_lists
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.fabrics.base import Fabric
@@ -110,6 +111,9 @@ def test_lists_that_do_not_exist_are_named() -> None:
         column[1] = value
         with pytest.raises(VerificationError, match=says):
             verify(schedule.with_columns({}, lists=replace(lists, **{name: column})), fabric)
+    for changed in ({"count": lists.count[:-1]}, {"chunks": lists.chunks[:, None]}):
+        with pytest.raises(VerificationError, match=r"lists begin at \(\d+,\) places with \(\d+,\) counts of chunks"):
+            check_lists(schedule.with_columns({}, lists=replace(lists, **changed)))
     number = schedule.chunk.copy()
     number[3] = len(lists)
     with pytest.raises(VerificationError, match=rf"list {len(lists)} of chunks \(row 3\): chunk {len(lists)} is not"):

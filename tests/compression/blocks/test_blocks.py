@@ -176,6 +176,8 @@ def test_sizes_and_types_that_do_not_fit() -> None:
     [
         ("cubic", 8, 64, "expected one of linear, lloyd, sign, fp8"),
         ("linear", 9, 64, "from 2 to 8"),
+        ("linear", 1, 64, "from 2 to 8"),
+        ("linear", 4, 0, "a multiple of 8 from 8 to 4096"),
         ("sign", 2, 64, "sign blocks have 1"),
         ("linear", 4, 12, "a multiple of 8 from 8 to 4096"),
         ("linear", 4, 8192, "a multiple of 8 from 8 to 4096"),

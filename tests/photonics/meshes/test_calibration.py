@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NoReturn
 
 import numpy as np
@@ -28,7 +29,7 @@ from lightloom.photonics.meshes.calibration import (
     try_calibration,
 )
 from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, probe_vectors
-from lightloom.photonics.meshes.calibration.fit import _moved, power_derivatives
+from lightloom.photonics.meshes.calibration.fit import Measured, _moved, fit, power_derivatives
 from lightloom.photonics.meshes.calibration.programming import _aligned, _residual
 from lightloom.photonics.meshes.wiring import design, wiring_of
 from tests.photonics.meshes.strategies import haar
@@ -88,6 +89,28 @@ def test_derivatives_of_powers_are_those_of_finite_differences(shape: tuple[int,
             power_derivatives(_moved(twin, unknowns, sign * step), commanded, vectors, unknowns)[0] for sign in (1, -1)
         )
         np.testing.assert_allclose(jacobian[parameter], ((up - down) / 2e-6).ravel(), atol=1e-7)
+
+
+def test_a_fit_ends_when_two_steps_in_a_row_gain_little_or_eight_nothing() -> None:
+    ideal = random_mesh(2, "rectangular", 1)
+    chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(1)), power_noise=1e-3)
+    phases = np.random.default_rng(2).uniform(0, 7, (2, 6, chip.wiring.devices))
+    commanded, vectors = Settings(theta=phases[0], phi=phases[1]), probe_vectors(2)
+    measured = Measured(settings=commanded, vectors=vectors, powers=chip.powers(commanded, vectors))
+    start = Twin.ideal(chip.wiring)
+    whole = fit(start, measured, Unknowns())
+    assert 3 < len(whole.residuals) < 61
+    assert fit(start, measured, Unknowns(), steps=3).residuals == whole.residuals[:4]
+    for first, tolerance in ((start, 1e-3), (start, 0.5), (whole.twin, 0.02)):
+        residuals = fit(first, measured, Unknowns(), tolerance=tolerance).residuals
+        quiet = refused = 0
+        ended = []
+        for before, after in pairwise(residuals):
+            refused = 0 if after < before else refused + 1
+            if after < before:
+                quiet = quiet + 1 if after > before * (1 - tolerance) else 0
+            ended.append(quiet >= 2 or refused >= 8)
+        assert not any(ended[:-1]) and (ended[-1] or len(residuals) == 61)
 
 
 @pytest.mark.parametrize("seed", range(4))

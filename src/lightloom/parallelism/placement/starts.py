@@ -102,7 +102,7 @@ def _settled(problem: Problem, method: str, device: Int32s, rounds: int) -> Iter
     from lightloom.parallelism.placement._pass_kernels import settle, unreachable_pairs
 
     state = initial_state(problem, device)
-    if state.used.max(initial=0.0) > problem.rows.capacity:
+    if state.used.max() > problem.rows.capacity:
         return
     if unreachable_pairs(problem.rows, device) and (
         not rounds or not settle(problem.rows, state, problem.balanced.size - 1, rounds)

@@ -1,0 +1,83 @@
+"""Pieces of placed steps: the turns of pipes at their ports, darkness, and steps of several micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.simulation.placed_run import PlacedRun
+from lightloom.simulation.placed_state import ports_of
+from lightloom.simulation.placed_step import simulate_placed
+from lightloom.simulation.timeline import SHARES
+from tests.simulation.placed_plans import A100, SETTINGS, pipes, random_pipes, random_plan
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_pipes_take_turns_at_their_ports_the_nearest_devices_first(seed: int) -> None:
+    """In whatever order they are listed, and whichever of them share a port where they leave or where they enter."""
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng, 1)
+    every = pipes(plan, 1.0)
+    count = len(every.source)
+    shuffled = rng.permutation(count)
+    circuits = replace(
+        every,
+        source=every.source[shuffled],
+        destination=every.destination[shuffled],
+        port=rng.integers(0, count, count) if rng.random() < 0.7 else np.arange(count),
+        entry=rng.integers(0, count, count) if rng.random() < 0.7 else np.arange(count),
+    )
+    ports = ports_of(circuits)
+    ends = list(zip(circuits.source.tolist(), circuits.destination.tolist(), strict=True))
+    turns = sorted(range(count), key=lambda pipe: ((ends[pipe][1] - ends[pipe][0]) % plan.k, ends[pipe][0], pipe))
+    assert ports.pipe.tolist() == turns
+    assert ports.turn.tolist() == [turns.index(pipe) for pipe in range(count)]
+    members = [ports.member[a:b].tolist() for a, b in zip(ports.first[:-1], ports.first[1:], strict=True)]
+    sides = [(circuits.port.tolist(), ports.leaves), (circuits.entry.tolist(), ports.enters)]
+    groups = [sorted(np.flatnonzero(np.array(side) == name).tolist()) for side, _ in sides for name in sorted({*side})]
+    assert members == groups
+    for side, port in sides:
+        assert all(pipe in members[port[pipe]] for pipe in range(count))
+        assert [side[a] == side[b] for a in range(count) for b in range(count)] == [
+            port[a] == port[b] for a in range(count) for b in range(count)
+        ]
+    assert ports.shared == any(len(group) > 1 for group in groups)
+
+
+def test_what_is_dark_ends_with_the_step() -> None:
+    run = object.__new__(PlacedRun)
+    run.dark = [(0.0, 1.0), (5.0, 6.0), (10.0, 11.0)]
+    assert run.dark_until(5.0).tolist() == [[0.0, 1.0]]
+    assert run.dark_until(5.5).tolist() == [[0.0, 1.0], [5.0, 5.5]]
+    assert run.dark_until(20.0).tolist() == [[0.0, 1.0], [5.0, 6.0], [10.0, 11.0]]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, count=st.integers(1, 4))
+def test_micro_batches_follow_each_other_and_the_last_one_is_the_step_s_own(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng, 4)
+    circuits = random_pipes(rng, plan)
+    earlier, last = (
+        simulate_placed(plan, circuits, A100, SETTINGS, accumulates=accumulates) for accumulates in (True, False)
+    )
+    step, period = last.after(earlier, count), earlier.step_time
+    assert step.step_time == pytest.approx(last.step_time + count * period)
+    expected = [
+        (each.resource, each.category, each.name, each.start + number * period, each.end + number * period)
+        for number in range(count + 1)
+        for each in (earlier if number < count else last).timeline.intervals
+    ]
+    shown = [(each.resource, each.category, each.name, each.start, each.end) for each in step.timeline.intervals]
+    assert sorted(shown) == sorted(expected)
+    busy = step.timeline.busy_time()
+    assert all(busy[name] == pytest.approx(step.busy_time[name], rel=1e-9, abs=1e-15) for name in SHARES)
+    for name in ("waited_for_circuits", "relayed_bytes", "sent_bytes"):
+        assert getattr(step, name) == pytest.approx(getattr(last, name) + count * getattr(earlier, name))
