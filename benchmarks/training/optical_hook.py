@@ -46,8 +46,8 @@ class OneBucket:
         """The gradients."""
         return self.values
 
-    def gradients(self) -> list[Any]:
-        """By parameter."""
+    def parameters(self) -> list[Any]:
+        """The tensor itself, which no model has."""
         return [self.values]
 
     def is_last(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
-from benchmarks.training.optical_hook import WAYS, print_table, tables
+from benchmarks.training.optical_hook import WAYS, main, print_table, tables
 
 
 def test_ratios_are_of_the_same_round_and_of_the_slowest_rank(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,3 +21,11 @@ def test_ratios_are_of_the_same_round_and_of_the_slowest_rank(capsys: pytest.Cap
     assert found["25 MB"]["all-reduce"]["over_all_reduce_range"] == [1.0, 1.0]
     print_table(found)
     assert "16 bits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_real_ranks_are_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["optical_hook", "--megabytes", "1", "--rounds", "1"])
+    main()
+    shown = capsys.readouterr().out
+    assert all(way in shown for way in WAYS)
