@@ -15,7 +15,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules
 from lightloom.parallelism.placement.partition import Partitions, partition
-from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, Split, bounds, exchange, region
+from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, Split, axis_of, bounds, exchange, region
 from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
@@ -278,3 +278,13 @@ def test_a_tensor_that_is_read_twice_is_sent_once(parts: int, split: Split) -> N
     assert both.parent_start.tolist() == one.parent_start.tolist()
     assert both.parent.tolist() == one.parent.tolist()
     assert both.nbytes.tolist() == one.nbytes.tolist()
+
+
+def test_parts_hold_copies_of_parameters_unless_these_are_cut_and_partial_sums_where_inputs_are() -> None:
+    """Of kinds with parameters: samples, positions and pixels share them, channels and heads each have their own."""
+    for kind in ("conv", "linear", "experts", "batch_norm", "norm", "recurrent", "embedding"):
+        for split in SPLITS[kind]:
+            assert split.copied == (axis_of(split.dimension) != "channel"), (kind, split.dimension)
+    for kind, splits in SPLITS.items():
+        assert {split.dimension for split in splits if split.partial} <= {"in_channel"}, kind
+        assert all(split.partial for split in splits if split.dimension == "in_channel"), kind

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from benchmarks.placement import LINK, random_case
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.parallelism.placement._pass_kernels import forward_pass, settle
@@ -63,6 +63,7 @@ def agrees(state: PlacementState, plain: Plain, width: int) -> None:
     assert not state.reached.any()
 
 
+@example(seed=217, finish=False, rounds=1)  # moved away, a sub-operator ends later than its device is free
 @settings(max_examples=150, deadline=None)
 @given(seed=seeds, finish=st.booleans(), rounds=st.integers(0, 3))
 def test_the_forward_pass_and_its_repair_step_by_step(seed: int, finish: bool, rounds: int) -> None:

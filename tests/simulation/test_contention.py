@@ -56,6 +56,7 @@ def test_the_duration_is_that_of_the_tasks_and_grows_with_the_share(
 ) -> None:
     made = plan(strategy, graph, prefetch=prefetch)
     tasks, priced = lower(made, compute_tasks(made, CHIP), price)
+    assert tasks == lower(made, compute_tasks(made, CHIP), price, overlap=True, arithmetic_share=0.0)[0]
     computing = np.array([task.duration for task in tasks if task.resource == "compute"])
     exchanging = np.array([each.cost.repeated_time for each in priced])
     steps = []
