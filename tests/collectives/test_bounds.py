@@ -167,7 +167,7 @@ def test_nor_among_five_or_in_two_pieces(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ["ring of one wavelength", "ring of one that stands"])
 @pytest.mark.parametrize(
     ("ranks", "lag", "pieces"),
-    [(6, 4, 1), (6, 1, 3), (7, 2, 4), (8, 2, 4), (8, 3, 5), pytest.param(16, 2, 3, marks=pytest.mark.slow)],
+    [(6, 4, 1), (6, 2, 4), (7, 2, 4), (8, 2, 4), (8, 3, 5), (8, 4, 1), pytest.param(16, 2, 3, marks=pytest.mark.slow)],
 )
 def test_nor_where_a_root_sends_for_a_few_hops(name: str, ranks: int, lag: int, pieces: int) -> None:
     _held_against_the_optimum(name, "broadcast", ranks, lag, pieces)

@@ -22,6 +22,7 @@ from lightloom.collectives.bounds.rooted import (
     broadcast_seconds,
 )
 from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.synthesis.ring.line_trees import side_depth
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.strategies import wdm_ring
@@ -225,12 +226,23 @@ def test_what_is_possible_stays_possible_with_more_time(ranks: int, sending: flo
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nbytes", "hops", "before"), [(256, 1e4, 2.965, 2.22), (64, 1e5, 4.797, 4.18), (1024, 1e6, 28.265, 27.7)]
+    ("ranks", "nbytes", "hops", "before"), [(256, 1e4, 2.966, 2.22), (64, 1e5, 4.826, 4.18), (1024, 1e6, 28.265, 27.7)]
 )
 def test_only_the_root_sends_before_the_first_hop_ends(ranks: int, nbytes: float, hops: float, before: float) -> None:
     """On 8 wavelengths of 40 Gb/s, 1 µs a hop; what was proved before lay lower."""
     found = broadcast_seconds(ranks, 1.0, nbytes / 40e3)
     assert found == pytest.approx(hops, abs=2e-3) and found > 1.01 * before
+
+
+@given(st.integers(1, 12))
+def test_a_root_reaches_so_many_within_two_hops_and_no_more(wavelengths: int) -> None:
+    """Trees along the fibres reach as many as the proof allows."""
+    most = 3 * wavelengths * (wavelengths + 1)
+    assert side_depth(most // 2, wavelengths, wavelengths) == 2
+    for ranks, hops in ((most + 1, 2), (most + 2, 3)):
+        fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6, reconfiguration_time=1.0)
+        names = [name for _, name in ring_bounds(Collective("broadcast", ranks, 1.0), fabric)]
+        assert f"{hops} hops on circuits that stand, or circuits set twice" in names
 
 
 def test_a_broadcast_of_256_ranks_takes_a_third_longer_than_what_was_proved_before() -> None:

@@ -114,7 +114,9 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     ranks, degree = collective.ranks, ends * fabric.taps
     hops = len(ranks_by_hops(ranks, degree))
     if collective.kind in ROOTED:
-        return hops
+        # Within two hops lightpaths from the root leave room for so many others on the links that they pass.
+        crowded = fabric.taps == 1 and ranks - 1 > 3 * fabric.channels * (fabric.channels + 1)
+        return max(hops, 3) if crowded else hops
     halves = (ranks // 2) * -(-ranks // 2)
     while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
         hops += 1

@@ -84,7 +84,10 @@ def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
     if slots > len(costs):
         return True
     branches = (hops - slots) * costs[slots - 1] + costs[: slots - 1].sum(axis=0)
-    return _smallest(branches, (ranks - 1) * direction_hops / 2) <= ranks * max(0.0, hops - 2)
+    # What the root sends after one hop uses a link, at least, of those that are counted.
+    later = max(0.0, hops - 2)
+    branches[:2] += -later, later
+    return _smallest(branches, (ranks - 1) * direction_hops / 2) <= ranks * later
 
 
 def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:

@@ -3,30 +3,22 @@
     around     half of the data clockwise past all ranks, the other half counter-clockwise
     halves     everything both ways, to hubs up to the far side; from hubs back to the ranks behind, on the other fibre
 
-                0 ─────► 1 ─► 2      3 ─► 4      5 ─► 6        two lightpaths over every link: 6 ranks within 2 hops
-                └──────────────────► 3
-                  ...
-
-On a line with g lightpaths over each link, a tree k hops deep serves C(k + g, g) − 1 ranks: the i-th lightpath that a
-rank sends leaves room for i others up to where the next one ends, so that G(k, g) = g + G(k − 1, 1) + ... + G(k − 1, g)
-for the ranks served. With g = 1 that is a chain, and two chains around the ring are as fast as links allow; with more,
-each lightpath has the g-th part of the wavelengths.
+Trees along a line are as shallow as so many lightpaths over each link allow (``line_trees``). One lightpath over each
+link makes a chain, and two chains around the ring are as fast as links allow; with more, each lightpath has the g-th
+part of the wavelengths.
 
 Around the ring in chains, what leaves the root last may go both ways instead, half as far: the last pieces arrive when
 those that went around do.
 
-A hub d hops from the root has k − d hops left for the ranks behind it, so that hubs lie the closer the later they are
-reached. With g lightpaths over each link towards the hubs and b back, all hubs with what lies behind them are
-C(k + g + b, g + b) − C(k + b, b) ranks of either side. A reduce is a broadcast run backwards.
+Trees to hubs of several depths stand side by side on wavelengths of their own, each for a part of the data
+(``side_by_side``). A reduce is a broadcast run backwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice, product
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +28,10 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.schedule.compose import from_broadcast
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
+from lightloom.collectives.synthesis.ring.line_trees import depth, hub_tree, line_tree, side_depth
+from lightloom.collectives.synthesis.ring.side_by_side import HubTree, cut, placed, shares
 from lightloom.core.arrays import Ints
+from lightloom.core.effort import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -45,6 +40,12 @@ _ROWS = 1_000_000
 """Rows above which pieces are not cut smaller."""
 _WORTH = 1.005
 """Times the least estimate that fewer pieces may take."""
+_WORTH_OF_TREES = 1.002
+"""The same for trees side by side, whose narrow lightpaths take longer to fill."""
+_GAIN = 0.99
+"""Times the least estimate that trees side by side may take."""
+_MOST_LOAD: Effort = 8
+"""Most lightpaths over a link, each way, of trees that stand side by side."""
 _BUILT = 4
 """Best estimates that are built and timed."""
 
@@ -64,14 +65,8 @@ class Shape:
     """Pieces of the data that goes in one direction."""
     late: int = 0
     """Pieces that go both ways to the far side, behind those that go around the ring."""
-
-
-class _Edges(NamedTuple):
-    """Lightpaths of a tree along one fibre: arrays [edge], places counted from where the line begins."""
-
-    parent: Ints
-    child: Ints
-    slot: Ints
+    trees: tuple[HubTree, ...] = ()
+    """Trees side by side, if there are several."""
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
@@ -82,7 +77,9 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
     """
     if collective.kind not in ROOTED or not fabric.wavelength_routed:
         raise UnsupportedError(f"trees along rings of wavelengths serve {' and '.join(ROOTED)}, not {collective.kind}")
-    estimates = sorted(_shapes(max(collective.nbytes, 1.0), fabric))
+    nbytes = max(collective.nbytes, 1.0)
+    estimates = sorted(_shapes(nbytes, fabric))
+    estimates[:0] = _trees_side_by_side(fabric, nbytes, _GAIN * estimates[0].seconds)
     shapes = list(islice((shape for shape in estimates if _reaches(fabric, shape)), _BUILT))
 
     def broadcast(spread: Collective) -> Schedule:
@@ -91,85 +88,6 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
         )
 
     return from_broadcast(collective, fabric, broadcast)
-
-
-def served(hops: int, load: int) -> int:
-    """Ranks of a line that a tree so deep serves with so many lightpaths over each link."""
-    return comb(hops + load, load) - 1
-
-
-@lru_cache(maxsize=1 << 16)
-def depth(ranks: int, load: int) -> int:
-    """Fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
-    if load == 1:
-        return ranks
-    hops = 0
-    while served(hops, load) < ranks:
-        hops += 1
-    return hops
-
-
-@lru_cache(maxsize=1 << 16)
-def side_depth(ranks: int, outward: int, backward: int) -> int:
-    """Fewest hops in which hubs serve so many ranks of a side, with so many lightpaths over each link out and back."""
-    hops, both = 1, outward + backward
-    while comb(hops + both, both) - comb(hops + backward, backward) < ranks:
-        hops += 1
-    return hops
-
-
-def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[_Edges, Ints]:
-    """A tree from the root to hubs of one side, and the places of root and hubs, the last hub at place ``ranks``.
-
-    Each hub serves the ranks behind it in the hops that it has left, and at most ``spacing`` − 1 of them. In hops that
-    do for hubs ``spacing`` ranks from each other, or for hubs as far from each other as hops allow, all are served.
-    """
-    parent, place = [], [0]
-    # Lightpaths still to send: from which hub, with how many hops left behind it, in the room of which number.
-    waiting = [(0, hops - 1, room) for room in range(outward, 0, -1)]
-    while place[-1] < ranks:
-        at, left, room = waiting.pop()
-        behind = min(served(left, backward), spacing - 1, ranks - 1 - place[-1])
-        parent.append(at)
-        place.append(place[-1] + behind + 1)
-        if left:
-            waiting += [(len(place) - 1, left - 1, number) for number in range(room, 0, -1)]
-    edges = np.array([parent, np.arange(1, len(place))], np.int64)
-    edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    return _Edges(edges[0], edges[1], _slots(edges[0], edges[1])), np.array(place, np.int64)
-
-
-def line_tree(ranks: int, load: int) -> _Edges:
-    """A tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
-    parent, child = [], []
-    waiting = [(0, ranks, depth(ranks, load), load)]
-    while waiting:
-        at, left, hops, room = waiting.pop()
-        place = at + 1
-        children = min(room, left)
-        for number in range(1, children + 1):
-            beyond = sum(1 + served(hops - 1, more) for more in range(number + 1, children + 1))
-            served_below = max(1, left - beyond) if number < children else left
-            parent.append(at)
-            child.append(place)
-            # Where fewer are sent than there is room for, the last ones have it.
-            if served_below > 1:
-                waiting.append((place, served_below - 1, hops - 1, room - children + number))
-            place, left = place + served_below, left - served_below
-    edges = np.array([parent, child], np.int64)
-    edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    return _Edges(edges[0], edges[1], _slots(edges[0], edges[1]))
-
-
-def _slots(begin: Ints, end: Ints) -> Ints:
-    """The lowest slot that is free from each beginning on, in their order."""
-    slot = np.zeros(len(begin), np.int64)
-    free_from: list[int] = []
-    for i, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        lowest = next((s for s, free in enumerate(free_from) if free <= a), len(free_from))
-        free_from[lowest : lowest + 1] = [b]
-        slot[i] = lowest
-    return slot
 
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
@@ -220,47 +138,77 @@ def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
     yield from [shape for shape in shapes if least and shape.seconds <= _WORTH * least.seconds][:1]
 
 
+def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[Shape]:
+    """Trees to hubs on wavelengths of their own, if several together carry the data in less than ``most`` seconds."""
+    half, channels = fabric.ranks // 2, fabric.usable_channels
+    if fabric.reach is not None and fabric.reach < half:
+        return
+    loads = range(1, min(channels, half, _MOST_LOAD) + 1)
+    kinds = [HubTree(*pair, side_depth(half, *pair)) for pair in product(loads, loads)]
+    # Fewer lightpaths over a link are worth the same depth.
+    least = {(kind.outward, kind.hops): kind for kind in reversed(kinds)}
+    least = {(kind.backward, kind.hops): kind for kind in sorted(least.values(), reverse=True)}
+    seconds = nbytes / fabric.channel_bandwidth
+    widths = shares(sorted(least.values()), channels, fabric.step_overhead, seconds)
+    if len(widths) < 2:
+        return
+    pieces = np.array([count for count in _PIECES if count * fabric.ranks <= _ROWS])
+    taken, counts = cut(widths, fabric.step_overhead, seconds, fabric.piece_overhead, pieces)
+    best = int(np.argmax(taken <= _WORTH_OF_TREES * taken.min()))
+    trees = placed(widths, counts[best].tolist())
+    time = float(taken[best]) + half * fabric.hop_latency
+    if time < most:
+        yield Shape(time, (), half, max(tree.hops for tree in trees), int(pieces[best]), trees=trees)
+
+
 class _Lightpaths(NamedTuple):
     """Arrays [lightpath], or one for all."""
 
     source: Ints
     destination: Ints
     direction: int
-    slot: Ints
+    channel: Ints
+    """First channel."""
     width: int
     first: int
-    """First of the chunks that it carries, as many as there are pieces."""
+    """First of the chunks that it carries."""
+    pieces: int
 
 
 def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
-    n = fabric.ranks
+    n, width = fabric.ranks, fabric.usable_channels // shape.loads[0]
     tree = line_tree(n - 1, shape.loads[0])
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):
         ahead = 1 if direction == CLOCKWISE else -1
         ends = tree.parent * ahead % n, tree.child * ahead % n
-        yield _Lightpaths(
-            *ends, direction, tree.slot, fabric.usable_channels // shape.loads[0], direction * shape.pieces
-        )
+        yield _Lightpaths(*ends, direction, tree.slot * width, width, direction * shape.pieces, shape.pieces)
 
 
-def _halves(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
-    n, channels, (outward, backward) = fabric.ranks, fabric.usable_channels, shape.loads
+def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
+    n, (width, narrow), (one, other) = ranks, hubs.widths, hubs.channels
     for direction, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
         if not half:
             continue
         ahead = 1 if direction == CLOCKWISE else -1
-        tree, place = hub_tree(half, shape.hops, outward, backward, shape.spacing)
+        tree, place = hub_tree(half, hubs.hops, hubs.outward, hubs.backward, spacing)
         ends = place[tree.parent] * ahead % n, place[tree.child] * ahead % n
-        yield _Lightpaths(*ends, direction, tree.slot, channels // outward, 0)
+        yield _Lightpaths(*ends, direction, one + tree.slot * width, width, hubs.first, hubs.pieces)
         for hub, behind in zip(place[1:].tolist(), (np.diff(place) - 1).tolist(), strict=True):
             if behind:
-                tree = line_tree(behind, backward)
+                tree = line_tree(behind, hubs.backward)
                 ends = (hub - tree.parent) * ahead % n, (hub - tree.child) * ahead % n
-                yield _Lightpaths(*ends, 1 - direction, tree.slot, channels // backward, 0)
+                yield _Lightpaths(*ends, 1 - direction, other + tree.slot * narrow, narrow, hubs.first, hubs.pieces)
 
 
 def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
-    return list(_halves(fabric, shape) if shape.spacing else _around(fabric, shape))
+    if not shape.spacing:
+        return list(_around(fabric, shape))
+    trees = shape.trees
+    if not trees:
+        outward, backward = shape.loads
+        widths = fabric.usable_channels // outward, fabric.usable_channels // backward
+        trees = (HubTree(outward, backward, shape.hops, widths, pieces=shape.pieces),)
+    return [part for tree in trees for part in _halves(fabric.ranks, shape.spacing, tree)]
 
 
 def _reaches(fabric: Fabric, shape: Shape) -> bool:
@@ -272,8 +220,11 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
 
 def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
-    source, destination, route, slot, width, first = (np.concatenate(column) for column in zip(*parts, strict=True))
-    queue, piece = (axis.ravel() for axis in np.indices((len(source), shape.pieces)))
+    source, destination, route, channel, width, first, pieces = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    queue = np.repeat(np.arange(len(source)), pieces)
+    piece = np.arange(len(queue)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     stores = np.zeros(len(queue), np.bool_)
     rows = Rows(queue, source[queue], destination[queue], first[queue] + piece, stores, piece.astype(np.float64))
     # Late pieces take the lightpaths of either chain up to the far side.
@@ -284,11 +235,18 @@ def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     stores = np.zeros(len(queue), np.bool_)
     chunks = shape.pieces * (1 if shape.spacing else 2) + shape.late
     late = Rows(queue, source[queue], destination[queue], chunks - shape.late + piece, stores, piece.astype(np.float64))
-    queues = Queues((slot * width)[None], width, route)
+    queues = Queues(channel[None], width, route)
     return queued_schedule(collective, fabric, queues, [rows, late], chunks=chunks, note=_note(shape))
 
 
 def _note(shape: Shape) -> str:
+    if shape.trees:
+        trees = "; ".join(
+            f"{tree.pieces} within {tree.hops} hops, {tree.outward} and {tree.backward} lightpaths over a link to hubs "
+            f"and back"
+            for tree in shape.trees
+        )
+        return f"{shape.pieces} pieces over trees side by side: {trees}"
     loads = " and ".join(str(load) for load in shape.loads)
     if shape.late:
         return (
