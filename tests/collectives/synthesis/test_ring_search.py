@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.synthesis.engine.hubs import Level, hub_ranks
+from lightloom.collectives.synthesis.engine.overlap import overlapped
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
 from lightloom.collectives.synthesis.ring.candidates import candidates
@@ -132,3 +135,41 @@ def test_no_other_algorithm_is_faster(kind: Kind, ranks: int, channels: int, nby
     wanted = Collective(kind, ranks, nbytes * ranks)
     times = {each.name: evaluate(each, wanted, fabric).cost.time for each in admitted(kind, fabric)}
     assert times["synthesized"] <= min(times.values()) * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(4, 40), st.integers(2, 16), st.floats(2, 5), st.integers(0, 2**16))
+def test_sums_may_be_completed_at_hubs(ranks: int, channels: int, power: float, seed: int) -> None:
+    """Trees of all ranks begin at the hub before each, and an all-reduce over them is right."""
+    nbytes = 10**power
+    found = candidates(ranks, channels, nbytes, TIMING, limit=1.0)
+    design = found[seed % len(found)].design if found else Design(())
+    trees = make_trees(replace(design, at_hubs=True), ranks, channels, nbytes, TIMING, 0.0)
+    assert trees is not None
+    hubs = hub_ranks(ranks, trees.circuits.levels[-1].hubs)
+    _, number, root = np.nonzero(parents(trees.forest) < 0)
+    assert np.isin(root, hubs).all()
+    assert (root == [hubs[hubs <= rank].max() for rank in number.tolist()]).all()
+    fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)
+    schedule = ring_schedule(Collective("all-reduce", ranks, nbytes * ranks), fabric, trees)
+    verify(schedule, fabric)
+    cost, bound = costed(schedule, fabric)
+    assert bound.time <= cost.time * (1 + 1e-9)
+    assert cost.repeated_time is not None and cost.repeated_time <= 2 * trees.time * (1 + 1e-9)
+
+
+def test_hubs_save_the_hops_to_the_ranks_around_them() -> None:
+    """All-reduce of 1 kB a rank among 64 on 8 wavelengths, near the design that is best for its all-gather."""
+    known = Design((Level(32, 2, 1), Level(32, 4, 1)), pieces=16, slack=1.2)
+    problem = (64, 8, 1e3, TIMING, bound_of(64, 8, 1e3))
+    from_all_ranks = make_trees(known, *problem)
+    assert from_all_ranks is not None
+    design, trees = RingSearch(*problem, known=known).run(effort=300_000)
+    assert design.at_hubs and trees.time < 0.95 * from_all_ranks.time
+    fabric = WdmRing(ranks=64, wavelengths=8, wavelength_bandwidth=5e9, conversion_time=1e-6)
+    times = []
+    for grown in (from_all_ranks, trees):
+        schedule = overlapped(ring_schedule(Collective("all-reduce", 64, 64e3), fabric, grown), fabric)
+        verify(schedule, fabric)
+        times.append(costed(schedule, fabric)[0].repeated_time or 0.0)
+    assert times[1] < 0.9 * times[0]

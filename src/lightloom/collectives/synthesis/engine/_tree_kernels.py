@@ -48,11 +48,12 @@ class _Balance(NamedTuple):
 
 
 @njit_cached
-def grow(paths: Lightpaths, lines: Lines, walks: Ints, trees: Trees, load: Floats) -> bool:
+def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees, load: Floats) -> bool:
     """Earliest-arrival trees; equal arrivals go to the lightpath whose queue is less busy.
 
     Args:
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
+        roots: ranks at which trees begin: [root].
         trees: out.
         load: in and out, [queue].
 
@@ -69,8 +70,8 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, trees: Trees, load: Float
                 highest = line // 2 == (len(entry) - 1) // 2 and line > 1
                 entry[line] = -1
                 if not lines.free[line]:
-                    entry[line] = _first_hub(paths, lines, line, root, walks[piece] if highest else 0)
-            growth = _Growth(root, piece * period + root, done, run, sent, entry)
+                    entry[line] = _first_hub(paths, lines, line, roots[root], walks[piece] if highest else 0)
+            growth = _Growth(roots[root], piece * period + root, done, run, sent, entry)
             tree = Trees(trees.tap[piece, root], trees.arrival[piece, root], trees.order[piece, root])
             if not _grow_tree(paths, lines, growth, tree, load):
                 return False
@@ -257,8 +258,8 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmission
     hanging = Transmissions(taps, child, sibling, fellow, np.zeros(taps.size), roots)
     for tree in range(pieces * period):
         first = tree * ranks
-        roots[tree] = first + tree % period
         ranking, left = order[tree // period, tree % period], hanging.left[first : first + ranks]
+        roots[tree] = first + ranking[0]
         for i in range(ranks - 1, 0, -1):
             at = ranking[i]
             by = taps[first + at]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Trees
-from lightloom.core.arrays import Floats, Int32s
+from lightloom.core.arrays import Floats, Int32s, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,13 @@ class Forest:
 
 
 def grow_forest(
-    paths: Lightpaths, lines: Lines, walks: Sequence[int], *, deadline: float, sweeps: int
+    paths: Lightpaths,
+    lines: Lines,
+    walks: Sequence[int],
+    *,
+    deadline: float,
+    sweeps: int,
+    roots: Ints | None = None,
 ) -> Forest | None:
     """Trees of as many pieces as there are ``walks``, with their times; None where some rank is not reached.
 
@@ -43,13 +49,15 @@ def grow_forest(
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
         deadline: seconds by which trees may end so that lightpaths are shared more evenly, if later than the deepest.
         sweeps: rounds of balancing.
+        roots: ranks at which the trees of one period begin, all of them by default; several may begin at one: [root].
     """
     from lightloom.collectives.synthesis.engine import _tree_kernels as kernels
 
     shape = (len(walks), paths.period, len(paths.leaving) - 1)
     trees = Trees(np.empty(shape, np.int32), np.empty(shape), np.empty(shape, np.int32))
     load = np.zeros(len(paths.busy))
-    if not kernels.grow(paths, lines, np.array(walks, np.int64), trees, load):
+    roots = np.arange(paths.period) if roots is None else roots
+    if not kernels.grow(paths, lines, np.array(walks, np.int64), roots, trees, load):
         return None
     kernels.rebalance(paths, trees, load, max(float(trees.arrival.max()), deadline), sweeps)
     return scheduled(paths, trees.tap, trees.order)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.forest import Forest, grow_forest
-from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level
+from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, hub_ranks
 
 _SWEEPS = 4
 """Rounds of balancing; later ones hardly move anything."""
@@ -42,6 +42,8 @@ class Design:
     of the chords is due at the start."""
     slack: float = 1.15
     """Deadline of balancing, over the lower bound."""
+    at_hubs: bool = False
+    """Trees begin at the hub of the top level before each rank, as those of an all-reduce may, not at the rank."""
 
     def walks(self) -> list[int]:
         """Ranks that each piece walks before it takes a chord: [piece]."""
@@ -83,5 +85,9 @@ def make_trees(
         longest = lines.longest.copy()
         longest[-2:] = design.longest
         lines = lines._replace(longest=longest)
-    forest = grow_forest(paths, lines, design.walks(), deadline=design.slack * bound, sweeps=_SWEEPS)
+    roots = np.arange(circuits.period)
+    if design.at_hubs:
+        hubs = hub_ranks(ranks, circuits.levels[-1].hubs)
+        roots = hubs[np.searchsorted(hubs, roots, side="right") - 1]
+    forest = grow_forest(paths, lines, design.walks(), deadline=design.slack * bound, sweeps=_SWEEPS, roots=roots)
     return None if forest is None else RingTrees(circuits, forest)

@@ -23,6 +23,10 @@ from lightloom.collectives.synthesis.ring.circulant import SHARE, Circulant, Cir
 from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
 from lightloom.fabrics.base import Fabric
 
+_AT_HUBS = 0.06
+"""Of the effort of the search for all-gathers, what that for sums completed at hubs may add."""
+_FEW_HOPS = 20
+"""Hops' time of an all-gather above which a hop less counts for little."""
 _FEW = 64
 """Ranks up to which sums by groups are tried; they move whole vectors."""
 _STRAIGHT_PIECES = (1, 4, 16)
@@ -59,6 +63,14 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     # What is faster one way need not be where both ways overlap.
     if not faster or collective.kind == "all-reduce":
         yield ring_schedule(collective, fabric, trees, _note(design, trees, fabric))
+    least = forest.time if faster and forest else trees.time
+    if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
+        # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
+        at_hubs = RingSearch(ranks, channels, nbytes, timing, bound, reach, known=design).run(int(_AT_HUBS * most))
+        if at_hubs[1].time < least:
+            yield ring_schedule(
+                collective, fabric, at_hubs[1], f"sums are completed at hubs; {_note(*at_hubs, fabric)}"
+            )
     if circulant is None or forest is None or circuits is None or not faster:
         return
     lengths = " and ".join(map(str, circulant.skips))

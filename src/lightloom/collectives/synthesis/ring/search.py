@@ -17,7 +17,7 @@ from lightloom.collectives.synthesis.ring.candidates import Candidate, candidate
 
 NEAR = 1.01
 """Times the bound at which a search is content."""
-_KEPT, _REFINED = 16, 4
+_KEPT, _REFINED, _REFINED_AT_HUBS = 16, 4, 1
 """Designs that random steps start from; those whose pieces and deadlines are all tried first."""
 _COARSE = 0.8
 """Of the effort, up to where designs have few pieces."""
@@ -26,8 +26,8 @@ _DOUBLE = 0.4
 """Of the random steps, those that are followed by another before the design is tried."""
 _WIDENED = 0.25
 """Of the random steps, those whose chords are as wide as their estimated loads ask."""
-_LOOK = 5_000
-"""Transfers' worth of looking at any design, also at one that does not fit."""
+_LOOK, _LOOK_AT_HUBS = 5_000, 1_500
+"""Transfers' worth of looking at any design, also at one that does not fit; trees that begin at hubs are few."""
 _QUICK = 0.1
 """Of a hop, in which a piece is sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -40,24 +40,36 @@ class RingSearch:
     """Designs tried for one all-gather on one ring."""
 
     def __init__(
-        self, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float, reach: int | None = None
+        self,
+        ranks: int,
+        channels: int,
+        nbytes: float,
+        timing: Timing,
+        bound: float,
+        reach: int | None = None,
+        *,
+        known: Design | None = None,
     ) -> None:
         """Args:
         channels: wavelengths each way.
         nbytes: of one rank's share.
         bound: seconds that no schedule beats, circuits in place.
         reach: most links that a chord may pass.
+        known: a good design, near which trees that begin at hubs are looked for; by default they begin at all ranks.
         """
         self._reach = ranks if reach is None else reach
         self._problem = (ranks, channels, nbytes, timing, bound)
         self._ranks, self._bound = ranks, bound
+        self._known = known and replace(known, at_hubs=True)
         self._spent = 0
         self._tried: dict[Design, float] = {}
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
     def run(self, effort: int) -> tuple[Design, RingTrees]:
         """The best design found, and its trees."""
-        for pieces in _PIECES:
+        if self._known is not None:
+            self._try(self._known)
+        for pieces in () if self._known else _PIECES:
             # Two pieces halve what opposite ranks have from each other, however near the bound one piece is.
             if pieces <= 2 or not self._content():
                 self._try(Design((), pieces))
@@ -83,7 +95,11 @@ class RingSearch:
             for candidate in same_cost:
                 if self._content() or self._spent > until or candidate.seconds >= self._best[0]:
                     break
-                self._try(replace(candidate.design, pieces=self._pieces(candidate.design)))
+                pieces = self._pieces(candidate.design)
+                if self._known:
+                    self._try(replace(candidate.design, pieces=min(pieces, _FEW), at_hubs=True))
+                else:
+                    self._try(replace(candidate.design, pieces=pieces))
 
     def _content(self) -> bool:
         return self._best[0] <= NEAR * self._bound
@@ -91,7 +107,8 @@ class RingSearch:
     def _try(self, design: Design) -> float:
         if design not in self._tried:
             trees = make_trees(design, *self._problem) if self._fits(design) else None
-            self._spent += _LOOK if trees is None else _LOOK + self._cost(design)
+            self._spent += _LOOK_AT_HUBS if self._known else _LOOK
+            self._spent += 0 if trees is None else self._cost(design)
             self._tried[design] = np.inf if trees is None else trees.time
             if self._tried[design] < self._best[0]:
                 self._best = self._tried[design], design
@@ -133,13 +150,15 @@ class RingSearch:
                 design = widened(design.chords, *self._problem[:4])
             if design is not None and coarse:
                 design = replace(design, pieces=min(self._pieces(design), _FEW))
+            if design is not None:
+                design = replace(design, at_hubs=self._known is not None)
             if design is None or design in self._tried:
                 misses += 1
             else:
                 self._try(design)
 
     def _refine(self) -> None:
-        for leader in self._leaders(_REFINED):
+        for leader in self._leaders(_REFINED_AT_HUBS if self._known else _REFINED):
             for finer in _finer(leader):
                 if not self._content():
                     self._try(finer)
