@@ -59,6 +59,30 @@ def test_what_is_dark_ends_with_the_step() -> None:
     assert run.dark_until(20.0).tolist() == [[0.0, 1.0], [5.0, 6.0], [10.0, 11.0]]
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_transfers_wait_for_circuits_from_when_they_are_ready_while_their_pipe_is_dark(seed: int) -> None:
+    """Those under way whose hold has ended included, and no others."""
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng, 5)
+    circuits = random_pipes(rng, plan)
+    step = simulate_placed(plan, circuits, A100, SETTINGS)
+    timing, nodes, events = circuits.timing, step.work.nodes, step.events
+    if timing is None:
+        assert step.waited_for_circuits == 0.0
+        return
+    waited = 0.0
+    for node in np.flatnonzero(nodes.pipe >= 0):
+        ready, end, hold = float(events.ready[node]), float(events.end[node]), 0
+        while hold * timing.period < end:
+            begin = hold * timing.period
+            lit = circuits.bandwidth[hold % len(circuits.bandwidth), nodes.pipe[node]] > 0
+            dark_until = begin + timing.reconfiguration if lit else begin + timing.period
+            waited += max(min(dark_until, end) - max(begin, ready), 0.0)
+            hold += 1
+    assert step.waited_for_circuits == pytest.approx(waited, rel=1e-6, abs=1e-12)
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=seeds, count=st.integers(1, 4))
 def test_micro_batches_follow_each_other_and_the_last_one_is_the_step_s_own(seed: int, count: int) -> None:

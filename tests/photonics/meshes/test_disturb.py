@@ -114,6 +114,8 @@ def test_detection_noise_is_relative_to_full_scale() -> None:
 def test_sweeps_rise_and_start_at_nothing(parameter: str) -> None:
     mesh = decompose(haar(16, 5))
     found = sweep([mesh], parameter, [0.0, 0.003, 0.01, 0.03], matrix_error([mesh.matrix()]), draws=5)
+    default = sweep([mesh], parameter, [0.01], matrix_error([mesh.matrix()]))
+    assert default == sweep([mesh], parameter, [0.01], matrix_error([mesh.matrix()]), draws=20, seed=0)
     means = [row["mean"] for row in found["rows"]]
     assert means[0] <= 1e-13
     assert all(a < b for a, b in pairwise(means))
