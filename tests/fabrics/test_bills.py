@@ -8,7 +8,7 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.bills.grids import Grid, _links
+from lightloom.fabrics.bills.grids import Grid, _links, grid_bill
 from lightloom.fabrics.damage import damaged
 from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.load import fabric_from, load_fabric, names
@@ -225,3 +225,21 @@ def test_links_between_blocks_are_counted_one_by_one(switched: bool, wraps: bool
             inside, outside = inside + (not leaves) / size, outside + leaves / size
     grid = Grid(ranks=24, dims=(4, 6), wraps=wraps, bandwidth=1e9, switched=switched)
     assert _links(grid, block) == pytest.approx((inside, outside))
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("switched", [False, True])
+def test_grids_beside_each_other_take_as_many_parts_as_each_of_them(choices: BillChoices, switched: bool) -> None:
+    """But for circuit switches, which come in whole products."""
+    one, three = (
+        grid_bill(
+            Grid(ranks=24, dims=(4, 6), wraps=True, bandwidth=5e9, block=(2, 3), switched=switched, copies=copies),
+            choices,
+        )
+        for copies in (1.0, 3.0)
+    )
+    assert one.bandwidth is not None and three.bandwidth == pytest.approx(3 * one.bandwidth)
+    assert [line.part.name for line in three.lines] == [line.part.name for line in one.lines]
+    for line, more in zip(one.lines, three.lines, strict=True):
+        if not line.part.name.startswith(("circuit-switch", "palomar", "calient", "polatis")):
+            assert more.per_rank == pytest.approx(3 * line.per_rank), line.part.name

@@ -9,8 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
+from lightloom.core.keys import packed
 from lightloom.fabrics.graph.edges import Edge, Vertex, vertex_of
 from lightloom.fabrics.graph.routing import Routes
+
+_WALKS: Effort = 2
+"""Times that the farthest rank is looked for, from rank 0 and then from the one that was found."""
 
 
 class Network:
@@ -158,9 +163,13 @@ class Network:
         """Seconds on the quickest way between two ranks that are far from each other."""
         from scipy.sparse import csgraph, csr_array
 
-        weights = csr_array((self.latency, (self.tail, self.head)), shape=(self.vertices, self.vertices))
+        # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts.
+        order = np.lexsort((self.latency, self.head, self.tail))
+        _, first = np.unique(packed((self.tail[order], self.head[order])), return_index=True)
+        link = order[first]
+        weights = csr_array((self.latency[link], (self.tail[link], self.head[link])), shape=(self.vertices,) * 2)
         start = 0
-        for _ in range(2):
+        for _ in range(_WALKS):
             seconds = csgraph.dijkstra(weights, indices=start)[: self.ranks]
             start = int(np.argmax(seconds))
         return float(seconds.max())
