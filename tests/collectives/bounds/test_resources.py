@@ -106,3 +106,9 @@ def test_a_run_with_its_circuits_in_place_is_compared_without_their_set_up() -> 
     assert Bound(3.0, "a port").repeated_ratio(cost(static=False)) is None
     assert Bound(3.0, "a port").repeated_ratio(cost(setup=0.0)) is None
     assert Bound(1.0, "a port").repeated_ratio(cost()) is None
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce", "gather", "scatter"])
+def test_a_root_in_a_corner_is_as_far_from_the_others_as_any_rank(kind: Kind) -> None:
+    fabric = Mesh(ranks=12, dims=(3, 4), hop_latency=1e-6)
+    assert lower_bound(Collective(kind, 12, 1e-9), fabric).time == pytest.approx(fabric.diameter_latency(), rel=1e-6)
