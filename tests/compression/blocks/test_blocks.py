@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,6 +171,31 @@ def test_sizes_and_types_that_do_not_fit() -> None:
     for run in ([1, 200, 0], [0, 200, 1], [-1, 8, 0], [0, -8, 0], [0, 8, -1], [2**62, 2**62, 0]):
         with pytest.raises(InputError, match="run 1 of 2"):
             blocks.encode_runs(fmt, x, None, np.array([[0, 8, 0], run]), wire)
+
+
+def test_every_function_refuses_arrays_of_other_types_and_sizes_and_writes_to_none_that_is_read_only() -> None:
+    fmt, runs = BlockFormat("linear", 4, 128), np.array([[0, 8, 0]])
+    x, wire = np.zeros(200, np.float32), np.zeros(132, np.uint8)
+    # Which of the arrays of each is written to.
+    calls: tuple[tuple[Callable[[Any, Any], None], str], ...] = (
+        (lambda x, wire: blocks.encode(fmt, x, wire), "wire"),
+        (lambda x, wire: blocks.encode_leaving(fmt, x, wire), "both"),
+        (lambda x, wire: blocks.encode_feedback(fmt, x, np.zeros(200, np.float32), wire), "wire"),
+        (lambda x, wire: blocks.decode(fmt, wire, x), "values"),
+        (lambda x, wire: blocks.decode_adding(fmt, wire, x), "values"),
+        (lambda x, wire: blocks.encode_runs(fmt, x, None, runs, wire), "wire"),
+        (lambda x, wire: blocks.decode_runs(fmt, wire, runs, x), "values"),
+    )
+    fixed_x, fixed_wire = x.copy(), wire.copy()
+    fixed_x.flags.writeable = fixed_wire.flags.writeable = False
+    for call, written in calls:
+        call(x.copy() if written != "wire" else fixed_x, wire.copy() if written != "values" else fixed_wire)
+        for array, sent in ((x.astype(np.float64), wire), (x, wire.astype(np.int8)), (x, wire[:65].copy())):
+            with pytest.raises(InputError):
+                call(array.copy(), sent.copy())
+        for array, sent in ((fixed_x, wire),) * (written != "wire") + ((x, fixed_wire),) * (written != "values"):
+            with pytest.raises(InputError, match="must be writable"):
+                call(array, sent)
 
 
 @pytest.mark.parametrize(
