@@ -81,3 +81,33 @@ def fewest_links(ranks: int, levels: int) -> int:
     for carried_ever in brought.values():
         programme.at_least(dict.fromkeys(carried_ever, -1.0), -1.0)
     return programme.least()
+
+
+def fewest_to_opposite(ranks: int, levels: int) -> int:
+    """Links of the cheapest messages by which every rank hears of the one on the opposite side of the ring.
+
+    A message carries everything that its source then holds, whether or not it could be added.
+    """
+    programme, everybody = _Programme(), range(ranks)
+    held = {
+        (level, rank, of): programme.variable(
+            low=float(rank == of or (level == levels and rank == (of + ranks // 2) % ranks)),
+            high=float(level > 0 or rank == of),
+        )
+        for level, rank, of in product(range(levels + 1), everybody, everybody)
+    }
+    for level, rank in product(range(levels), everybody):
+        brought: dict[int, list[int]] = {of: [] for of in everybody}
+        for source in everybody:
+            if source == rank:
+                continue
+            sent = programme.variable(float(min((source - rank) % ranks, (rank - source) % ranks)))
+            for of in everybody:
+                carried = programme.variable()
+                programme.at_least({sent: 1.0, carried: -1.0}, 0.0)
+                programme.at_least({held[level, source, of]: 1.0, carried: -1.0}, 0.0)
+                brought[of].append(carried)
+        for of in everybody:
+            kept = {held[level, rank, of]: 1.0, held[level + 1, rank, of]: -1.0}
+            programme.at_least(dict.fromkeys(brought[of], 1.0) | kept, 0.0)
+    return programme.least()

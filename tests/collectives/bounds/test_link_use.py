@@ -14,10 +14,11 @@ from lightloom.collectives.bounds.link_use import (
     broadcast_uses,
     closed_form,
     joint_seconds,
+    opposite_uses,
     relayed_seconds,
     slotted_seconds,
 )
-from tests.collectives.bounds.fewest_links import fewest_links
+from tests.collectives.bounds.fewest_links import fewest_links, fewest_to_opposite
 
 
 @cache
@@ -66,15 +67,41 @@ def test_equals_trying_all_depths(ranks: int, hops: int) -> None:
 @pytest.mark.parametrize("hops", range(2, 5))
 def test_sums_are_collected_by_one_tree_and_spread_by_one_of_two_phases(ranks: int, hops: int) -> None:
     trees = (broadcast_uses(ranks, level) + by_trying(ranks, level - 1, hops) for level in range(1, hops + 1))
-    pairs = ranks * (ranks - 1) // 2 if hops == 2 else 0
-    assert all_reduce_uses(ranks, hops) == max(pairs, min(trees))
+    assert all_reduce_uses(ranks, hops) == max(opposite_uses(ranks, hops), min(trees))
 
 
-@pytest.mark.parametrize("ranks", [3, 4, 6, 16, 64, 256])
-def test_all_pairs_meet_at_some_rank_within_two_hops(ranks: int) -> None:
-    """One rank that hears all others directly and answers them uses N²/2 links, which is N/2 above the bound."""
+@pytest.mark.parametrize("ranks", [2, 4, 6, 16, 64, 256, 257])
+def test_one_rank_that_all_hear_is_as_good_as_any_within_two_hops(ranks: int) -> None:
+    """It hears all others directly and answers them: N²/2 links, which is the bound if the ranks are even."""
     star = 2 * broadcast_uses(ranks, 1)
-    assert star - ranks / 2 <= all_reduce_uses(ranks, 2) <= star
+    assert all_reduce_uses(ranks, 2) == star - ranks % 2 * (ranks - 1) // 2
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(3, 2), (4, 2), (4, 3), (5, 2), (6, 2)])
+def test_no_messages_reach_the_opposite_side_over_fewer_links(ranks: int, hops: int) -> None:
+    fewest = fewest_to_opposite(ranks, hops)
+    assert opposite_uses(ranks, hops) <= fewest and (hops > 2 or opposite_uses(ranks, hops) == fewest)
+
+
+@pytest.mark.parametrize("ranks", [24, 64, 144, 256, 1024])
+def test_nor_do_hubs_that_hear_and_answer(ranks: int) -> None:
+    """Hubs among which sums go straight, in three hops, and one rank at which two trees of two levels meet, in four."""
+    for hubs in (hubs for hubs in range(1, ranks + 1) if ranks % hubs == 0):
+        around = 2 * hubs * broadcast_uses(ranks // hubs, 1)
+        between = hubs * broadcast_uses(hubs, 1) * (ranks // hubs)
+        assert opposite_uses(ranks, 3) <= around + between
+    assert 0.6 * 2 * broadcast_uses(ranks, 2) < opposite_uses(ranks, 4) <= 2 * broadcast_uses(ranks, 2)
+
+
+@pytest.mark.parametrize("paid", range(2, 9))
+def test_ranks_that_pay_whole_links_are_led_away_by_their_powers(paid: int) -> None:
+    """u + u² + u⁴ + ... links for u, one term for every other hop."""
+    away = 0
+    for half in range(1, 4):
+        away += paid**2 ** (half - 1)
+        for hops in (2 * half - 1, 2 * half):
+            assert opposite_uses(2 * away, hops) == 2 * away * paid
+            assert opposite_uses(2 * away - 2, hops) < 2 * away * paid < opposite_uses(2 * away + 2, hops)
 
 
 @pytest.mark.parametrize(("ranks", "hops"), [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 1), (5, 2)])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import ceil, floor
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from lightloom.core.effort import Effort
 
 _LARGEST_TABLE: Effort = 1 << 18
 """Costs of attachments above which first hops are not told from others."""
+_PAID_WITHIN = 1e-10
+"""Links within which what a rank pays is found."""
 Uses = Callable[[int, int], int]
 """Link uses of one byte among so many ranks within so many hops; never more in more hops, and least from as many hops
 as there are ranks on."""
@@ -62,7 +65,7 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
     """A(N, H): fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
-    other directly, within two every pair of ranks meets at some rank.
+    other directly; within few, ranks on opposite sides of the ring meet at some rank.
 
     Raises:
         ValueError: no rank or no hop.
@@ -70,8 +73,37 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
     if hops == 1:
         return ranks * broadcast_uses(ranks, 1)
     collecting = np.array([broadcast_uses(ranks, level) for level in range(1, hops + 1)], np.float64)
-    uses = int((collecting + _two_phases(ranks, hops)).min())
-    return max(uses, ranks * (ranks - 1) // 2) if hops == 2 else uses
+    return max(int((collecting + _two_phases(ranks, hops)).min()), opposite_uses(ranks, hops))
+
+
+def opposite_uses(ranks: int, hops: int) -> int:
+    """Fewest link uses with which every rank hears of the one on the opposite side of the ring, within so many hops.
+
+    Every rank pays u links in half of the hops, and is led u + S(u) + S(S(u)) + ... links away by that, at most. At
+    most the number of ranks, and not computed, where the hops are enough to walk there.
+    """
+    from scipy.optimize import brentq
+
+    half, distance = -(-hops // 2), ranks // 2
+    if half >= distance:
+        return 0 if half > distance else ranks
+    paid = float(brentq(lambda u: _led_away(u, half, distance) - distance, 1.0, float(distance), xtol=_PAID_WITHIN))
+    return ceil(ranks * (paid - 2 * _PAID_WITHIN))
+
+
+def _led_away(paid: float, hops: int, enough: int) -> float:
+    """u + S(u) + S(S(u)) + ... of so many terms, or something that is more than ``enough``.
+
+    S(u) = Σ max(0, u − |x|) over whole numbers x, which is u² where u is one and linear in between.
+    """
+    away = 0.0
+    for _ in range(hops):
+        away += paid
+        if away > enough:
+            break
+        whole = floor(paid)
+        paid = whole * whole + (2 * whole + 1) * (paid - whole)
+    return away
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:
