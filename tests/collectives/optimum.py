@@ -85,6 +85,8 @@ class Problem:
     """Chunks of a share, of a block, or of what a root has."""
     standing: bool = False
     """Whether circuits are chosen once."""
+    setup: int | None = None
+    """Slots of a set-up if, of those that stand, some may be set anew once; their channels are dark for so long."""
 
 
 @dataclass(frozen=True)
@@ -227,13 +229,21 @@ def feasible(asked: Problem, slots: int) -> bool:
                 if using:
                     programme.at_most(using, capacity[link])
         return programme.solved()
-    circuits = [programme.variable(high=float(capacity.max()), whole=True) for _ in sends]
-    for link in range(len(capacity)):
-        using = {circuits[s]: 1.0 for s, each in enumerate(sends) if link in each.links}
+    # Circuits that stand, those that are set anew for others, and these others: the last two take the same channels.
+    settings = 1 if asked.setup is None else 3
+    circuits = [[programme.variable(high=float(capacity.max()), whole=True) for _ in sends] for _ in range(settings)]
+    for link, other in product(range(len(capacity)), range(max(1, settings - 1))):
+        groups = (circuits[0], circuits[other + 1]) if settings > 1 else circuits
+        using = {group[s]: 1.0 for s, each in enumerate(sends) if link in each.links for group in groups}
         if using:
             programme.at_most(using, capacity[link])
-    for (_, s), chosen in sent.items():
-        programme.at_most(dict.fromkeys(chosen, 1.0) | {circuits[s]: -1.0}, 0.0)
+    for (t, s), chosen in sent.items():
+        lit = {circuits[0][s]: -1.0}
+        if asked.setup is not None and t + asked.setup + 2 + sends[s].lag <= slots:
+            lit[circuits[1][s]] = -1.0
+        if asked.setup is not None and t > asked.setup:
+            lit[circuits[2][s]] = -1.0
+        programme.at_most(dict.fromkeys(chosen, 1.0) | lit, 0.0)
     return programme.solved()
 
 

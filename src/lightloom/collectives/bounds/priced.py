@@ -3,12 +3,14 @@
 A circuit carries a share once in first hops, and in every later slot of one hop's length what there is time for. Let
 every length have a price in first hops and in every slot, the prices of what a circuit of that length can carry being
 no more than its length together. Then a byte costs at least what the cheapest tree costs, and all bytes no more than
-all links. Proof: docs/collectives/bounds.md.
+all links. Where there is time for one set-up on the way, circuits that follow each other on a link have only the time
+before it, or that after it, and mostly carry less together than one that stands. Proof: docs/collectives/bounds.md.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 
@@ -34,16 +36,18 @@ _ROUNDING = 1e-9
 
 
 @lru_cache(maxsize=1 << 10)
-def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, most: float) -> float:
-    """The largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
+def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, setup: float) -> float:
+    """The largest time that is shown to be too short, or ``least``; never more than two set-ups and a hop.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         share: seconds in which one wavelength carries the share of a rank.
         wavelengths: of each link, each way.
         least: seconds that are known to be needed.
+        setup: seconds of setting circuits anew.
     """
     low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK * ranks
+    once, most = setup + hop, 2 * setup + hop
     relays = 2 * hop <= least < most and 0 < share <= _LONGEST_SHARE * hop
     if not relays or _WORK_OF_A_LEVEL * ranks * ranks * least / hop > budget:
         return least
@@ -52,7 +56,10 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
     for time in range(_TIMES):
         prices = Prices(ranks, _slots(seconds, hop, share), prices)
         work = _WORK_OF_A_LEVEL * ranks * ranks * prices.levels
-        too_short, tried = prices.exceed(2 * wavelengths, min(int(budget / work), _MORE_TRIES if time else _TRIES))
+        tries = min(int(budget / work), _MORE_TRIES if time else _TRIES)
+        # Slots that begin before the last circuits that are taken down must go, and those that end after a set-up.
+        around = (ceil((seconds - once) / hop), int(setup / hop)) if seconds > once else None
+        too_short, tried = prices.exceed(2 * wavelengths, tries, around)
         budget -= tried * work
         if too_short:
             low, step = seconds, 2 * step
@@ -115,13 +122,28 @@ class Prices:
         """Of an edge in each level, which does not fall with its length: [level, length]."""
         return (self._split / self._capacity[:, None]) @ self._part
 
-    def exceed(self, links: int, tries: int) -> tuple[bool, int]:
-        """Whether every tree costs more than there are ``links`` for a rank, as far as was seen, and prices tried."""
+    def carried_in_turn(self, before: int, after: int) -> float:
+        """What two circuits that follow each other on a link carry at most, in parts of the price of their lengths.
+
+        Args:
+            before: levels up to which the first one has time.
+            after: level from which the second one has; either may carry first hops.
+        """
+        parts = (self._split[:before].sum(axis=0), self._split[0] + self._split[after:].sum(axis=0))
+        length = np.arange(1, self._part.shape[1])
+        return sum(float(((part @ self._part)[1:] / length).max()) for part in parts)
+
+    def exceed(self, links: int, tries: int, around: tuple[int, int] | None = None) -> tuple[bool, int]:
+        """Whether every tree costs more than there are ``links`` for a rank, as far as was seen, and prices tried.
+
+        ``around`` are the levels before and after a set-up on the way, if there is time for one.
+        """
         from lightloom.collectives.bounds._priced_kernels import cheapest_tree
 
         count = np.zeros((len(self._capacity), self._part.shape[1]))
         for tried in range(tries):
-            if cheapest_tree(self.price(), count) > links * (1 + _ROUNDING):
+            filled = max(1.0, self.carried_in_turn(*around)) if around else 1.0
+            if cheapest_tree(self.price(), count) > links * filled * (1 + _ROUNDING):
                 return True, tried + 1
             # Multiplicative weights: what the cheapest tree uses most becomes dearer.
             used = (count @ self._part.T) / self._capacity[:, None]

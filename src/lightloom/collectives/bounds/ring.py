@@ -55,7 +55,7 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     relayed = min(relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
     share = collective.nbytes_per_rank / fabric.channel_bandwidth
-    priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), twice)
+    priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), fabric.setup_time)
     return [
         (relayed, "what standing circuits relay in few hops"),
         (priced, "standing circuits that serve first hops and later ones"),
