@@ -67,6 +67,7 @@ $(VENV)/installed-for-development: $(SOURCES) | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'mlc-chakra>=1.0'
 	# Compiles what tests import, once: each of their processes would do it at its start, for 30 CPU seconds.
 	-@$(BIN)/python -m pytest -p tests.imported_by_ranks --collect-only -qq >/dev/null
+	-@$(BIN)/python -m tests.compiled_kernels
 	@touch $(VENV)/installed $@
 
 $(VENV)-gds/installed: pyproject.toml setup.py

@@ -81,13 +81,14 @@ def _search() -> None:
 
 def _vary() -> None:
     """Price what those plans and collectives do not ask for: placements of few operators, codecs within collectives,
-    failures, stragglers, and steps that nothing orders."""
+    failures, stragglers, steps that nothing orders, and small shares on circuits that stand."""
     from dataclasses import replace
 
     import numpy as np
 
     from lightloom.api.planning import plan
     from lightloom.collectives.around_failures import around_failures
+    from lightloom.collectives.bounds.lower_bound import lower_bound
     from lightloom.collectives.cost.stepped import cost
     from lightloom.collectives.cost.straggling import straggling
     from lightloom.collectives.registry import build, find
@@ -108,6 +109,7 @@ def _vary() -> None:
     links = load_fabric("ring", _RANKS)
     steps = build(find("ring"), gather, links)
     cost(replace(steps, dependencies=np.zeros((0, 2), np.int64)), links)
+    lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, {"wavelengths": 4}))
 
 
 def _average() -> None:

@@ -24,7 +24,7 @@ def sorted_by(*keys: Ints) -> Ints:
     if max(most) > max(_SMALL, _SPARSE * len(order)):
         return np.lexsort(keys)
     for key, number in zip(keys, most, strict=True):
-        order = kernels.counted_order(key.astype(np.int64, copy=False), order, number)
+        order = kernels.counted_order(np.ascontiguousarray(key, np.int64), order, number)
     return order
 
 

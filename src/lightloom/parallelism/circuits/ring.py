@@ -114,8 +114,10 @@ def realise(
         colour, _ = colour_arcs(start, length, nodes, channels)
         colour = _largest_classes(colour, length, channels)
         coloured = colour >= 0
-        rows.append(np.column_stack([pair, np.full_like(pair, direction), colour])[coloured])
-        kernels.occupy(rows[-1][:, 1], start[coloured], length[coloured], colour[coloured], nodes, taken)
+        pair, start, length, colour = pair[coloured], start[coloured], length[coloured], colour[coloured]
+        directions = np.full_like(pair, direction)
+        rows.append(np.column_stack([pair, directions, colour]))
+        kernels.occupy(directions, start, length, colour, nodes, taken)
     granted = np.bincount(np.concatenate(rows)[:, 0], minlength=len(traffic))
     requested = counts.sum(axis=1)
     rows.append(kernels.fill(pairs, channels, requested, granted, taken))

@@ -1,0 +1,26 @@
+"""Compile the kernels that every machine compiles for itself: ``python -m tests.compiled_kernels``, once.
+
+How a processor rounds decides phases of meshes, so that no package brings their kernels; and the search of benchmarks
+belongs to none. The processes that run tests would compile them at the same time, each for itself.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+from benchmarks.placement import exhaustive, small_cases
+
+from lightloom.photonics.meshes import Kind, decompose
+
+
+def main() -> None:
+    """Decompose a matrix for each kind of mesh, send light through it, and place a few operators."""
+    for kind in get_args(Kind):
+        decompose(np.eye(4), kind).matrix()
+    for case in small_cases(1):
+        exhaustive(case)
+
+
+if __name__ == "__main__":
+    main()
