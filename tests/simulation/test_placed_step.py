@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats
@@ -204,6 +205,8 @@ def test_the_timeline_says_what_the_step_says(seed: int) -> None:
     split=st.integers(0, 10),
     shuffle=st.randoms(use_true_random=False),
 )
+@example(cuts=[0, 0, 1, 1], split=0, shuffle=Random(1))
+@example(cuts=[0, 0, 1, 1], split=0, shuffle=Random(5))
 def test_transfers_back_to_back_on_a_port_are_one_run(cuts: list[int], split: int, shuffle: Any) -> None:
     """Those of no duration included, in whatever order they are listed; two ports are two runs."""
     rows = [(int(i >= split), a, b) for i, (a, b) in enumerate(pairwise(cuts))]

@@ -97,8 +97,8 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
 
 def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
     """Return an order by port and time, and where in it a transfer does not follow at once on the one before."""
-    # A port sends one transfer at a time, and each takes time: in the order of their ends they also start.
-    order = np.lexsort((end, port))
+    # A transfer without bytes ends when it starts: after the one that ends then, and before the one that starts then.
+    order = np.lexsort((end, start, port))
     follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
     return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
 
