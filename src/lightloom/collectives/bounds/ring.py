@@ -13,6 +13,7 @@ from lightloom.collectives.bounds.link_use import (
     slotted_seconds,
 )
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds
+from lightloom.collectives.bounds.pairs import blocks_in_two_hops, ends_seconds, two_hops_join
 from lightloom.collectives.bounds.priced import priced_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
@@ -33,10 +34,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
     if collective.kind in ("all-gather", "reduce-scatter") and fabric.taps == 1:
         bounds += _relay_bounds(collective, fabric, max(bounds)[0])
     if collective.kind == "all-to-all":
-        seconds = _crossing_seconds(collective, fabric, hops)
-        bounds.append(
-            (min(seconds, fabric.setup_time + hop), f"blocks of {hops} hops that cross the ring in the time left")
-        )
+        bounds += _all_to_all_bounds(collective, fabric, hops)
     if collective.kind in ROOTED and not _tapped(collective, fabric):
         direction_seconds = collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
         seconds = broadcast_seconds(collective.ranks, hop, direction_seconds)
@@ -60,6 +58,21 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
         (relayed, "what standing circuits relay in few hops"),
         (priced, "standing circuits that serve first hops and later ones"),
     ]
+
+
+def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> list[tuple[float, str]]:
+    """All-to-alls whose circuits stand, some of whose blocks make so many hops."""
+    ranks, hop, twice = collective.ranks, _hop(fabric), fabric.setup_time + _hop(fabric)
+    seconds = _crossing_seconds(collective, fabric, hops)
+    bounds = [(min(seconds, twice), f"blocks of {hops} hops that cross the ring in the time left")]
+    block = collective.nbytes / ranks / fabric.channel_bandwidth
+    if fabric.taps == 1 and hops > 2:
+        seconds = ends_seconds(ranks, hop, block, fabric.channels)
+        bounds.append((min(seconds, twice), "standing circuits that first hops and last ones leave idle"))
+    if fabric.taps == 1 and hops == 2:
+        seconds = 2 * hop + blocks_in_two_hops(ranks, fabric.channels) * block
+        bounds.append((min(seconds, 3 * hop, twice), "two hops over ranks that join many pairs"))
+    return bounds
 
 
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
@@ -120,9 +133,9 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
     halves = (ranks // 2) * -(-ranks // 2)
     while _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, degree, hops) < halves:
         hops += 1
-    # Ranks without a circuit to each other have been given two hops above.
-    pairs_fit = ring_all_to_all_wavelengths(ranks) <= fabric.channels
-    return hops if fabric.taps > 1 or pairs_fit else max(hops, 2)
+    if fabric.taps > 1 or (hops == 1 and ring_all_to_all_wavelengths(ranks) <= fabric.channels):
+        return hops
+    return max(hops, 2 if two_hops_join(ranks, fabric.channels, ends) else 3)
 
 
 def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> int:
