@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
@@ -101,6 +99,10 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
+    # Here, as most that import this module read no program.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     nodes, rows = movement.nodes, len(movement.rows)
     table = np.array(movement.edges, dtype=np.int64).reshape(-1, 3)
     graph = coo_array((np.ones(len(table)), (table[:, 0], table[:, 1])), shape=(nodes, nodes))
