@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -106,6 +107,7 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # What a command makes lives until it ends: looking for garbage as often as Python does takes a tenth of a plan.
     gc.set_threshold(50_000, 20, 20)
+    atexit.register(_leave_garbage)
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -124,6 +126,15 @@ def main() -> NoReturn:
             raise
         _refuse(str(format_message()) or "see lightloom --help")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave_garbage() -> None:
+    """Do not look for garbage once more at the end, which takes a fifth of a short command.
+
+    Libraries that PyTorch loads complain of objects that are left.
+    """
+    if "torch" not in sys.modules:
+        gc.freeze()
 
 
 def _refuse(message: str) -> NoReturn:
