@@ -17,12 +17,12 @@ import numpy as np
 from lightloom.core.arrays import Floats
 
 _WORK = 1e6
-"""Additions for each rank that one bound may take; together about a quarter of a second for 1,024 ranks."""
+"""Additions for each rank that one bound may take; together about half a second for 1,024 ranks."""
 _WORK_OF_A_LEVEL = 1.5
 """Additions for each pair of ranks."""
 _LONGEST_SHARE = 4.0
 """Hops' time above which shares go around in many slots, of which first hops are no more than their part."""
-_TRIES, _MORE_TRIES = 24, 10
+_TRIES, _MORE_TRIES = 60, 30
 """Prices tried for the first time and for each further one, at most."""
 _TIMES = 10
 """Times tried, at most."""
