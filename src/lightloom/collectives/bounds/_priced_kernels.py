@@ -23,6 +23,18 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
         price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0.
         count: out, edges of that tree: [level, length].
     """
+    gap, ends, between, one_end = gap_costs(price)
+    count[:] = 0.0
+    count_edges(gap, ends, between, one_end, [(0, price.shape[1] - 1)], count)
+    return float(gap[0, -1])
+
+
+@njit_cached
+def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """G, E, E without the edge to p, and least costs of ranks that one end serves, those beyond p among them.
+
+    All are [level, ranks], G with one level more.
+    """
     levels, room = price.shape
     gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)
     between, one_end = np.full((levels, room), np.inf), np.full((levels, room), np.inf)
@@ -34,17 +46,16 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
             if reached:
                 end[reached] = price[level, reached] + below[reached]
             if reached < room - 1:
-                _offer(below[reached + 1 :], inner, end[reached])
+                offer(below[reached + 1 :], inner, end[reached])
         for reached in range(room):
-            _offer(one_end[level, reached:], inner, end[reached])
+            offer(one_end[level, reached:], inner, end[reached])
         for reached in range(room):
-            _offer(gap[level, reached:], one_end[level], end[reached])
-    _count_edges(gap, ends, between, one_end, count)
-    return float(gap[0, room - 1])
+            offer(gap[level, reached:], one_end[level], end[reached])
+    return gap, ends, between, one_end
 
 
 @njit_without_arrays
-def _offer(least: Floats, added: Floats, cost: float) -> None:
+def offer(least: Floats, added: Floats, cost: float) -> None:
     """Lower each entry to the cost and what is added, where that is less."""
     for i in range(len(least)):
         offered = cost + added[i]
@@ -52,12 +63,16 @@ def _offer(least: Floats, added: Floats, cost: float) -> None:
 
 
 @njit_cached
-def _count_edges(gap: Floats, ends: Floats, between: Floats, one_end: Floats, count: Floats) -> None:
-    """Walk back through the programme, which takes whatever reaches the least cost first."""
-    levels, room = ends.shape
-    count[:] = 0.0
-    # Ranks in a gap of a level, and, negative, those up to the farthest that an end serves.
-    waiting = [(0, room - 1)]
+def count_edges(
+    gap: Floats, ends: Floats, between: Floats, one_end: Floats, waiting: list[tuple[int, int]], count: Floats
+) -> None:
+    """Walk back through the programme, which takes whatever reaches the least cost first.
+
+    Args:
+        waiting: levels and their ranks in a gap, or, negative, those up to the farthest that an end serves; emptied.
+        count: edges, to which these are added: [level, length].
+    """
+    levels = len(ends)
     while len(waiting):
         level, ranks = waiting.pop()
         if level == levels or ranks == 0:
@@ -65,19 +80,19 @@ def _count_edges(gap: Floats, ends: Floats, between: Floats, one_end: Floats, co
         if ranks < 0:
             ranks = -ranks
             count[level, ranks] += 1.0
-            left = _place(between[level, ranks], ends[level], gap[level + 1], ranks - 1)
+            left = place_of(between[level, ranks], ends[level], gap[level + 1], ranks - 1)
             waiting.append((level, -left))
             waiting.append((level + 1, ranks - 1 - left))
         else:
-            right = _place(gap[level, ranks], ends[level], one_end[level], ranks)
-            left = _place(one_end[level, ranks - right], ends[level], gap[level + 1], ranks - right)
+            right = place_of(gap[level, ranks], ends[level], one_end[level], ranks)
+            left = place_of(one_end[level, ranks - right], ends[level], gap[level + 1], ranks - right)
             waiting.append((level, -left))
             waiting.append((level, -right))
             waiting.append((level + 1, ranks - right - left))
 
 
 @njit_without_arrays
-def _place(least: float, first: Floats, second: Floats, ranks: int) -> int:
+def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
     """Where the sum of both, over so many ranks together, is the least."""
     for place in range(ranks + 1):
         if first[place] + second[ranks - place] <= least:

@@ -16,6 +16,7 @@ from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, li
 from lightloom.collectives.bounds.pairs import blocks_in_two_hops, ends_seconds, two_hops_join
 from lightloom.collectives.bounds.priced import priced_seconds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
+from lightloom.collectives.bounds.standing_roots import standing_broadcast_seconds
 from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
 from lightloom.collectives.spec import OF_PARTS, ROOTED, Collective
 from lightloom.fabrics.base import Fabric
@@ -39,6 +40,10 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         direction_seconds = collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
         seconds = broadcast_seconds(collective.ranks, hop, direction_seconds)
         bounds.append((seconds, "the links around the root and few hops together"))
+        least = max(bounds)[0]
+        standing = standing_broadcast_seconds(collective.ranks, hop, direction_seconds, least, fabric.setup_time + hop)
+        if standing > least:
+            bounds.append((standing, "standing circuits and what the root sends together"))
     if fabric.reach is not None:
         # At the least half the ring away lies some rank even from a root, whatever has failed.
         hops = -(-(fabric.ranks // 2) // fabric.reach)
