@@ -16,7 +16,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 
-_WORK = 1e6
+_WORK = 2e6
 """Additions for each rank that one bound may take; together about half a second for 1,024 ranks."""
 _WORK_OF_A_LEVEL = 1.5
 """Additions for each pair of ranks."""
