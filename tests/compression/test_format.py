@@ -5,11 +5,21 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from lightloom.compression import BlockFixedPoint, FramedCodec, Header, Inceptionn, StreamDecoder, Truncation, kernels
+from lightloom.compression import (
+    BlockFixedPoint,
+    FramedCodec,
+    Header,
+    Inceptionn,
+    StreamDecoder,
+    Truncation,
+    kernels,
+    kernels_numba,
+)
 from lightloom.compression.arrays import byte_target
 from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES, LARGEST_CHUNK, VERSION
 from lightloom.compression.registry import read_bound
@@ -161,6 +171,21 @@ def test_each_malformed_frame_is_refused_with_its_reason(name: str, fault: str) 
         data = spoil(bytes(Inceptionn().encode(np.ones(1, np.float32))))
         with pytest.raises(CodecError, match=message):
             Inceptionn().decode(data)
+
+
+@pytest.mark.parametrize("count", [1, 5, 8])
+def test_a_group_that_passes_the_end_of_its_frame_is_none(count: int) -> None:
+    """Wherever the frame ends before it, though bytes follow; and one with tags of more values than there are."""
+    values = np.array([1e-3, 2.0, 0.0, 0.5, 1e-3, 0.0, 3.0, 0.25], np.float32)[:count]
+    data = np.frombuffer(Inceptionn().encode(values), np.uint8)[HEADER_BYTES + FRAME_HEADER :]
+    size, decoded = data.size, np.zeros(count, np.float32)
+    target = kernels_numba.Values(decoded.view(np.uint32), decoded)
+    width = Inceptionn().width
+    coding = kernels_numba.Coding(0, width, np.float32(2.0**-width), False)
+    decode = partial(kernels_numba._decode_group.py_func, data, 0, values=target, begin=0, coding=coding)
+    assert [decode(end=end, n=count) for end in range(size + 1)] == [-1] * size + [size]
+    assert np.array_equal(decoded, Inceptionn().round_trip(values))
+    assert decode(end=size, n=count - 1) == -1
 
 
 @pytest.mark.parametrize("codec", [Truncation(16), Truncation(22), BlockFixedPoint(5)], ids=str)

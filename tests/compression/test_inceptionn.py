@@ -47,6 +47,16 @@ def test_printed_breaks_its_bound_as_proved(k: int, multiple: float, step: int) 
     assert multiple * (1 - 2e-5) < found < multiple
 
 
+@pytest.mark.parametrize("k", EXPONENTS)
+@pytest.mark.parametrize("form", [Inceptionn, InceptionnPrinted])
+def test_errors_come_close_to_the_stated_one_but_stay_below(form: type[Inceptionn], k: int) -> None:
+    """Largest just below a power of two, where values are dropped, or end in ones."""
+    codec = form(2.0**-k)
+    below = np.array([((127 - power) << 23) - 1 for power in range(24)], np.uint32)
+    error = worst(codec, below) * codec.bound
+    assert (1 - 1e-4) * codec.absolute_error < error < codec.absolute_error
+
+
 @pytest.mark.parametrize(("k", "windowed", "printed"), [(6, 1 / 16, 0.5), (8, 0.125, 2), (10, 0.25, 8), (14, 1, 128)])
 def test_errors_of_the_eight_bit_class(k: int, windowed: float, printed: float) -> None:
     low, high = (127 - k) << 23, (127 - k // 2) << 23

@@ -243,3 +243,15 @@ def test_grids_beside_each_other_take_as_many_parts_as_each_of_them(choices: Bil
     for line, more in zip(one.lines, three.lines, strict=True):
         if not line.part.name.startswith(("circuit-switch", "palomar", "calient", "polatis")):
             assert more.per_rank == pytest.approx(3 * line.per_rank), line.part.name
+
+
+@pytest.mark.parametrize("gigabytes", [25, 200, 201, 450])
+def test_the_first_tier_is_a_node_where_others_follow_or_no_port_is_as_fast(gigabytes: int) -> None:
+    inner, outer = (
+        {"shape": "switch", "size": 8, "bandwidth": f"{gigabytes}GB/s"},
+        {"shape": "switch", "bandwidth": "25GB/s"},
+    )
+    alone = fabric_from({"kind": "tiers", "tiers": [inner]}, 8, where="node").bill()
+    joined = fabric_from({"kind": "tiers", "tiers": [inner, outer]}, 16, where="nodes").bill()
+    assert count(joined, "node-link") == gigabytes
+    assert count(alone, "node-link") == (gigabytes if gigabytes > 200 else 0)

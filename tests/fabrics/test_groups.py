@@ -16,8 +16,10 @@ from lightloom.collectives.registry import find
 from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
+from lightloom.fabrics.capabilities import Axis
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.fabrics.part import PartFabric
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
@@ -178,3 +180,23 @@ def test_a_share_of_a_ring_has_the_channels_that_were_asked_for(
     part = ring.share(6, 1, channels)
     assert part is not None
     assert part.channels == channels
+
+
+@given(st.sampled_from([(4, 4), (3, 5), (2, 3, 4)]), st.data())
+def test_a_part_has_axes_where_it_is_a_block_of_the_grid(dims: tuple[int, ...], data: st.DataObject) -> None:
+    """Whole lines of all inner dimensions, and neighbours of the next one that do not pass its end."""
+    whole = Torus(ranks=math.prod(dims), dims=dims)
+    first = data.draw(st.integers(0, whole.ranks - 1))
+    ranks = data.draw(st.integers(1, whole.ranks - first))
+    places = np.array(np.unravel_index(np.arange(first, first + ranks), dims))
+    sizes = [len(np.unique(row)) for row in places]
+    expected = Axis.along(tuple(sizes)) if math.prod(sizes) == ranks else ()
+    assert PartFabric.on(whole, range(first, first + ranks)).axes == expected
+    if ranks > 1:
+        assert PartFabric.on(whole, range(first + ranks - 1, first - 1, -1)).axes == ()
+
+
+def test_a_part_across_two_domains_has_no_axis_of_one() -> None:
+    whole = TwoTierSwitch(ranks=16, domain_size=8)
+    assert [axis.size for axis in PartFabric.on(whole, range(8, 16)).axes] == [8]
+    assert PartFabric.on(whole, range(4, 12)).axes == ()

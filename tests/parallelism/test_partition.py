@@ -15,7 +15,18 @@ from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules
 from lightloom.parallelism.placement.partition import Partitions, partition
-from lightloom.parallelism.placement.splits import SPLITS, Layout, Need, Split, axis_of, bounds, exchange, region
+from lightloom.parallelism.placement.splits import (
+    SPLITS,
+    Layout,
+    Need,
+    Split,
+    axis_of,
+    bounds,
+    exchange,
+    layout,
+    need,
+    region,
+)
 from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
@@ -288,3 +299,13 @@ def test_parts_hold_copies_of_parameters_unless_these_are_cut_and_partial_sums_w
     for kind, splits in SPLITS.items():
         assert {split.dimension for split in splits if split.partial} <= {"in_channel"}, kind
         assert all(split.partial for split in splits if split.dimension == "in_channel"), kind
+
+
+def test_one_part_is_the_whole_whatever_would_be_cut() -> None:
+    operator = Operator(name="linear", kind="linear", dimensions=LINEAR)
+    whole = layout(operator, None, 1)
+    assert whole == Layout("", 1, 1, 1, False)
+    for split in SPLITS["linear"]:
+        assert layout(operator, split, 1) == whole != layout(operator, split, 2)
+        assert need(operator, split, 1, 0) == need(operator, None, 1, 0) != need(operator, split, 2, 0)
+    assert need(operator, None, 3, 0).reads == "whole"

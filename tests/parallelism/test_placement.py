@@ -31,7 +31,7 @@ from lightloom.parallelism.placement.base import Link, Placement, Reach
 from lightloom.parallelism.placement.check import check
 from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
+from lightloom.parallelism.placement.place import _too_large, place
 from lightloom.parallelism.placement.problem import problem_of
 from lightloom.workloads.load import load_workload
 
@@ -245,3 +245,12 @@ def test_more_peers_help_one_partition(model: str, batch: int, quantum: float) -
 @pytest.mark.slow
 def test_more_than_twenty_thousand_sub_operators_are_placed() -> None:
     assert large()["sub_operators"] > 20_000
+
+
+def test_parts_that_cannot_be_packed_are_not_called_too_large() -> None:
+    """Three parts of 2 GiB on two devices of 3 GiB: as many bytes as there is room, but no placement."""
+    balanced = fan(1, 1, 1)
+    balanced = replace(balanced, memory=np.full(3, 2.0 * 2**30))
+    for gibibytes, why in ((3.0, "no placement found for 6"), (2.99, "too large, 6"), (1.9, "too large, 6")):
+        refused = _too_large(problem_of(balanced, 2, Reach(1), gibibytes * 2**30, LINK))
+        assert why in str(refused) and ("or smaller parts" in str(refused)) == (gibibytes < 2)

@@ -20,8 +20,9 @@ from lightloom.planner.pricing import group_prices, library
 from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.planner.search import data_parallel, rows
+from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
-from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
 from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.workloads.load import load_workload
@@ -178,15 +179,30 @@ def test_the_largest_batches_are_those_that_fit() -> None:
         assert twice.winner.fits is False
 
 
-def test_data_parallelism_is_compared_at_the_largest_batch_that_fits() -> None:
+def test_data_parallelism_is_compared_at_the_largest_batch_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other strategies fit larger batches, at which it does not."""
     pins = Pins(micro_batches=1, recomputation="none", tp=1, pp=1)
     ranking = searched(cluster(2), global_batches=(16,), pins=pins, prune=False).ranking
     on = cluster(2, memory=max(plan.memory for plan in ranking))
+    simulated: list[Plan] = []
+    run = Comparison.run
+
+    def backwards(*arguments: Any) -> tuple[list[Plan], list[RefusedPlan]]:
+        """In whatever order they are simulated."""
+        plans, refused = run(*arguments)
+        simulated.extend(plans)
+        return plans[::-1], refused
+
+    monkeypatch.setattr(Comparison, "run", backwards)
     found = searched(on, largest_batches=True, compare=True, algorithms=("ring", "recursive-doubling"))
     assert max(plan.global_batch for plan in found.ranking) > 16
     compared = [plan for plan in found.ranking if plan.strategy in ("ddp", "fsdp")]
     assert compared and all(plan.fits for plan in compared)
+    alone = [plan for plan in compared if any(plan is each for each in simulated)]
+    assert {plan.algorithm for plan in alone} == {"ring", "recursive-doubling"}
+    for plan in alone:
+        same = [each for each in simulated if (each.strategy, each.algorithm) == (plan.strategy, plan.algorithm)]
+        assert plan.global_batch == max(each.global_batch for each in same if each.fits)
 
 
 def test_plans_that_do_not_fit_are_ranked_on_demand() -> None:

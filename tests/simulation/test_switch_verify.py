@@ -61,6 +61,30 @@ def test_a_turn_may_end_in_the_next_step() -> None:
     check((ends, *later, begins))
 
 
+@pytest.mark.parametrize(("out", "into"), [(2.0, 1.0), (1.0, 2.0)])
+def test_a_turn_waits_for_what_leaves_and_for_what_enters(out: float, into: float) -> None:
+    """Plane 0 at the middle one of three stages: what it sends on and what is sent to it end at different times."""
+    owners = {(stage, 0): "pipeline" for stage in range(3)}
+
+    def step(begin: float) -> Timeline:
+        sends = (
+            replace(interval(f"from {stage}", 0, end, {"pipeline": [0]}, 5), details=between(stage))
+            for stage, end in ((0, into), (1, out))
+        )
+        turns = (
+            replace(interval("turn", start, start + TURN, {axis: [0]}), details={"stages": [1], "planes": {axis: [0]}})
+            for axis, start in (("data", begin), ("pipeline", begin + TURN))
+        )
+        return Timeline.of((*sends, *turns))
+
+    def between(stage: int) -> dict[str, Any]:
+        return {"stages": [stage, stage + 1], "planes": {"pipeline": [0]}, "nbytes": {"pipeline": 5}}
+
+    verify_switching(step(2.0), owners, TURN, RATE, {"pipeline": 10.0})
+    with pytest.raises(VerificationError, match=r"plane 0 at stage 1 turns from 1\.5 s on, but pipeline sends until 2"):
+        verify_switching(step(1.5), owners, TURN, RATE, {"pipeline": 10.0})
+
+
 def moved(place: int, **changes: Any) -> Callable[[], tuple[Interval, ...]]:
     return lambda: tuple(replace(each, **changes) if at == place else each for at, each in enumerate(STEP))
 

@@ -59,5 +59,9 @@ class PartFabric(GroupFabric):
                 break
             axes.append(axis._replace(size=size))
             stride *= size
-        aligned = stride == self.ranks and (not axes or first % axes[-1].stride == 0)
+        if stride != self.ranks or not axes:
+            return ()
+        last = self.whole.axes[len(axes) - 1]
+        begin, offset = divmod(first, last.stride)
+        aligned = not offset and begin % last.size + axes[-1].size <= last.size
         return tuple(axes) if aligned else ()

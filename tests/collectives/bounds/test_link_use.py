@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.link_use import (
     Uses,
+    _least_seconds,
     all_reduce_uses,
     broadcast_uses,
     closed_form,
@@ -196,3 +197,18 @@ def test_time_grows_smoothly_with_the_bytes_although_hops_are_whole(ranks: int) 
     for hops, each in enumerate(per_use, start=2):
         before = slotted_seconds(ranks, 1.0, each * (hops - 1) * (1 - 2e-9))
         assert slotted_seconds(ranks, 1.0, each * (hops - 1)) == pytest.approx(before, rel=1e-3)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.integers(1, 4))
+@example([4, 0], 1)
+@example([9, 9, 8, 0], 1)
+def test_the_least_seconds_are_found_with_the_hops_that_they_allow(seconds: list[int], fewest: int) -> None:
+    """Of whole seconds and hops of two, every time is tried."""
+    falling = sorted(seconds, reverse=True)
+    most = fewest + len(seconds) - 1
+
+    def allowed(time: int) -> int:
+        return min(time // 2, most)
+
+    least = next(time for time in range(2 * fewest, 99) if time >= falling[allowed(time) - fewest])
+    assert _least_seconds(lambda hops: float(falling[hops - fewest]), 2.0, fewest, most) == (least, allowed(least))

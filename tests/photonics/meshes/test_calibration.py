@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -53,7 +53,13 @@ def chips(draw: st.DrawFn) -> Mesh | MappedMatrix:
     return map_matrix(matrix, kind)  # type: ignore[arg-type]
 
 
+WIDE, TALL = (map_matrix(np.random.default_rng(0).normal(size=shape), "svd") for shape in ((3, 5), (5, 3)))
+"""V† and Σ have different numbers of outputs."""
+
+
 @given(chips(), st.integers(0, 99))
+@example(WIDE, 0)
+@example(TALL, 0)
 @settings(max_examples=40, deadline=None)
 def test_the_true_twin_has_the_powers_of_the_chip(ideal: Mesh | MappedMatrix, seed: int) -> None:
     errors = replace(SILICON, thermal_crosstalk=0.01, loss_db=0.3)
@@ -172,6 +178,20 @@ def test_a_known_twin_is_programmed_as_exactly_as_its_couplers_allow() -> None:
     programmed = program(chip.truth(), target_of(ideal), chip.designed)
     assert chip.error(programmed.settings, target_of(ideal)) == pytest.approx(programmed.errors[-1], abs=1e-12)
     assert programmed.errors[-1] <= 1e-10
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("ideal", [random_mesh(6, "rectangular", 2), decompose(np.eye(6)[[2, 0, 1, 5, 3, 4]])])
+def test_steps_end_where_three_in_a_row_hardly_help_or_eight_do_not(ideal: Mesh, seed: int) -> None:
+    """Couplers so far off that splittings are out of reach: no step of all leads to the matrix."""
+    chip = SimulatedChip(disturb(ideal, replace(SILICON, coupler_error=0.2), np.random.default_rng(seed)))
+    squares = np.array(program(chip.truth(), target_of(ideal), chip.designed).errors) ** 2
+    quiet, refused, ended = 0, 0, []
+    for before, after in pairwise(squares):
+        refused = refused + 1 if after == before else 0
+        quiet = quiet if after == before else quiet + 1 if after > 0.998 * before else 0
+        ended.append(quiet == 3 or refused == 8)
+    assert ended == [False] * (len(squares) - 2) + [True]
 
 
 def test_real_parts_are_programmed_where_splittings_are_out_of_reach() -> None:

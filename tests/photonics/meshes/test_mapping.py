@@ -84,6 +84,25 @@ def test_components_are_exact_and_nothing_joins_them(
         assert mapped.mzis == sum(counts) <= map_components(matrix, "economy").mzis
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_components_lie_beside_each_other(seed: int) -> None:
+    """As deep as the deepest of them, with all of their MZIs, each alone as it is beside the others."""
+    first, second = matrices(2, 3, seed, False), matrices(5, 4, seed, False)
+    mapped = map_components(np.block([[first, np.zeros((2, 4))], [np.zeros((5, 3)), second]]))
+    parts = [map_matrix(part, "compact") for part in (first, second)]
+    assert mapped.depth == max(part.depth for part in parts) > min(part.depth for part in parts)
+    assert mapped.mzis == sum(part.mzis for part in parts)
+    np.testing.assert_allclose(mapped.gains, np.concatenate([part.gains for part in parts]))
+    assert mapped.gain == mapped.gains.max()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (2, 5)])
+def test_a_dark_matrix_has_no_components(shape: tuple[int, int]) -> None:
+    dark = map_components(np.zeros(shape))
+    assert (dark.blocks, dark.depth, dark.mzis, dark.gain) == ((), 0, 0, 1.0)
+    assert np.array_equal(dark.propagate(np.ones(shape[1])), np.zeros(shape[0]))
+
+
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.integers(0, 999))
 @settings(max_examples=30, deadline=None)
 def test_a_compact_mapping_leaves_out_modes_beyond_the_rank(outputs: int, inputs: int, rank: int, seed: int) -> None:

@@ -15,20 +15,21 @@ from math import ceil
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 
-_WORK = 2e6
-"""Additions for each rank that one bound may take; together about half a second for 1,024 ranks."""
-_WORK_OF_A_LEVEL = 1.5
-"""Additions for each pair of ranks."""
+_WORK: Effort = 1_333_333
+"""Levels times ranks of all prices that one bound may try; together about half a second for 1,024 ranks."""
 _LONGEST_SHARE = 4.0
 """Hops' time above which shares go around in many slots, of which first hops are no more than their part."""
-_TRIES, _MORE_TRIES = 60, 30
-"""Prices tried for the first time and for each further one, at most."""
-_TIMES = 10
+_TRIES: Effort = 60
+"""Prices tried for the first time, at most."""
+_MORE_TRIES: Effort = 30
+"""Prices tried for each further one, at most."""
+_TIMES: Effort = 10
 """Times tried, at most."""
 _FIRST_STEP, _LAST_STEP = 0.01, 0.003
 """Parts of the time by which the search goes on at first, and within which it is content."""
-_COARSE = 8
+_COARSE: Effort = 8
 """Times fewer ranks whose prices come first, where there are more than so many squared."""
 _GROWTH = 1.35
 """From the longest length of one class to that of the next."""
@@ -46,17 +47,17 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
         least: seconds that are known to be needed.
         setup: seconds of setting circuits anew.
     """
-    low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK * ranks
+    low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK
     once, most = setup + hop, 2 * setup + hop
     relays = 2 * hop <= least < most and 0 < share <= _LONGEST_SHARE * hop
-    if not relays or _WORK_OF_A_LEVEL * ranks * ranks * least / hop > budget:
+    if not relays or ranks * least / hop > _WORK:
         return least
     seconds = low * (1 + step)
     prices = _coarse_prices(ranks, _slots(seconds, hop, share))
     for time in range(_TIMES):
         prices = Prices(ranks, _slots(seconds, hop, share), prices)
-        work = _WORK_OF_A_LEVEL * ranks * ranks * prices.levels
-        tries = min(int(budget / work), _MORE_TRIES if time else _TRIES)
+        work = ranks * prices.levels
+        tries = min(budget // work, _MORE_TRIES if time else _TRIES)
         # Slots that begin before the last circuits that are taken down must go, and those that end after a set-up.
         around = (ceil((seconds - once) / hop), int(setup / hop)) if seconds > once else None
         too_short, tried = prices.exceed(2 * wavelengths, tries, around)

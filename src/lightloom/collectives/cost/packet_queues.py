@@ -111,7 +111,8 @@ def _paths(
     busy = sent / fabric.link_bandwidth()[link] + fabric.piece_overhead
     final = np.zeros(len(link), np.bool_)
     final[begins[1:] - 1] = True
-    longer = np.maximum(busy - np.append(busy[1:], 0.0), 0.0)
+    # On all but the last link of a path; what the last hop of all is compared with is not used.
+    longer = np.maximum(busy - np.roll(busy, -1), 0.0)
     delay = latency + np.where(final, busy + fabric.step_overhead, longer)
     if folding is not None:
         link = _first_copies(fabric, source, destination, route, folding)[taken]

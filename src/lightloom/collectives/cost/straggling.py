@@ -84,8 +84,8 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
         *busy_and_delay(unfolded, fabric),
     )
     end = np.zeros(1 + period)
-    kernels.straggle(rows, unfolded.source, len(cells), np.array([-1]), 0.0, 1.0, end[:1])
-    kernels.straggle(rows, unfolded.source, len(cells), np.arange(period), late, slower, end[1:])
+    # Nobody is rank -1: the first run is one without a straggler.
+    kernels.straggle(rows, unfolded.source, len(cells), np.arange(-1, period), late, slower, end)
     return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
 
 

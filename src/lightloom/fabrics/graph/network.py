@@ -163,8 +163,9 @@ class Network:
         """Seconds on the quickest way between two ranks that are far from each other."""
         from scipy.sparse import csgraph, csr_array
 
-        # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts.
-        order = np.lexsort((self.latency, self.head, self.tail))
+        # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts, as
+        # the index of a key is that of its first occurrence.
+        order = np.argsort(self.latency, kind="stable")
         _, first = np.unique(packed((self.tail[order], self.head[order])), return_index=True)
         link = order[first]
         weights = csr_array((self.latency[link], (self.tail[link], self.head[link])), shape=(self.vertices,) * 2)

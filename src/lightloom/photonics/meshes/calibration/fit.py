@@ -21,6 +21,8 @@ from lightloom.photonics.meshes.calibration.twin import (
 )
 from lightloom.photonics.meshes.disturb import heat_from_neighbours
 
+_STEPS: Effort = 60
+"""Steps of a fit at most, unless another number is asked for."""
 _VALUES: Effort = 12_000_000
 """Derivatives that are held at a time."""
 _DECIBEL = -np.log(10) / 20
@@ -65,7 +67,7 @@ def fit(
     measured: Measured,
     unknowns: Unknowns,
     *,
-    steps: int = 60,
+    steps: int = _STEPS,
     tolerance: float = 1e-3,
     advance: Callable[[int], None] = ignore,
 ) -> Fit:
