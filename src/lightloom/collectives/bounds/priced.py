@@ -18,7 +18,7 @@ from lightloom.core.arrays import Floats
 from lightloom.core.effort import Effort
 
 _WORK: Effort = 1_333_333
-"""Levels times ranks of all prices that one bound may try; together about half a second for 1,024 ranks."""
+"""Levels times ranks of all prices that one bound may try; together about 1.3 seconds for 1,024 ranks."""
 _LONGEST_SHARE = 4.0
 """Hops' time above which shares go around in many slots, of which first hops are no more than their part."""
 _TRIES: Effort = 60
