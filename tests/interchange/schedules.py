@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import cast
 
 import numpy as np
 from hypothesis import strategies as st
@@ -84,19 +83,14 @@ class Data:
     """What every rank holds of every chunk: whose contributions, each with its count. No knowledge of steps."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._kind, self._ranks, self._chunks = (
-            cast(str, schedule.collective.kind),
-            schedule.collective.ranks,
-            schedule.chunks,
-        )
+        collective = schedule.collective
+        part = np.arange(schedule.chunks) * collective.parts // schedule.chunks
+        self._adds, self._everyone = collective.rule.adds, Counter(range(collective.ranks))
+        self._first, self._last = collective.begins_at(part).tolist(), collective.ends_at(part).tolist()
         self.held: dict[tuple[int, int], Counter[int] | None] = {}
-        for rank in range(self._ranks):
-            for chunk in range(self._chunks):
-                mine = self._kind in ("reduce-scatter", "all-reduce", "reduce") or self._owner(chunk) == rank
-                self.held[rank, chunk] = Counter({rank: 1}) if mine else None
-
-    def _owner(self, chunk: int) -> int:
-        return 0 if self._kind in ("broadcast", "reduce") else chunk * self._ranks // self._chunks
+        for rank in range(collective.ranks):
+            for chunk, first in enumerate(self._first):
+                self.held[rank, chunk] = Counter({rank: 1}) if first in (-1, rank) else None
 
     def sent(self, rank: int, chunk: int) -> Counter[int]:
         """A copy of what a rank holds."""
@@ -111,13 +105,6 @@ class Data:
 
     def check(self) -> None:
         """Every rank holds what the collective promises."""
-        everyone = Counter(range(self._ranks))
         for (rank, chunk), value in self.held.items():
-            owner = self._owner(chunk)
-            if self._kind in ("all-gather", "broadcast"):
-                assert value == Counter({owner: 1})
-            elif self._kind == "all-reduce" or (self._kind in ("reduce-scatter", "reduce") and owner == rank):
-                assert value == everyone
-            elif self._kind == "all-to-all":
-                for_whom = chunk % (self._chunks // self._ranks) * self._ranks**2 // self._chunks
-                assert for_whom != rank or value == Counter({owner: 1})
+            if self._last[chunk] in (-1, rank):
+                assert value == (self._everyone if self._adds else Counter({self._first[chunk]: 1}))
