@@ -5,8 +5,8 @@ Deterministic: the effort is counted in transfers scheduled, not in seconds, and
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import replace
-from heapq import nsmallest
 from math import ceil
 
 import numpy as np
@@ -63,6 +63,8 @@ class RingSearch:
         self._known = known and replace(known, at_hubs=True)
         self._spent = 0
         self._tried: dict[Design, float] = {}
+        self._order: list[tuple[float, int, Design]] = []
+        """All that was tried, the best first, then what was tried first."""
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
     def run(self, effort: int) -> tuple[Design, RingTrees]:
@@ -110,6 +112,7 @@ class RingSearch:
             self._spent += _LOOK_AT_HUBS if self._known else _LOOK
             self._spent += 0 if trees is None else self._cost(design)
             self._tried[design] = np.inf if trees is None else trees.time
+            insort(self._order, (self._tried[design], len(self._tried), design))
             if self._tried[design] < self._best[0]:
                 self._best = self._tried[design], design
         return self._tried[design]
@@ -132,7 +135,7 @@ class RingSearch:
     def _leaders(self, count: int) -> list[Design]:
         """The best designs, no two of them with the same chords."""
         best: dict[tuple[Level, ...], Design] = {}
-        for design in nsmallest(_KEPT * count, self._tried, key=lambda tried: self._tried[tried]):
+        for _, _, design in self._order[: _KEPT * count]:
             best.setdefault(design.chords, design)
         return list(best.values())[:count]
 
