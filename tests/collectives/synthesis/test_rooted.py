@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.cost.stepped import cost
@@ -96,6 +96,8 @@ def test_as_many_ranks_as_the_formula_says_and_no_more(hops: int, outward: int, 
     st.none() | st.integers(1, 9),
 )
 @settings(max_examples=25, deadline=None)
+@example(12, 1, 0.0, "broadcast", 0.0, 1e-7, None)
+@example(64, 8, 1e-300, "reduce", 1e-6, 0.0, None)
 def test_every_schedule_is_right_and_above_its_bound(
     ranks: int, wavelengths: int, nbytes: float, kind: str, conversion: float, propagation: float, reach: int | None
 ) -> None:

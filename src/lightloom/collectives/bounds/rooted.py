@@ -29,7 +29,7 @@ def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float
         hop: least seconds from a lightpath's first bit sent to it received.
         direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
     """
-    if direction_seconds <= 0:
+    if direction_seconds / 2 <= 0:
         return hop
     least, most = hop + direction_seconds / 2, ranks * (hop + direction_seconds)
     if _possible(ranks, hop, direction_seconds, least):

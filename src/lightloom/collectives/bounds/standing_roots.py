@@ -45,7 +45,8 @@ def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float,
         direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
         least: seconds that are known to be needed.
     """
-    if ranks < _FEWEST_RANKS or not 2 * hop <= least < most or not least < _MOST_SLOTS * hop:
+    looked_for = 2 * hop <= least < min(most, _MOST_SLOTS * hop) and direction_seconds > _ROUNDING * hop
+    if ranks < _FEWEST_RANKS or not looked_for:
         return least
     low, high = least, np.inf
     search = Search(ranks, direction_seconds / hop)
