@@ -29,6 +29,7 @@ def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float
         hop: least seconds from a lightpath's first bit sent to it received.
         direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
     """
+    # Half of it divides below, and half of the smallest float is 0.
     if direction_seconds / 2 <= 0:
         return hop
     least, most = hop + direction_seconds / 2, ranks * (hop + direction_seconds)
