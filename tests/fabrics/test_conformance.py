@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lightloom.fabrics.damage import damaged
 from lightloom.fabrics.derived import Ports
 from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.footprint import Cut
+from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.load import description, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
@@ -161,6 +163,58 @@ def test_one_group_that_is_none_is_enough(ranks: int, stride: int) -> None:
 
     with pytest.raises(ConfigError, match=rf"group\({ranks}, {stride}\) is not a fabric of {ranks} ranks"):
         check_fabric(_mutated(Mesh, group=group)())
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (11, 10), (7, 2)])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("hops", lambda links: links + 1),
+        ("hops", lambda links: links - 1),
+        ("latency", lambda seconds: np.inf + seconds),
+        ("latency", lambda seconds: np.nan * seconds),
+        ("latency", lambda seconds: -seconds),
+        ("latency", lambda seconds: 1.001 * seconds),
+        ("path", lambda links: links + (links >= 0)),
+    ],
+)
+def test_one_transfer_that_breaks_a_promise_is_enough(pair: tuple[int, int], name: str, change: Any) -> None:
+    def changed(self: Mesh, source: Ints, destination: Ints, route: Ints) -> Any:
+        own = np.array(getattr(Mesh, name)(self, source, destination, route))
+        row = (np.asarray(source) == pair[0]) & (np.asarray(destination) == pair[1])
+        own[row] = change(own[row])
+        return own
+
+    fabric = _mutated(Mesh, **{name: changed})()
+    with pytest.raises(ConfigError, match=r"latency|links"):
+        check_fabric(fabric)
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+@pytest.mark.parametrize("kind", [Mesh, PacketSwitch, WdmRing])
+@pytest.mark.parametrize("name", ["neighbour_latency", "diameter_latency", "pair", "total_receive_bandwidth", "cuts"])
+def test_figures_that_are_a_little_off_are_noticed(kind: type[Fabric], name: str, factor: float) -> None:
+    """But for cuts and totals that are smaller, and yet no less than an all-to-all brings across."""
+
+    def scaled(self: Fabric, *stride: int) -> Any:
+        own: Any = getattr(kind, name)(self, *stride)
+        if name == "cuts":
+            return [replace(cut, capacity=factor * cut.capacity) for cut in own]
+        return (factor * own[0], own[1]) if name == "pair" else factor * own
+
+    fabric = _mutated(kind, **{name: scaled})()
+    smaller = factor < 1 and name in ("cuts", "total_receive_bandwidth")
+    if (smaller and kind is not PacketSwitch) or (name == "pair" and kind is WdmRing):
+        return  # an all-to-all keeps all ports of a switch busy, and what pairs get on a ring is an assumption
+    with pytest.raises(ConfigError, match=r"receive|latency|pair|single rank|carry"):
+        check_fabric(fabric)
+
+
+def test_one_rank_without_a_link_to_another_is_enough() -> None:
+    joined = type("Mutated", (Graph,), {"__module__": __name__, "joins_ranks": True})
+    check_fabric(joined(ranks=3, edges=((0, 1, 1e9), (1, 2, 1e9)), hop_latency=1e-6))
+    with pytest.raises(ConfigError, match="joins_ranks, but some rank has no transfer of a single link"):
+        check_fabric(joined(ranks=3, edges=((0, 1, 1e9), (0, "hub", 1e9), ("hub", 2, 1e9)), hop_latency=1e-6))
 
 
 class _Line(Mesh):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -38,11 +38,12 @@ def failures(draw: st.DrawFn, ranks: int, wavelengths: int) -> str:
 
 @st.composite
 def damaged_rings(draw: st.DrawFn) -> tuple[WdmRing, DamagedWdmRing]:
-    ranks, wavelengths = draw(st.integers(4, 12)), draw(st.integers(2, 6))
+    ranks, wavelengths, fibres = draw(st.integers(4, 12)), draw(st.integers(2, 6)), draw(st.integers(1, 2))
     ring = WdmRing(
         ranks=ranks,
         wavelengths=wavelengths,
-        fibres=draw(st.integers(1, 2)),
+        fibres=fibres,
+        transceivers=draw(st.none() | st.integers(2, 2 * wavelengths * fibres + 2)),
         hop_latency=1e-7,
         conversion_time=draw(st.sampled_from((0.0, 1e-6))),
     )
@@ -71,8 +72,21 @@ def test_it_is_written_and_read_the_same(drawn: tuple[WdmRing, DamagedWdmRing]) 
     assert fabric_from(document, None, where="here") == left
 
 
+def left_of(ranks: int, *failures: str) -> tuple[WdmRing, DamagedWdmRing]:
+    whole = ring().model_copy(update={"ranks": ranks})
+    return whole, damaged(whole, map(Failure.parse, failures))
+
+
+def ring(**fields: int) -> WdmRing:
+    return WdmRing(ranks=8, wavelengths=4, hop_latency=1e-6).model_copy(update=fields)
+
+
 @settings(deadline=None, max_examples=100)
 @given(damaged_rings())
+@example(left_of(5, "node:1", "node:3", "segment:4:clockwise"))
+@example(left_of(5, "node:1", "node:3", "cable:4"))
+@example(left_of(8, "node:3", "node:4"))
+@example(left_of(8, "node:4"))
 def test_distances_are_those_of_walks_over_links_that_are_left(drawn: tuple[WdmRing, DamagedWdmRing]) -> None:
     """Every pair reaches each other one way round, and none needs longer than the diameter says; some pair does."""
     _, left = drawn
@@ -97,14 +111,14 @@ def test_distances_are_those_of_walks_over_links_that_are_left(drawn: tuple[WdmR
         seconds.append(np.where(open_, left.latency(source, destination, route), np.inf))
     assert np.minimum(*links).max() == left.diameter()
     assert np.minimum(*seconds).max() == pytest.approx(left.diameter_latency())
+    assert np.minimum(*seconds).min() == pytest.approx(left.neighbour_latency())
 
 
-def ring(**fields: int) -> WdmRing:
-    return WdmRing(ranks=8, wavelengths=4, hop_latency=1e-6).model_copy(update=fields)
-
-
-def test_nothing_failed_is_a_sound_ring() -> None:
-    left, sound = damaged(ring(), []), ring()
+@given(damaged_rings())
+def test_nothing_failed_is_a_sound_ring(drawn: tuple[WdmRing, DamagedWdmRing]) -> None:
+    sound, left = drawn[0], damaged(drawn[0], [])
+    assert left.usable_channels == sound.usable_channels
+    assert np.array_equal(left.rank_bandwidths(), sound.rank_bandwidths())
     assert not left.blocked().any() and not left.blocked_ends().any()
     assert left.cuts()[0].capacity == sound.cuts()[0].capacity
     assert (left.link_bandwidth() == sound.link_bandwidth()).all()
@@ -179,3 +193,7 @@ def test_its_cuts_are_those_of_channels_counted_one_by_one(drawn: tuple[WdmRing,
     assert one.capacity == pytest.approx(max(min(receive), min(send)) * left.wavelength_bandwidth)
     assert parted.capacity == pytest.approx(max(into, out) * left.wavelength_bandwidth)
     assert left.total_receive_bandwidth() == pytest.approx(sum(receive) * left.wavelength_bandwidth)
+    for own, expected in zip(left.rank_bandwidths(), (receive, send), strict=True):
+        assert own.tolist() == pytest.approx([each * left.wavelength_bandwidth for each in expected])
+    most = left.channels if left.transceivers is None else left.transceivers // 2
+    assert left.usable_channels == min(most, int(left.lit_channels.sum()))

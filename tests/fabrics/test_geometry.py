@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.fabrics import derived, load
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import description, load_fabric, names
+from lightloom.fabrics.footprint import links_of
+from lightloom.fabrics.load import description, kinds, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.wdm_ring import Ring
 from tests.collectives.strategies import fabrics
@@ -114,6 +119,52 @@ def test_every_value_of_the_catalog_has_a_source() -> None:
             values |= {f"tiers.{tier['name']}.{key}" for key in tier.keys() - {"name", "shape"}}
         assert values <= set(entry["sources"]), f"{name}: no source for {values - set(entry['sources'])}"
         assert "tiers" in entry or load_fabric(name, 16).ranks == 16
+
+
+def test_defaults_are_figures_of_the_catalog_or_leave_something_out() -> None:
+    """An entry of the kind has the same number, with its source; no times, no headers and whole shares are neutral."""
+    entries = [load_fabric(name, 1) for name in names()]
+    for kind in (kind for kind in kinds().values() if not kind.damaged):
+        for name, field in kind.model_fields.items():
+            if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+                neutral = 0 if name.endswith(("_latency", "_time", "_header")) else 1
+                stated = [getattr(entry, name) for entry in entries if type(entry) is kind and name in entry.sources]
+                assert field.default == neutral or pytest.approx(field.default) in stated, (kind, name)
+
+
+@given(fabrics(largest=8), st.sampled_from([0.0, 1e-6, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_the_latency_of_a_hop_is_taken_where_it_changes_a_latency(fabric: Fabric, seconds: float) -> None:
+    fields = fabric.model_dump() | {"hop_latency": fabric.hop_latency + 1.0}
+    slower = type(fabric).model_validate(fields)
+    if fabric.ranks > 1 and not fabric.in_network_reduction:
+        changed = derived.direct_latency(slower) != derived.direct_latency(fabric)
+        assert changed.any() == fabric.takes_hop_latency
+        assert fabric.latency_unstated == fabric.takes_hop_latency
+        other = fabric.with_hop_latency(seconds)
+        assert other.hop_latency == seconds and other.diameter() == fabric.diameter()
+        own, kept = other.link_latency(), fabric.link_latency()
+        used = np.unique(links_of(fabric.footprint(*(ends := _all_pairs(fabric)), fabric.route(*ends)))[1])
+        inside = used[own[used] != seconds]
+        assert (own[inside] == kept[inside]).all()
+
+
+class _Added(Ring):
+    """A ring that an installed package adds."""
+
+    kind: Literal["added"] = "added"  # type: ignore[assignment]
+
+
+def test_plug_ins_add_fabrics_by_their_names_but_those_of_the_catalog_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Any] = {"added": _Added, "torus": _Added}
+    monkeypatch.setattr(load, "load_plugins", lambda group: found if group == "fabrics" else {})
+    monkeypatch.setattr(load, "kinds", lambda: kinds() | {"added": _Added})
+    assert load_fabric("added", 8, {"hop_latency": 1e-6}) == _Added(ranks=8, hop_latency=1e-6)
+    assert load_fabric("torus", 8).kind_name == "torus"
+    assert description("added") == {"description": "A ring that an installed package adds.", "kind": "added"}
+    assert description("torus")["kind"] == "torus" and "added" in names()
+    with pytest.raises(UnknownNameError, match="did you mean 'added'"):
+        load_fabric("aded", 8)
 
 
 def test_unknown_fabric_and_field_are_named() -> None:

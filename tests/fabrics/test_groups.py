@@ -200,3 +200,12 @@ def test_a_part_across_two_domains_has_no_axis_of_one() -> None:
     whole = TwoTierSwitch(ranks=16, domain_size=8)
     assert [axis.size for axis in PartFabric.on(whole, range(8, 16)).axes] == [8]
     assert PartFabric.on(whole, range(4, 12)).axes == ()
+
+
+def test_memory_is_asked_for_that_holds_what_is_kept_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latencies once as they are found, and once as they are compared."""
+    asked: list[int] = []
+    monkeypatch.setattr(derived, "require_memory", lambda nbytes, what: asked.append(nbytes))
+    fabric = TwoTierSwitch(ranks=15, domain_size=5, hop_latency=1.5e-6)
+    held = derived._uses(fabric).nbytes, 2 * derived.direct_latency(fabric).nbytes
+    assert tuple(asked) == held

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
+from lightloom.core.effort import Effort
 from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.fabrics import derived
 from lightloom.fabrics.bills.stated import stated_bill
@@ -34,7 +35,7 @@ from lightloom.parts.bill import Bill, unknown_bill
 from lightloom.parts.choices import BillChoices
 from lightloom.transports.library import Library
 
-_MOST_PAIRED = 2048
+_MOST_PAIRED: Effort = 2048
 """Ranks of fabrics whose groups look at all pairs of ranks."""
 CLOCKWISE, COUNTERCLOCKWISE = 0, 1
 """The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""

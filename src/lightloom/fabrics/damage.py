@@ -153,9 +153,10 @@ class DamagedWdmRing(WavelengthRing):
             # The ends of the shortest broken link are the farthest from each other, the other way round.
             broken = (np.roll(place, -1) - place)[dark] % self.nodes
             return self.hop_latency * (self.nodes - int(broken.min()))
-        # Of the nodes that are left, those nearest to opposite each of them.
+        # The first node that is left half of the way round or beyond, from each of them: of the two that are farthest
+        # from each other, one is that of the other.
         opposite = np.searchsorted(place, (place + self.nodes / 2) % self.nodes)
-        stride = (place[[opposite % self.ranks, (opposite - 1) % self.ranks]] - place) % self.nodes
+        stride = (place[opposite % self.ranks] - place) % self.nodes
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
     def neighbour_latency(self) -> float:

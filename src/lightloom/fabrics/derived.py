@@ -257,7 +257,7 @@ def _users_among(fabric: Geometry, parts: int) -> _Users:
     Parts being alike in any order, as many ranks use a link from every part but the one that it belongs to.
     """
     uses, of_third = _users_of_thirds(fabric)
-    ordered = np.sort(of_third, axis=2)
+    ordered = np.sort(of_third)
     # Of three numbers at least two are equal: the middle one is that of all parts but one.
     senders, receivers = ordered.sum(axis=2) + (parts - 3) * ordered[:, :, 1]
     return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))

@@ -92,7 +92,8 @@ class Lattice(NamedTuple):
     def _way(self, ahead: Ints, size: int, even: Mask) -> tuple[Mask, Ints]:
         """Whether transfers run forward, and over how many links; where both ways are equal, by the source's parity."""
         if not self.wraps:
-            return ahead >= 0, np.abs(ahead)
+            length = np.abs(ahead)
+            return ahead == length, length
         ahead = ahead % size
         forward = (2 * ahead < size) | ((2 * ahead == size) & even)
         return forward, np.where(forward, ahead, (size - ahead) % size)

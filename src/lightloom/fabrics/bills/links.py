@@ -56,11 +56,12 @@ def _rate_of_chosen(choices: BillChoices) -> float | None:
         (choices.nic, "nic", "nic"),
         (choices.switch_port, "switch-port", "switch_port"),
     )
-    rates = {part_of_kind(name, kind, field).rate for name, kind, field in named if name is not None}
-    if len(rates - {None}) > 1:
-        shown = " and ".join(sorted(format_bandwidth(rate) for rate in rates if rate is not None))
+    parts = [part_of_kind(name, kind, field) for name, kind, field in named if name is not None]
+    rates = {part.rate for part in parts if part.rate is not None}
+    if len(rates) > 1:
+        shown = " and ".join(sorted(format_bandwidth(rate) for rate in rates))
         raise ConfigError(f"transceiver, nic and switch_port of {shown} on one link: expected parts of one rate")
-    return next(iter(rates - {None}), None)
+    return next(iter(rates), None)
 
 
 def transceiver(ports: Ports, choices: BillChoices) -> Part:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.core.effort import Effort
 from lightloom.fabrics import derived
 from lightloom.fabrics.footprint import Footprint, links_of
 from lightloom.fabrics.graph.edges import Edge, Vertex, vertex_of
@@ -21,7 +22,7 @@ from lightloom.fabrics.tiers import paths
 from lightloom.fabrics.tiers.base import TieredFabric
 from lightloom.fabrics.tiers.level import Level
 
-_ROUTED = 64
+_ROUTED: Effort = 64
 """Most ranks whose routes are written down one by one."""
 
 

@@ -69,7 +69,6 @@ class TwoTierSwitch(TieredFabric):
             shape="switch",
             bandwidth=self.bandwidth,
             wire_efficiency=self.wire_efficiency,
-            latency=self.hop_latency,
             taper=self.oversubscription,
         )
         return domain, network

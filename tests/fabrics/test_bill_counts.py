@@ -1,0 +1,213 @@
+"""Counts of bills: cables of graphs one by one, formulas that give their counts, the fewest switches for the ports."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from math import ceil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.errors import ConfigError
+from lightloom.fabrics.bills.check import bill_complaints
+from lightloom.fabrics.bills.circuits import planes_of
+from lightloom.fabrics.bills.links import RATES, ports_for
+from lightloom.fabrics.bills.rings import wavelength_ring_bill
+from lightloom.fabrics.bills.switches import network, tree_of
+from lightloom.fabrics.graph.graph import Graph
+from lightloom.parts.bill import Bill, Line
+from lightloom.parts.choices import BillChoices, Medium
+from lightloom.parts.figure import Power
+from lightloom.parts.load import load_part
+from tests.collectives.strategies import graphs
+
+GBPS = 0.125e9
+OPTICAL: Medium = "optical"
+COPPER: Medium = "copper"
+MEDIA = st.sampled_from([OPTICAL, COPPER])
+
+
+def counts(lines: Iterable[Line], ranks: int = 1) -> dict[str, float]:
+    total: defaultdict[str, float] = defaultdict(float)
+    for line in lines:
+        total[line.part.name] += line.per_rank * ranks
+    return total
+
+
+@given(graphs(largest=6), st.lists(st.sampled_from([1, 50]), min_size=6, max_size=6), st.booleans(), st.data())
+@settings(max_examples=30, deadline=None)
+def test_graphs_are_billed_cable_by_cable(graph: Graph, scales: list[int], one_way: bool, data: st.DataObject) -> None:
+    """One-way links of opposite directions and one rate share a cable; both of its ends are cards, ports or chips."""
+    choices = BillChoices(cards=data.draw(st.booleans()), grid_links=data.draw(MEDIA), host_links=data.draw(MEDIA))
+    edges = [edge._replace(bandwidth=scales[i % 6] * edge.bandwidth) for i, edge in enumerate(graph.edges)]
+    if one_way:
+        edges += [
+            edge._replace(source=edge.target, target=edge.source, bandwidth=data.draw(st.sampled_from([1e9, 8e9])))
+            for edge in edges
+        ]
+    ways = Counter((edge.source, edge.target, edge.bandwidth) for edge in edges)
+    expected: defaultdict[str, float] = defaultdict(float)
+    sent = 0.0
+    for (one, other, rate), links in ways.items():
+        back = ways[other, one, rate] if one_way else 0
+        ports, ends = ports_for(rate, choices), isinstance(one, int) + isinstance(other, int)
+        sent += links * rate * (isinstance(one, int) if one_way else ends)
+        number = ports.number * (links if links > back else 0 if links < back else links / 2 if back else links)
+        expected[f"nic-{ports.name}"] += (ends if ends < 2 or choices.cards else 0) * number
+        expected[f"switch-port-{ports.name}"] += (2 - ends) * number
+        copper = ("optical", choices.host_links, choices.grid_links)[ends] == "copper"
+        expected["copper-cable"] += copper * number
+        expected[f"transceiver-{ports.name}"] += 2 * (not copper) * number
+        expected["fibre of 20 m"] += (not copper) * number
+    bill = Graph(ranks=graph.ranks, edges=tuple(edges), one_way=one_way).bill(choices)
+    assert counts(bill.lines, graph.ranks) == pytest.approx({name: count for name, count in expected.items() if count})
+    assert bill.bandwidth == pytest.approx(sent / graph.ranks)
+    between = any(isinstance(edge.source, int) and isinstance(edge.target, int) for edge in edges)
+    assert any("without cards" in note for note in bill.notes) == (between and not choices.cards)
+
+
+@given(st.floats(1e6, 1e13), st.none() | st.sampled_from(RATES))
+@settings(deadline=None)
+def test_ports_carry_their_link_and_one_less_would_not(bandwidth: float, chosen: int | None) -> None:
+    ports = ports_for(bandwidth, BillChoices(port_rate=chosen and chosen * GBPS))
+    assert (ports.number - 1) * ports.rate < bandwidth * (1 + 1e-6)
+    assert ports.number * ports.rate >= bandwidth * (1 - 1e-6)
+    if chosen is not None:
+        assert ports.rate == chosen * GBPS
+    elif ports.number == 1:
+        assert not any(bandwidth <= rate * GBPS < ports.rate for rate in RATES)
+    else:
+        assert ports.rate == 400 * GBPS and bandwidth > max(RATES) * GBPS
+    assert ports.name == f"{ports.rate / GBPS:g}g"
+
+
+def test_chosen_parts_say_the_rate_and_those_of_any_rate_do_not(tmp_path: Path) -> None:
+    card = tmp_path / "card.yaml"
+    card.write_text("kind: nic\ndescription: a card of any rate\n")
+    assert ports_for(1e9, BillChoices(nic=str(card))).rate == 40 * GBPS
+    for rate in (100, 200, 400, 800):
+        chosen = BillChoices(nic=str(card), transceiver=f"transceiver-{rate}g", switch_port=f"switch-port-{rate}g")
+        assert ports_for(1e9, chosen).rate == rate * GBPS
+
+
+def value_of(formula: str) -> float:
+    """What a formula of numbers and units gives, without the rates and the remarks behind it."""
+    text = re.sub(r"[;:].*| of [0-9.]+ [GT]b/s for .*", "", formula).replace("one end of", "").replace("ends of", "x")
+    return float(eval(re.sub(r"\b[a-wyz]\w+|\ba\b", "", text.replace(",", "")).replace("x", "*")))
+
+
+@given(
+    st.integers(2, 3000), st.sampled_from([8, 16, 64]), st.sampled_from([1.0, 2.0, 3.0]), st.integers(1, 2), st.data()
+)
+@settings(max_examples=40, deadline=None)
+def test_formulas_of_switches_give_their_counts(
+    joined: int, radix: int, taper: float, least: int, data: st.DataObject
+) -> None:
+    choices, below = BillChoices(switch_radix=radix), data.draw(st.none() | MEDIA)
+    ports = ports_for(data.draw(st.sampled_from([50e9, 120e9, 500e9])), choices)
+    per_rank = data.draw(st.sampled_from([1, 2, 4]))
+    lines, tree = network(ports, per_rank, joined, choices, taper=taper, least=least, below=below)
+    for line in lines:
+        assert value_of(line.why) == pytest.approx(line.per_rank, rel=1e-3), line.why
+    up = 2 * (tree.tiers - 1) / taper
+    ends = {"nic": below is not None, "switch-port": 1 + (below is None) + up}
+    ends |= {"transceiver": 2 * (below != "copper") + up, "copper-cable": below == "copper"}
+    total = counts(lines)
+    for name, number in ends.items():
+        count = sum(count for part, count in total.items() if part.startswith(name))
+        assert count == pytest.approx(number * per_rank * ports.number), name
+    assert total["fibre of 20 m"] == pytest.approx((up / 2 + (below != "copper")) * per_rank * ports.number)
+
+
+@given(st.integers(1, 200_000), st.integers(4, 80), st.sampled_from([1.0, 2.0, 3.0]), st.integers(1, 3))
+def test_a_tree_has_the_fewest_tiers_that_join_its_ports(ports: int, radix: int, taper: float, least: int) -> None:
+    """As the module says: k, k floor(k s / (1 + s)) and k / 2 times as many for every further tier."""
+    tree = tree_of(ports, radix, taper, least)
+    joined = [0, radix]
+    while joined[-1] < ports or len(joined) <= tree.tiers:
+        joined.append(joined[-1] * (int(radix * taper / (1 + taper)) if len(joined) == 2 else radix // 2))
+    assert tree.tiers == max(least, next(tiers for tiers, most in enumerate(joined) if tiers and most >= ports))
+    assert (tree.radix, tree.taper) == (radix, taper) and tree.uplinks == (tree.tiers - 1) / taper
+
+
+@pytest.mark.parametrize(("radix", "taper"), [(3, 1.0), (2, 1.0), (4, 1e12), (8, 0.1)])
+def test_switches_with_no_ports_up_or_down_make_no_tree(radix: int, taper: float) -> None:
+    with pytest.raises(ConfigError, match=f"switch_radix={radix}: no tree"):
+        tree_of(radix + 1, radix, taper)
+    assert tree_of(radix, radix, taper).tiers == 1
+
+
+@given(st.integers(1, 300), st.integers(1, 73_728), st.sampled_from(["", "circuit-switch-port", "calient-s320"]))
+@settings(deadline=None)
+def test_planes_take_the_fewest_switches_that_hold_them(planes: int, ports: int, chosen: str) -> None:
+    """Whole planes lie on one switch; three stages give each port of a leaf a way to every spine."""
+    ranks, choices = 64, BillChoices(circuit_switch=chosen or None)
+    radix = load_part(chosen).radix or 384 if chosen else next((k for k in (136, 320, 384) if k >= ports), 384)
+    if ports > radix**2 // 2:
+        return
+    line, stages, note = planes_of(planes, ports, ranks, choices)
+    assert stages == (1 if ports <= radix else 3) and bool(note) == (stages > 1)
+    number = round(line.per_rank * ranks)
+    assert line.per_rank * ranks == pytest.approx(number)
+    if chosen == "circuit-switch-port":
+        assert number == stages * planes * ports
+    elif stages == 1:
+        assert line.part.radix == radix
+        assert number * (radix // ports) >= planes > (number - 1) * (radix // ports)
+    else:
+        leaves = ceil(ports / (radix // 2))
+        assert number == planes * (leaves + ceil(leaves * (radix // 2) / radix))
+
+
+@given(st.integers(1, 300), st.floats(1e-4, 1e-2))
+def test_light_of_a_ring_takes_as_many_watts_from_one_source_as_from_many(wavelengths: int, launch: float) -> None:
+    bill = wavelength_ring_bill(8, wavelengths, 5e9, 2, launch, BillChoices(wdm="devices"))
+    (line,) = (line for line in bill.lines if line.part.kind == "light-source")
+    share = load_part(line.part.name).efficiency
+    assert share is not None and 16 * (line.per_rank - 1) < wavelengths <= 16 * line.per_rank
+    watts = line.total("static_power")
+    light = wavelengths * launch
+    assert (watts.value, watts.low, watts.high) == pytest.approx(
+        (light / share.value, light / share.most, light / share.least)
+    )
+    assert counts(bill.lines)["ring-lock"] == 2 * counts(bill.lines)["photoreceiver"] == 2 * wavelengths
+    assert bill.bandwidth == wavelengths * 5e9 and counts(bill.lines)["fibre of 20 m"] == 2
+
+
+def part(count: float = 1.0, why: str = "one", **figures: Power) -> Line:
+    """A part of which nothing is known but these figures."""
+    unknown = dict.fromkeys(("dollars", "static_power", "dynamic_energy", "mtbf"))
+    card = load_part("nic-400g").model_copy(update={"name": "card", "counted_elsewhere": {}, **unknown, **figures})
+    return Line(card, count, why)
+
+
+def power(value: float, low: float, high: float) -> Power:
+    """Watts whose range nothing has checked."""
+    return Power.model_construct(value=value, low=low, high=high, confidence="read", source="a test", year=None)
+
+
+@pytest.mark.parametrize(
+    ("bill", "says"),
+    [
+        (Bill(4, (part(),)), ""),
+        (Bill(4, (part(0.0),)), ""),
+        (Bill(4, missing=("what it is built of",)), ""),
+        (Bill(3, (part(),)), "the bill is of 3 ranks: expected 4"),
+        (Bill(4), "has no parts and names nothing as missing"),
+        (Bill(4, (part(-1.0),)), "counts -1.0 of card"),
+        (Bill(4, (part(float("inf")),)), "counts inf of card"),
+        (Bill(4, (part(why=""),)), "does not say how it counts card"),
+        (Bill(4, (part(static_power=power(2.0, -0.5, 3.0)),)), "static_power is 2.0, outside -0.5 to 3.0"),
+        (Bill(4, (part(static_power=power(2.0, 2.5, 3.0)),)), "static_power is 2.0, outside 2.5 to 3.0"),
+        (Bill(4, (part(static_power=power(2.0, 1.0, 1.5)),)), "static_power is 2.0, outside 1.0 to 1.5"),
+        (Bill(4, (part(static_power=power(2.0, 1.0, float("inf"))),)), "static_power is 2.0, outside 1.0 to inf"),
+        (Bill(4, (part(static_power=power(0.0, 0.0, 0.0)),)), ""),
+    ],
+)
+def test_a_bill_that_breaks_a_promise_is_named(bill: Bill, says: str) -> None:
+    complaints = [text for text in bill_complaints(bill, 4) if "without load" not in text and "full load" not in text]
+    assert len(complaints) == bool(says) and says in "".join(complaints)
