@@ -170,8 +170,7 @@ def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
     dims: list[int] = []
     for left in range(dimensions, 1, -1):
         root = round(ranks ** (1 / left))
-        root += (root + 1) ** left <= ranks
-        size = next(size for size in range(min(root, ranks), 0, -1) if size**left <= ranks and ranks % size == 0)
+        size = next(size for size in range(root, 0, -1) if size**left <= ranks and ranks % size == 0)
         dims.append(size)
         ranks //= size
     return (*dims, ranks)
