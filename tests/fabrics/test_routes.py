@@ -104,7 +104,7 @@ def test_a_library_sees_what_pairs_of_ranks_get_over_the_slowest_tier(fabric: Ti
         return
     first, *others = fabric.levels
     inside = fabric.of_tiers(first.size, fabric.tiers[:1]).pair(1)[0]
-    assert (tiers.domain, tiers.bandwidth) == (first.size, pytest.approx(inside))
+    assert tiers.domain == first.size and tiers.bandwidth == pytest.approx(inside)
     slowest = min([fabric.pair(level.child)[0] for level in others], default=np.inf)
     assert min(tiers.network, tiers.bandwidth) == pytest.approx(min(slowest, tiers.bandwidth))
 
