@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics.bills.averagers import averager_bill
 from lightloom.fabrics.bills.check import bill_complaints
 from lightloom.fabrics.bills.circuits import planes_of
 from lightloom.fabrics.bills.links import RATES, ports_for
@@ -176,6 +177,27 @@ def test_light_of_a_ring_takes_as_many_watts_from_one_source_as_from_many(wavele
     )
     assert counts(bill.lines)["ring-lock"] == 2 * counts(bill.lines)["photoreceiver"] == 2 * wavelengths
     assert bill.bandwidth == wavelengths * 5e9 and counts(bill.lines)["fibre of 20 m"] == 2
+
+
+@given(
+    st.integers(2, 64),
+    st.dictionaries(st.sampled_from(["lasers", "heaters", "units"]), st.floats(0, 1e3, allow_subnormal=False)),
+    st.lists(st.sampled_from(["receivers", "modulators"]), unique=True),
+)
+def test_an_averager_draws_what_its_devices_draw_and_names_those_without_a_figure(
+    ranks: int, watts: dict[str, float], unknown: list[str]
+) -> None:
+    bill = averager_bill(ranks, 50e9, watts, tuple(unknown), BillChoices())
+    ends = {line.part.kind: line.total("static_power").value for line in bill.lines if line.part.kind != "averager"}
+    made = bool(watts or unknown)
+    assert bool(ends["transceiver"]) != made and bill.missing == (() if made else ("what the averager is made of",))
+    known = bill.static_power
+    drawn = sum(watts.values()) / ranks + sum(value or 0.0 for value in ends.values())
+    assert known.value == (pytest.approx(drawn) if drawn else None)
+    lacking = [f"power of {name} of the averager" for name in unknown] if made else list(bill.missing)
+    assert list(known.missing) == ["power of nic-400g", *lacking]
+    assert bill.dynamic_power.value == (0.0 if made else None)
+    assert (bill.ranks, bill.bandwidth, counts(bill.lines)["fibre of 20 m"]) == (ranks, 50e9, 1)
 
 
 def part(count: float = 1.0, why: str = "one", **figures: Power) -> Line:

@@ -261,12 +261,16 @@ def test_sub_operators_of_no_duration_overlap_with_nothing(seed: int, size: int,
     balanced = replace(balanced, forward=np.where(idle, 0.0, balanced.forward))
     placement = place(balanced, devices, Reach(devices + 1, "peers"), None, LINK, effort=0)
     check(placement, balanced)
-    start = placement.start.copy()
-    for x in np.flatnonzero(idle & (np.bincount(balanced.parent, minlength=size) == 0)):
-        # Nobody reads it: it may as well wait until some other on its device begins.
-        later = start[(placement.device == placement.device[x]) & (start >= start[x])]
-        start[x] = rng.choice(later)
-    check(replace(placement, start=start, end=start + balanced.forward), balanced)
+    unread = np.bincount(balanced.parent, minlength=size) == 0
+    reads_nothing = np.diff(balanced.parent_start) == 0
+    for x in np.flatnonzero(idle & (unread | reads_nothing)):
+        # What nobody reads may as well wait until any other on its device begins; what reads nothing, begin with one.
+        waits = placement.start >= placement.start[x]
+        beside = (placement.device == placement.device[x]) & np.where(waits, unread[x], reads_nothing[x])
+        for begin in np.unique(placement.start[beside]):
+            start = placement.start.copy()
+            start[x] = begin
+            check(replace(placement, start=start, end=start + balanced.forward), balanced)
 
 
 @settings(max_examples=30, deadline=None)

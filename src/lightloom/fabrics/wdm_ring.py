@@ -224,9 +224,11 @@ class WavelengthRing(RingGeometry):
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> Shift:
-        """Circuits that overlap need wavelengths of their own: with few, many short hops."""
+        """Circuits that overlap need wavelengths of their own: with few, many short hops. Around the whole ring, hops
+        that do not divide it would need more wavelengths than links that they pass."""
         each = channels // self.shift_unit(stride)
-        hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == 0)
+        around = self.ranks if self.closes else 0
+        hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
         hops, width = (stride if self.closes else max(stride, self.ranks - stride)) // hop, each // hop
         rate = width * self.wavelength_bandwidth / hops
         return Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))

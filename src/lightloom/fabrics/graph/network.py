@@ -134,7 +134,7 @@ class Network:
         given = keys[row] == wanted
         result = np.full((len(path), max(path.shape[1], table.shape[1])), -1, np.int64)
         result[:, : path.shape[1]] = path
-        result[given] = -1
+        # A given route has no fewer links than the shortest one that it replaces.
         result[given, : table.shape[1]] = table[row[given]]
         return result
 

@@ -1,0 +1,109 @@
+"""Standing circuits from every rank to the one a stride further on, and blocks of neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.circuit_switch import CircuitSwitch
+from lightloom.fabrics.footprint import links_of
+from lightloom.fabrics.mesh import Mesh
+from lightloom.fabrics.wdm_ring import Ring, RingGroup, WdmRing
+
+
+@st.composite
+def circuit_fabrics(draw: st.DrawFn) -> Fabric:
+    ranks, channels = draw(st.integers(2, 12)), draw(st.integers(2, 12))
+    common = {"ranks": ranks, "hop_latency": 1e-7}
+    kind = draw(st.sampled_from([WdmRing, RingGroup, CircuitSwitch]))
+    if kind is CircuitSwitch:
+        return CircuitSwitch.model_validate({**common, "degree": channels})
+    common |= {"wavelengths": channels, "conversion_time": draw(st.sampled_from([0.0, 1e-6]))}
+    if kind is WdmRing:
+        return WdmRing.model_validate(common)
+    return RingGroup.model_validate({**common, "held": channels, "reaches_around": draw(st.booleans())})
+
+
+@given(circuit_fabrics(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_circuits_of_a_shift_stand_beside_each_other_and_lead_every_rank_on_and_back(
+    fabric: Fabric, data: st.DataObject
+) -> None:
+    stride = data.draw(st.integers(1, fabric.ranks - 1))
+    unit = fabric.shift_unit(stride)
+    channels = data.draw(st.integers(unit, max(fabric.channels, unit)))
+    first = data.draw(st.integers(0, 3))
+    shift = fabric.shift(stride, channels)
+    circuits, width = fabric.shift_circuits(stride, first, channels)
+    assert width == shift.width >= 1 and stride % shift.hop == 0
+    assert circuits.channel.min() >= first and circuits.channel.max() + width <= first + channels
+    onward: dict[int, list[int]] = {}
+    for source, destination in zip(circuits.source.tolist(), circuits.destination.tolist(), strict=True):
+        onward.setdefault(source, []).append(destination)
+    for rank, ends in onward.items():
+        assert {(end - rank) % fabric.ranks for end in ends} == {shift.hop, -shift.hop % fabric.ranks}
+    assert len(onward) == fabric.ranks
+    # No channel of a link is held twice: on a plane inputs and outputs of ranks, on a ring the fibres that are passed.
+    transfer, link = links_of(fabric.footprint(circuits.source, circuits.destination, circuits.route))
+    held = (link[:, None] * (first + channels) + circuits.channel[transfer][:, None] + np.arange(width)).ravel()
+    assert len(np.unique(held)) == len(held)
+    # Sends that pass the end of a group which does not reach around the ring really go back over all of it.
+    around = getattr(fabric, "closes", True)
+    longest = (stride if around else max(stride, fabric.ranks - stride)) // shift.hop
+    assert shift.hops == (1 if fabric.switch_planes else longest)
+    assert shift.rate == pytest.approx(width * fabric.channel_bandwidth / shift.hops)
+    each = fabric.diameter_latency() if fabric.switch_planes else shift.hop * fabric.hop_latency + fabric.step_overhead
+    assert shift.latency == pytest.approx(shift.hops * each)
+    if fabric.wavelength_routed:
+        divides = fabric.ranks if around else 0
+        hops = [hop for hop in range(1, stride + 1) if stride % hop == divides % hop == 0 and hop * unit <= channels]
+        assert (shift.hop, width) == (max(hops), channels // unit // max(hops))
+    else:
+        assert width == channels // (1 if 2 * stride == fabric.ranks else 2)
+
+
+@given(st.integers(2, 30), st.sampled_from([Ring, WdmRing]))
+def test_blocks_of_a_ring_are_entered_over_the_links_at_both_of_their_ends(ranks: int, kind: type[Fabric]) -> None:
+    ring = kind.model_validate({"ranks": ranks})
+    bandwidth = ring.link_bandwidth()
+    sizes = [size for size in range(2, ranks) if ranks % size == 0]
+    entering = [bandwidth[ranks - 1] + bandwidth[ranks + size - 1] for size in sizes]
+    assert [size for size, _, _ in ring.blocks()] == sizes
+    assert [capacity for _, capacity, _ in ring.blocks()] == pytest.approx(entering)
+    assert all(str(size) in name for size, _, name in ring.blocks())
+
+
+def test_packets_have_no_channels_to_share() -> None:
+    mesh = Mesh(ranks=4)
+    assert (mesh.share_unit(2, 1), mesh.shift_unit(1), mesh.blocks(), mesh.share(2, 1, 1)) == (0, 0, [], None)
+    assert mesh.channel_sharing(np.array([1, 2, 3])).tolist() == [1, 1, 1] and mesh.channels == 0
+    assert WdmRing(ranks=8).channel_sharing(np.array([1, 2, 3])).tolist() == [1, 2, 3]
+
+
+@given(circuit_fabrics(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_share_has_the_channels_that_reach_a_group(fabric: Fabric, data: st.DataObject) -> None:
+    ranks = data.draw(st.sampled_from([n for n in range(1, fabric.ranks + 1) if fabric.ranks % n == 0]))
+    stride = data.draw(
+        st.sampled_from([n for n in range(1, fabric.ranks // ranks + 1) if fabric.ranks // ranks % n == 0])
+    )
+    channels = data.draw(st.integers(0, fabric.channels + 1))
+    unit, part = fabric.share_unit(ranks, stride), fabric.share(ranks, stride, channels)
+    if fabric.switch_planes:
+        assert unit == 1 and (part is None) == (not 1 <= channels <= fabric.channels)
+    else:
+        whole = getattr(fabric, "closes", True) and ranks * stride == fabric.ranks
+        assert unit == (stride if whole else 2 * stride) and (part is None) == (channels < unit)
+    if part is not None:
+        assert (part.ranks, part.channels, part.channel_bandwidth) == (
+            ranks,
+            channels // unit,
+            fabric.channel_bandwidth,
+        )
+        if fabric.wavelength_routed:
+            assert part.hop_latency == pytest.approx(stride * fabric.hop_latency)
+            assert part.step_overhead == fabric.step_overhead
+            assert part.shared_channels in (channels // stride, part.channels)
