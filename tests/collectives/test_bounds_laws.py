@@ -17,6 +17,7 @@ from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import (
     _attachments,
     _branches_fit,
+    _in_time,
     _later_links_fit,
     _smallest,
     broadcast_seconds,
@@ -186,6 +187,17 @@ def test_within_one_hop_the_root_sends_every_copy(ranks: int, sending: float) ->
     """All copies, sent by the root alone, where there is no time for two hops."""
     direction_seconds = 2 * sending / (ranks - 1)
     assert broadcast_seconds(ranks, 1.0, direction_seconds) >= (1 + sending) * (1 - 1e-9)
+
+
+@given(st.integers(3, 120), st.floats(0.05, 20.0), st.floats(1.01, 20.0))
+def test_bytes_without_time_for_two_hops_leave_the_root_once_for_every_rank(
+    ranks: int, root_seconds: float, seconds: float
+) -> None:
+    """The copies of every byte, in the order in which bytes leave, take no longer than there is time for one hop."""
+    leaving = (np.arange(2000) + 0.5) / 2000 * root_seconds
+    copies = np.where(leaving <= seconds - 2, 1, ranks - 1).mean()
+    if copies * root_seconds * (1 - 2e-3) - ranks * 1e-3 * root_seconds > seconds - 1:
+        assert not _in_time(ranks, 1.0, root_seconds, seconds)
 
 
 @given(st.integers(3, 120), st.floats(0.1, 100.0))

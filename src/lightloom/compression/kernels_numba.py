@@ -75,7 +75,7 @@ def xxh64(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
     p = start
     h = seed + _P5
     if end - start >= 32:
-        a, b, c, d = seed + _P1 + _P2, seed + _P2, seed + np.uint64(0), seed - _P1
+        a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
         while end - p >= 32:
             a = _round(a, _load(data, p, 8))
             b = _round(b, _load(data, p + 8, 8))

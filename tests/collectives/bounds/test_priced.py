@@ -47,6 +47,18 @@ def test_no_tree_is_cheaper(levels: int, ranks: int, random: object) -> None:
     assert count.sum() == ranks - 1
 
 
+@given(st.integers(1, 4), st.integers(2, 40), st.sampled_from([1.0, 0.5, 0.1]), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_the_edges_of_the_cheapest_tree_cost_what_it_costs(levels: int, ranks: int, steep: float, seed: int) -> None:
+    """One edge for every rank but the root, where prices rise evenly, and where they rise here and there."""
+    rng = np.random.default_rng(seed)
+    price = np.cumsum(rng.exponential(size=(levels, ranks)) * (rng.random((levels, ranks)) < steep), axis=1)
+    price -= price[:, :1]
+    count = np.full_like(price, 7.0)
+    cost = cheapest_tree(price, count)
+    assert cost == pytest.approx((price * count).sum()) and count.sum() == ranks - 1 and count.min() == 0
+
+
 @pytest.mark.parametrize(("ranks", "hops"), [(16, 2), (64, 3), (257, 4)])
 def test_equal_prices_count_links(ranks: int, hops: int) -> None:
     price = np.tile(np.arange(ranks, dtype=np.float64), (hops, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ from lightloom.photonics.meshes.calibration import (
 from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, probe_vectors
 from lightloom.photonics.meshes.calibration.fit import Measured, _moved, fit, power_derivatives
 from lightloom.photonics.meshes.calibration.programming import _aligned, _residual
+from lightloom.photonics.meshes.calibration.sweeps import first_twin
 from lightloom.photonics.meshes.wiring import design, wiring_of
 from tests.photonics.meshes.strategies import haar
 
@@ -137,6 +139,18 @@ def test_wholly_unknown_offsets_are_found_by_sweeps(kind: Kind, modes: int) -> N
     assert trial.before > 0.4 and trial.after <= 3e-3
 
 
+@pytest.mark.parametrize("kind", ["rectangular", "triangular"])
+@pytest.mark.parametrize("modes", range(1, 8))
+def test_sweeps_without_noise_find_every_offset_of_exact_couplers(kind: Kind, modes: int) -> None:
+    ideal = random_mesh(modes, kind, modes)
+    chip = SimulatedChip(disturb(ideal, NonIdealities(), np.random.default_rng(0)), power_noise=0.0, seed=modes)
+    chip.scramble()
+    phases = np.random.default_rng(1).uniform(0, 7, (2, 3, chip.wiring.devices))
+    anywhere, vectors = Settings(theta=phases[0], phi=phases[1]), probe_vectors(modes)
+    expected = np.abs(first_twin(chip, modes).propagate(anywhere, vectors)) ** 2
+    np.testing.assert_allclose(chip.powers(anywhere, vectors), expected, atol=1e-12)
+
+
 def test_another_order_of_outputs_avoids_what_couplers_cannot_split() -> None:
     ideal, coarse = random_mesh(6, "rectangular", 3), replace(SILICON, coupler_error=0.1)
     stuck = try_calibration(ideal, coarse, Conditions(power_noise=1e-5, output_orders=0), 3)
@@ -155,6 +169,15 @@ def test_outputs_stay_in_order_where_couplers_reach() -> None:
     )
     assert default.limit < 1e-9
     assert default.calibration.order.tolist() == list(range(6)) and default.after == fixed.after
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (5, 2)])
+def test_unknown_offsets_of_a_mesh_with_dark_waveguides_are_refused(inputs: int, outputs: int) -> None:
+    """Neither bar nor cross states show where light enters or leaves unseen."""
+    ideal = decompose(haar(5, 0)[:outputs, :inputs], "triangular")
+    chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng(0)))
+    with pytest.raises(UnsupportedError, match=f"{inputs} inputs and {outputs} outputs"):
+        calibrate(chip, ideal, unknown_offsets=True)
 
 
 def test_unknown_offsets_of_a_mapped_matrix_are_refused() -> None:
@@ -300,7 +323,86 @@ def test_what_powers_do_not_show_does_not_change_them() -> None:
     np.testing.assert_allclose(powers[0], powers[1], atol=1e-12)
 
 
+@pytest.mark.parametrize("noise", [None, 0.02])
+def test_detectors_are_as_noisy_as_stated(noise: float | None) -> None:
+    """By a thousandth of the input power unless stated, anew in every measurement, and as the seed has it."""
+    fabricated = disturb(random_mesh(6, "rectangular", 0), SILICON, np.random.default_rng(0))
+    theta, phi = SimulatedChip(fabricated).designed
+    single = np.eye(6, dtype=np.complex128)
+    often = Settings(theta=np.tile(theta, (10, 1)), phi=np.tile(phi, (10, 1)))
+    make = (
+        partial(SimulatedChip, fabricated) if noise is None else partial(SimulatedChip, fabricated, power_noise=noise)
+    )
+    exact, unseeded = SimulatedChip(fabricated, power_noise=0.0), make()
+    apart, again, other = (make(seed=seed).powers(often, single) for seed in (0, 0, 1))
+    assert np.std(np.subtract(apart, exact.powers(often, single))) == pytest.approx(noise or 1e-3, rel=0.2)
+    np.testing.assert_array_equal(apart, again)
+    np.testing.assert_array_equal(unseeded.powers(often, single), apart)
+    assert not np.array_equal(apart, other) and not np.array_equal(apart[0], apart[1])
+
+
+@pytest.mark.parametrize(
+    "ideal",
+    [
+        random_mesh(20, "rectangular", 0),
+        map_matrix(np.random.default_rng(0).normal(size=(20, 20)), "sigma-u"),
+        map_matrix(np.random.default_rng(0).normal(size=(15, 15))),
+    ],
+    ids=["mesh", "Σ·U", "U·Σ·V†"],
+)
+def test_phases_walk_by_the_stated_steps_and_are_scrambled_over_a_whole_turn(ideal: Mesh | MappedMatrix) -> None:
+    """θ and φ of every device by themselves; once for each setting where the chip drifts, and never where not."""
+    fabricated = disturb(ideal, NonIdealities(), np.random.default_rng(0))
+    still, drifting = SimulatedChip(fabricated), SimulatedChip(fabricated, drift=0.05)
+    theta, phi = still.designed
+    often = Settings(theta=np.tile(theta, (4, 1)), phi=np.tile(phi, (4, 1)))
+    for chip in (still, drifting):
+        chip.powers(often, np.eye(chip.wiring.inputs, 1, dtype=np.complex128))
+    assert not still.truth().theta_offset.any() and not still.truth().phi_offset.any()
+    still.age(0.1)
+    for chip in (still, drifting):
+        steps = np.stack([chip.truth().theta_offset, chip.truth().phi_offset])
+        assert steps.all() and steps.std(axis=1) == pytest.approx([0.1, 0.1], rel=0.2)
+        assert abs(np.mean(np.prod(steps, axis=0))) < 0.003 and abs(steps.mean()) < 0.02
+    still.scramble()
+    anywhere = np.stack([still.truth().theta_offset, still.truth().phi_offset])
+    assert np.histogram(anywhere, 6, (0, 2 * np.pi))[0] == pytest.approx(np.full(6, anywhere.size / 6), rel=0.4)
+    assert abs(np.mean(np.prod(anywhere - np.pi, axis=0))) < 0.3 * np.pi**2 / 3
+
+
+class Watched:
+    """A chip that keeps what it was set to."""
+
+    def __init__(self, chip: SimulatedChip) -> None:
+        self.chip, self.wiring, self.dac_bits = chip, chip.wiring, chip.dac_bits
+        self.asked: list[tuple[Settings, NDArray[np.complex128]]] = []
+
+    def powers(self, settings: Settings, vectors: NDArray[np.complex128]) -> NDArray[np.float64]:
+        self.asked.append((settings, vectors))
+        return self.chip.powers(settings, vectors)
+
+
+@pytest.mark.parametrize("kind", ["rectangular", "triangular"])
+def test_coherent_light_meets_one_column_of_even_splittings_among_pure_states(kind: Kind) -> None:
+    chip = SimulatedChip(disturb(random_mesh(5, kind, 0), NonIdealities(), np.random.default_rng(0)), power_noise=0.0)
+    chip.scramble()
+    watched, wiring = Watched(chip), chip.wiring
+    first_twin(watched, 0)
+    coherent = [commanded for commanded, vectors in watched.asked if not np.array_equal(vectors, np.eye(5))]
+    assert len(coherent) == len(wiring.slices)
+    for commanded, column in zip(coherent, wiring.slices, strict=True):
+        bar: NDArray[np.float64] = np.sin((commanded.theta + chip.truth().theta_offset) / 2) ** 2
+        even = np.isin(np.arange(wiring.devices), np.arange(column.start, column.stop))
+        np.testing.assert_allclose(bar[:, even], 0.5, atol=1e-9)
+        np.testing.assert_allclose(bar[:, ~even] * (1 - bar[:, ~even]), 0, atol=1e-9)
+
+
 def test_nonsense_is_refused() -> None:
+    fabricated = disturb(random_mesh(2, "rectangular", 0), SILICON, np.random.default_rng(0))
+    for wrong in (-0.5, np.nan, np.inf):
+        for name in ("power_noise", "drift"):
+            with pytest.raises(ConfigError, match=f"{name}={wrong}: expected a finite number of at least 0"):
+                SimulatedChip(fabricated, **{name: wrong})  # type: ignore[arg-type]
     for name in ("power_noise", "drift", "aging"):
         with pytest.raises(ConfigError, match=f"{name}=-1.0: expected a finite number of at least 0"):
             Conditions(**{name: -1.0})  # type: ignore[arg-type]
@@ -309,7 +411,5 @@ def test_nonsense_is_refused() -> None:
         calibrate(chip, random_mesh(4, "rectangular", 0))
     with pytest.raises(ConfigError, match="settings=0: expected at least 1"):
         calibrate(chip, random_mesh(3, "rectangular", 0), settings=0)
-    with pytest.raises(ConfigError, match="power_noise=nan"):
-        SimulatedChip(disturb(random_mesh(3, "rectangular", 0), SILICON, np.random.default_rng(0)), power_noise=np.nan)
     with pytest.raises(ConfigError, match="modes=0"):
         random_mesh(0, "rectangular", 0)

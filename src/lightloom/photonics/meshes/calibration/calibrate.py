@@ -80,10 +80,10 @@ def calibrate(
 
     Raises:
         ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
-        UnsupportedError: the offsets of a mapped matrix are wholly unknown.
+        UnsupportedError: offsets are wholly unknown, and those of a mapped matrix or of a mesh that is not square.
     """
-    if unknown_offsets and not isinstance(ideal, Mesh):
-        raise UnsupportedError("unknown offsets: only those of a single mesh are found, Σ hides light from detectors")
+    if unknown_offsets:
+        _check_sweeps(ideal)
     counted, wiring = _CountedChip(chip), chip.wiring
     theta, phi = design(ideal)
     if theta.size != wiring.devices:
@@ -106,6 +106,16 @@ def calibrate(
         measured_settings=counted.settings,
         measurements=counted.measurements,
     )
+
+
+def _check_sweeps(ideal: Mesh | MappedMatrix) -> None:
+    if not isinstance(ideal, Mesh):
+        raise UnsupportedError("unknown offsets: only those of a single mesh are found, Σ hides light from detectors")
+    if ideal.inputs != ideal.outputs:
+        raise UnsupportedError(
+            f"unknown offsets of a mesh of {ideal.inputs} inputs and {ideal.outputs} outputs: they are found where "
+            "both are as many, as every waveguide must be lit and detected"
+        )
 
 
 def _arranged(twin: Twin, ideal: Mesh | MappedMatrix, orders: int, seed: int) -> tuple[Ints, Mesh | MappedMatrix]:

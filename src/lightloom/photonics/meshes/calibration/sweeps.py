@@ -9,6 +9,9 @@ From the last column to the first, with random phases in front of it and pure st
 
 Then, from the first column to the last, with pure states before and behind and an even splitting in it: the powers of
 coherent inputs at three settings of φ give the offset of φ.
+
+Light must enter at every waveguide and be detected at every one: where a single output of an interferometer is seen, or
+lit, its two states look alike.
 """
 
 from __future__ import annotations
@@ -23,8 +26,6 @@ from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
 from lightloom.photonics.meshes.wiring import Wiring
 
 _THIRDS = 2 * np.pi / 3 * np.arange(3)
-_NOWHERE = -1
-"""Output of a waveguide whose light is not detected."""
 
 
 def first_twin(chip: Chip, seed: int) -> Twin:
@@ -53,8 +54,7 @@ def _learn_states(chip: Chip, settings: Settings, column: slice, scores: Floats)
     powers = chip.powers(Settings(theta=theta, phi=np.tile(settings.phi, (count + 1, 1))), _single(wiring))
     changes = np.abs(powers[1:] - powers[0]).sum(2)
     ends = _ends(wiring, scores > 0)
-    for device, change in zip(range(column.start, column.stop), changes, strict=True):
-        seen = np.append(change, 0.0)  # the last one stands for nowhere
+    for device, seen in zip(range(column.start, column.stop), changes, strict=True):
         for mode in (wiring.upper[device], wiring.lower[device]):
             _score_next(wiring, device, int(mode), seen, ends, scores)
 
@@ -67,7 +67,7 @@ def _learn_states_from_inputs(chip: Chip, settings: Settings, scores: Floats) ->
     # The last interferometers first: an input that passes one reaches it in a known state.
     ends = _ends(wiring, scores > 0)
     for mode in range(wiring.inputs):
-        _score_next(wiring, -1, mode, np.append(powers[:, mode], 0.0), ends, scores)
+        _score_next(wiring, -1, mode, powers[:, mode], ends, scores)
 
 
 def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints, scores: Floats) -> None:
@@ -89,7 +89,7 @@ def _pure_states(chip: Chip, settings: Settings, column: slice, scores: Floats) 
     phi[:, column] += np.pi * (np.arange(6) % 2)[:, None]
     powers = chip.powers(Settings(theta=theta, phi=phi), _single(wiring)).reshape(3, 2, wiring.outputs, -1).mean(1)
     # Each power goes as cos(θ - θ*) or as its opposite; squared, the sign is gone.
-    squares = np.append((np.tensordot(np.exp(1j * _THIRDS), powers, 1) ** 2).sum(1), 0.0)
+    squares = (np.tensordot(np.exp(1j * _THIRDS), powers, 1) ** 2).sum(1)
     ends = _ends(wiring, scores > 0)[column]
     return np.asarray(0.5 * np.angle(squares[ends[:, 0]] + squares[ends[:, 1]]))
 
@@ -108,7 +108,7 @@ def _with_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Twi
         measured_wave, expected_wave = (
             np.tensordot(waves, powers, 1) for powers in (chip.powers(settings, vectors), expected)
         )
-        products = np.append((measured_wave * expected_wave.conj()).sum(1), 0.0)
+        products = (measured_wave * expected_wave.conj()).sum(1)
         offsets[column] = np.angle(products[ends[column, 0]] + products[ends[column, 1]])
     return replace(twin, phi_offset=offsets)
 
@@ -119,8 +119,7 @@ def _single(wiring: Wiring) -> Fields:
 
 def _ends(wiring: Wiring, bars: Mask) -> Ints:
     """Return the output that each output of each interferometer reaches [devices, 2], through those behind it."""
-    output = np.full(wiring.size, _NOWHERE)
-    output[wiring.output_modes] = np.arange(wiring.outputs)
+    output = np.arange(wiring.outputs)
     ends = np.empty((wiring.devices, 2), np.int64)
     for device in range(wiring.devices - 1, -1, -1):
         pair = [wiring.upper[device], wiring.lower[device]]
