@@ -25,9 +25,11 @@ from lightloom.parallelism.placement._time_kernels import iteration_time
 from lightloom.parallelism.placement.balanced import BalancedGraph
 from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.check import check
+from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import place
 from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of, start_order
 from lightloom.parallelism.placement.starts import EFFORT, _blocks, fill, filled, moves, valid_starts
+from lightloom.workloads.graph import ComputeGraph, Operator
 
 Rule = Literal["peers", "forward"]
 rules = st.sampled_from(["peers", "forward"])
@@ -328,3 +330,12 @@ def test_arrivals_are_the_latest_and_the_latest_from_elsewhere(seed: int, size: 
 def test_nothing_fills_no_device() -> None:
     capacity, device = filled(np.zeros(0), 3)
     assert (capacity, len(device)) == (0, 0)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_nothing_is_placed_in_no_time(devices: int) -> None:
+    graph = ComputeGraph(name="nothing", batch=1, operators=(Operator(name="x", kind="input", dimensions={}),))
+    nothing = partition(graph, np.zeros((1, 2)), devices, 0.0)
+    placement = place(nothing, devices, Reach(2), 1.0, LINK)
+    assert (placement.makespan, len(placement.device)) == (0.0, 0)
+    check(placement, nothing, 1.0)

@@ -84,7 +84,7 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
     starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
     best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
     seconds = iteration_time(problem.rows, best.device, times)
-    half = float(times[1].max())
+    half = float(times[1].max(initial=0.0))
     return Placement(
         device=best.device,
         devices=problem.devices,
@@ -101,12 +101,12 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
 
 
 def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
-    """Return the best of what the search makes of each start; the first start where there is no effort to spend."""
+    """Return the best of what the search makes of each start, of equals the first; nothing to place stays as it is."""
     from lightloom.parallelism.placement._search_kernels import anneal
 
-    steps = moves(problem, effort) // len(starts)
-    if not steps or problem.devices == 1 or problem.balanced.size < 2:
+    if not problem.balanced.size:
         return starts[0]
+    steps = moves(problem, effort) // len(starts)
     seconds = [anneal(problem.rows, start.device, steps, seed) for seed, start in enumerate(starts)]
     return starts[int(np.argmin(seconds))]
 
