@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lightloom.collectives.cost import circuits
 from lightloom.collectives.cost.circuits import circuit_changes, circuits_key
 from lightloom.collectives.cost.order import distinct_ends
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
@@ -43,6 +44,13 @@ def schedule(*circuits: dict[str, int]) -> Schedule:
         lightpath=steps,
         **columns,
     )
+
+
+def test_as_much_memory_is_asked_for_as_circuits_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(circuits, "require_memory", lambda nbytes, _: asked.append(nbytes))
+    followed = circuits._Circuits(FABRIC)
+    assert asked == [followed.tuned.nbytes] == [8 * FABRIC.links * 16]
 
 
 @pytest.mark.parametrize(

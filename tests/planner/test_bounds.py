@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,6 +104,25 @@ def test_bounds_are_reached_where_one_kind_of_time_decides() -> None:
     rows = rows.rows(np.arange(0, len(rows), 3))
     ratio = [simulate(of, rows[row]).step_time / bound for row, bound in enumerate(bounds(of, rows))]
     assert min(ratio) == pytest.approx(1, rel=1e-6) and np.median(ratio) < 1.05
+
+
+@pytest.mark.parametrize("parameters", [1, 0])
+@pytest.mark.parametrize("bandwidth", [1e7, 1e9, 1e10, 1e15])
+def test_bounds_of_replicas_are_their_steps(bandwidth: float, parameters: int) -> None:
+    """Exchanges in line behind the backward pass, which bound it exactly; none where there are no parameters."""
+    of = job(2, 4, linear(bandwidth))
+    operators = (replace(each, parameters=parameters * each.parameters) for each in of.graph.operators)
+    of = with_model(of, graph=replace(of.graph, operators=tuple(operators)))
+    rows = space(of, (16, 64))
+    rows = rows.rows(rows.plain)
+    seconds = [simulate(of, rows[row]).step_time for row in range(len(rows))]
+    found = bounds(of, rows)
+    replicated = rows.sharding == NONE
+    assert found[replicated] == pytest.approx(np.array(seconds)[replicated], rel=1e-8)
+    assert len({round(each, 12) for each in seconds}) > 1
+    assert (found <= seconds).all()
+    if not parameters or bandwidth == 1e15:
+        assert found == pytest.approx(np.array(seconds), rel=1e-3)
 
 
 @pytest.fixture(scope="module")

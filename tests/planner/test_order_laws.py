@@ -7,12 +7,15 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.clusters.load import load_cluster
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.pricing.strategy_step import ExchangeUse, largest_uses
-from lightloom.planner.search.order import pareto_front
+from lightloom.planner.search.order import order, pareto_front
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from tests.planner.test_search import graph
@@ -33,6 +36,40 @@ def test_equal_steps_are_ranked_by_the_time_that_the_network_is_busy() -> None:
     for plan, after in pairwise(ranking):
         if plan.communication_time == after.communication_time:
             assert plan.algorithm < after.algorithm
+
+
+WHOLE = Strategy(8, 1, 1, 1, 8, "none", "none", "ring", 0)
+PLACED = PlacedChoice(2, 4, 1e-6, 8, 0, 1.0)
+CRITERIA: list[tuple[str, list[Any]]] = [
+    ("fits", [None, False]),
+    ("fits", [True, False]),
+    ("sample_time", [1.0, 2.0]),
+    ("communication_time", [None, 0.5, 1.0]),
+    ("choice", [PLACED, PLACED._replace(recomputation="full")]),
+    ("choice", [WHOLE, WHOLE._replace(recomputation="selective")]),
+    ("algorithm", ["ring", "tree"]),
+    ("strategy", ["ddp", "fsdp"]),
+    ("gradient_exchange", [None, "int8"]),
+    ("label", ["a", "b"]),
+]
+"""Fields of plans in the order in which they count, and what comes first of each."""
+
+
+@pytest.mark.parametrize("place", range(len(CRITERIA)))
+def test_what_counts_more_decides_whatever_counts_less(place: int) -> None:
+    name, values = CRITERIA[place]
+    after = [each for each in CRITERIA[place + 1 :] if each[0] != name]
+    before = {other: options[0] for other, options in CRITERIA if other not in (name, *(each for each, _ in after))}
+    best, worst = ({other: options[end] for other, options in after} for end in (0, -1))
+    for value, later in pairwise(values):
+        first, second = (
+            SimpleNamespace(**before, **{name: each}, **rest) for each, rest in ((value, worst), (later, best))
+        )
+        assert order(first) < order(second)
+    if name == "communication_time":
+        assert order(SimpleNamespace(**before, communication_time=0.0, **best)) == order(
+            SimpleNamespace(**before, communication_time=None, **best)
+        )
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,18 +14,20 @@ from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.core.errors import UnsupportedError
 from lightloom.parallelism.circuits.circuits import Timing
+from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.placed import circuits_bound
 from lightloom.planner.bounds.strategies import bounds
+from lightloom.planner.pricing import strategy_step
+from lightloom.planner.pricing.cheapest import CheapestPrices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.pricing.stage_memory import stage_memory
-from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.pricing.strategy_step import _free, simulate
 from lightloom.planner.search.document import plan_row
 from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.request import Pins, SearchRequest
+from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.simulation.placed_step import simulate_placed
-from lightloom.simulation.step import simulate_step
 from lightloom.workloads.graph import ComputeGraph
 from tests.planner.jobs import job, space, transformer, with_model
 from tests.planner.test_sized_prices import cluster, uneven
@@ -55,19 +60,39 @@ def test_a_placed_row_tells_the_figures_of_its_step(fabric: int) -> None:
     assert (row["placed_by"], row["repaired"]) == (step.plan.placement.method, step.plan.placement.repaired)
 
 
-def test_of_equally_fast_steps_the_one_with_the_least_communication_is_taken() -> None:
-    """Computation hides every exchange: schedules of each size and of one size throughout make equal steps."""
-    hidden, on = compute_bound((0, 260_000, 7_000_000, 260_000)), cluster()
-    request = SearchRequest(algorithms=("synthesized",), strategies=("ddp",), pins=Pins(recomputation="none"))
-    (found,) = (plan for plan in search(hidden, on, request).ranking if plan.result is not None)
-    assert found.result is not None
-    plan = found.result.plan
-    prices = SchedulePrices(find("synthesized"), on.fabric, "physical")
-    sizes = {prices.built_for(each.kind, each.nbytes) for each in plan.exchanges}
-    options = [prices, *(prices.at(size) for size in sizes)]
-    steps = [simulate_step(plan, on.accelerator, on.fabric, each) for each in options]
-    assert len(sizes) > 1 and len({step.step_time for step in steps}) == 1
-    assert found.communication_time == min(step.communication_time for step in steps) < steps[0].communication_time
+def test_the_fastest_step_is_taken_and_of_equal_ones_that_of_least_communication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether schedules of each size make it, or those of one size."""
+    prices = SchedulePrices(find("synthesized"), cluster().fabric, "physical")
+    chosen = CheapestPrices(lambda _: ())
+    monkeypatch.setattr(chosen, "choice", lambda *_: prices)
+    pricing: Any = SimpleNamespace(price=lambda *_: chosen, algorithm=lambda *_: "synthesized")
+    of = replace(with_model(job(1, 16), graph=uneven((260_000, 7_000_000))), pricing=pricing)
+    strategy, each = Strategy(16, 1, 1, 1, 16, "none", "none", "synthesized", 0), (1.0, 2.0)
+    plan = of.data_parallel_plan(strategy)
+    built = [prices.built_for(each.kind, each.nbytes) for each in plan.exchanges]
+    small, large = sorted(set(built))
+    for costs in product(product(each, each), repeat=3):
+        carried: list[list[float]] = []
+
+        def played(plan: ParallelPlan, *on: Any, costs: Any = costs, carried: Any = carried, **_: Any) -> Any:
+            carried.append([on[-1].built_for(each.kind, each.nbytes) for each in plan.exchanges])
+            step, sent = costs[len(carried) - 1]
+            return SimpleNamespace(step_time=step, communication_time=sent, breakdown={}, carried=carried[-1])
+
+        monkeypatch.setattr(strategy_step, "simulate_step", played)
+        found = simulate(of, strategy)
+        assert carried == [built, [small] * len(built), [large] * len(built)]
+        best = costs.index(min(costs))
+        assert (found.step_time, found.communication_time) == costs[best]
+        assert vars(found.result)["carried"] == carried[best]
+
+
+def test_nothing_is_exchanged_by_one_rank_alone() -> None:
+    cost = _free("all-reduce", 1e9).cost
+    assert cost.static and not any(value for name, value in cost.to_json().items() if name != "static_circuits")
+    assert cost.repeated_time == 0 and cost.energy == 0
 
 
 def test_exchanges_are_told_largest_first_and_equal_ones_by_name() -> None:

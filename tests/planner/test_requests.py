@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
@@ -24,7 +28,7 @@ from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.order import order
 from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
 from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.planner.search.search import COMPARED, _Search, search
 from lightloom.workloads.load import load_workload
 from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 from tests.planner.jobs import transformer
@@ -185,11 +189,14 @@ def test_data_parallelism_is_compared_at_the_largest_batch_that_fits(monkeypatch
     ranking = searched(cluster(2), global_batches=(16,), pins=pins, prune=False).ranking
     on = cluster(2, memory=max(plan.memory for plan in ranking))
     simulated: list[Plan] = []
+    advances: list[tuple[str, ...]] = []
     run = Comparison.run
 
-    def backwards(*arguments: Any) -> tuple[list[Plan], list[RefusedPlan]]:
+    def backwards(
+        comparison: Comparison, batches: Sequence[int], _: object = None
+    ) -> tuple[list[Plan], list[RefusedPlan]]:
         """In whatever order they are simulated."""
-        plans, refused = run(*arguments)
+        plans, refused = run(comparison, batches, lambda: advances.append(comparison.request.algorithms))
         simulated.extend(plans)
         return plans[::-1], refused
 
@@ -199,10 +206,24 @@ def test_data_parallelism_is_compared_at_the_largest_batch_that_fits(monkeypatch
     compared = [plan for plan in found.ranking if plan.strategy in ("ddp", "fsdp")]
     assert compared and all(plan.fits for plan in compared)
     alone = [plan for plan in compared if any(plan is each for each in simulated)]
-    assert {plan.algorithm for plan in alone} == {"ring", "recursive-doubling"}
+    assert {plan.algorithm for plan in alone} == {"ring", "recursive-doubling"} == set(advances[0])
+    assert advances.count(advances[0]) == 2
     for plan in alone:
         same = [each for each in simulated if (each.strategy, each.algorithm) == (plan.strategy, plan.algorithm)]
         assert plan.global_batch == max(each.global_batch for each in same if each.fits)
+
+
+@given(st.lists(st.integers(1, 9), max_size=9), st.integers(0, 10))
+@example([5] * COMPARED, 0)
+@example([5] * (COMPARED - 1), 0)
+def test_a_kind_that_cannot_win_is_known_once_no_bound_is_below_its_best(times: list[int], bound: int) -> None:
+    kind: Any = SimpleNamespace(kind=0, per_sample=float(bound))
+    others: Any = SimpleNamespace(kind=1)
+    found: Any = [(SimpleNamespace(sample_time=0.0), others)] * COMPARED
+    found += [(SimpleNamespace(sample_time=float(time)), kind) for time in times]
+    state: Any = SimpleNamespace(_found=found, _refined=0)
+    enough = len(times) >= COMPARED
+    assert _Search._known_best(state, kind) == (bool(times) and (enough or bound >= sorted(times)[0]))
 
 
 def test_plans_that_do_not_fit_are_ranked_on_demand() -> None:

@@ -154,6 +154,16 @@ class Strategies:
         return np.where(self.micro_batch > 0, self.micro_batch, self.global_batch // (self.dp * self.micro_batches))
 
     @property
+    def stages(self) -> int:
+        """Pipeline stages of all rows, where they have as many.
+
+        Raises:
+            ValueError: they differ, or there is no row.
+        """
+        (stages,) = set(self.pp.tolist())
+        return int(stages)
+
+    @property
     def plain(self) -> Mask:
         """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
         alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.cp == 1) & (self.micro_batches == 1) & (self.ep == 1)

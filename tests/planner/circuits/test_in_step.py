@@ -27,7 +27,7 @@ from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.circuits import settings as settings_module
-from lightloom.planner.circuits.in_step import InStep, _phase_seconds, _Search, follow_the_step
+from lightloom.planner.circuits.in_step import InStep, SwitchedStep, _phase_seconds, _Search, follow_the_step
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
 from lightloom.planner.circuits.settings import best_division, segmentations
 from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
@@ -35,7 +35,7 @@ from lightloom.planner.circuits.timeline import _Notes
 from lightloom.planner.pricing.division import Division, live_axes
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices, divisions
+from lightloom.planner.pricing.planes import PlanePrices, Planes, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import simulate
@@ -126,6 +126,25 @@ def test_steps_are_at_or_above_their_bounds_and_those_of_the_task_engine(strateg
         assert step.in_step.standing.step_time <= still.step_time * (1 + 1e-9)
     sent, before = strategy_joules(job, strategy, step), strategy_joules(job, strategy, still)
     assert sent == pytest.approx(before)
+
+
+divided = st.fixed_dictionaries({axis: st.integers(0, 2) for axis in ("data", "tensor")})
+
+
+@given(st.lists(divided, min_size=1, max_size=len(PHASES)), st.integers(0, len(PHASES)))
+def test_planes_turn_wherever_they_differ_from_the_phase_before(each: list[Planes], turn: int) -> None:
+    """The last phase of a step comes before the first one of the next, so that it is all one in which a step begins."""
+    settings = dict(zip(PHASES, each, strict=False))
+    phases = list(settings)
+    moved = [*phases[turn % len(each) :], *phases[: turn % len(each)]]
+    turning, shifted = (
+        SwitchedStep({phase: settings[phase] for phase in order}, None, None).turning  # type: ignore[arg-type]
+        for order in (phases, moved)
+    )
+    assert sorted(turning) == sorted(shifted)
+    assert list(turning) == [phase for phase in phases if phase in turning]
+    for before, after in pairwise(phases):
+        assert (after in turning) == any(settings[after][axis] > settings[before][axis] for axis in settings[after])
 
 
 def test_experts_have_planes_of_their_own() -> None:

@@ -171,7 +171,8 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
 
 
 def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
-    plan = make_plan(kind, job.graph, int(rows.dp[0]), job.settings)
+    (replicas,) = set(rows.dp.tolist())
+    plan = make_plan(kind, job.graph, replicas, job.settings)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
     # Seconds of computing up to each position, the position before the first included.
     done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)

@@ -14,7 +14,7 @@ from lightloom.planner.pricing.stage_exchanges import pass_exchanges
 
 def ties_stages(job: Job, rows: Strategies) -> bool:
     """Return whether several stages hold copies of a table; all rows have the same stages and chunks."""
-    edges, stages = job.model.chunks(rows), int(rows.pp[0])
+    edges, stages = job.model.chunks(rows), rows.stages
     return any(len(holding_stages(table, edges, stages)) > 1 for table in job.model.tied)
 
 
@@ -30,7 +30,7 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     by_axis = pass_exchanges(columns, rows, job.fabric, _bytes, sharing=False).values()
     exchanging = [sum(way) for way in zip(*by_axis, strict=True)]
     rings = columns["key_values"] * (rows.cp[0] > 1) > 0
-    leads, tails = np.zeros(int(rows.pp[0])), np.zeros(int(rows.pp[0]))
+    leads, tails = np.zeros(rows.stages), np.zeros(rows.stages)
     for stage in range(len(leads)):
         chunk = slice(int(edges[stage]), int(edges[stage + 1]))
         for found, seconds, exchanges in zip((leads, tails), (forward, backward), exchanging, strict=True):

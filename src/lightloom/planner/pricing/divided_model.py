@@ -178,7 +178,7 @@ class DividedModel:
         All rows have the same number of stages and of chunks.
         """
         blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
-        copies = copied_parameters(self.tied, self.starts, self.chunks(rows), int(rows.pp[0]))
+        copies = copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages)
         return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Held:

@@ -20,6 +20,7 @@ from lightloom.collectives.bounds.lower_bound import bandwidth_bound, lower_boun
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Floats
+from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 from lightloom.simulation.lower import Price
 
@@ -27,7 +28,10 @@ _SMALL, _LARGE = 2.0**12, 2.0**37
 """Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
 LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
 """Bytes of the collectives whose prices lines are drawn through."""
-_OCTAVES, _PARTS = 44, 4
+_OCTAVES: Effort = 44
+"""Octaves of the sizes at which bounds are tabled; larger sizes are bounded by the last."""
+_PARTS: Effort = 4
+"""Sizes in an octave."""
 _CHORD_SIZES = (0.0, *(4.0**power for power in range(5, 21)))
 """Bytes of the pipelines between whose prices chords are drawn."""
 _DENSE_SIZES = (0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES)))

@@ -117,7 +117,7 @@ class ReplicaPrices:
                 Without it both ways are, where gradients may overlap passes.
         """
         rows, settings = self._rows, self._settings
-        stages = int(rows.pp[0])
+        stages = rows.stages
         gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
         for group in self._holders(held.by_stage(stages)):
             self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)

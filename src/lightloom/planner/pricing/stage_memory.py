@@ -55,7 +55,7 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
     Gathered units of data parallelism alone are left out.
     """
-    settings, stages = job.settings, int(rows.pp[0])
+    settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
     begins = np.searchsorted(job.model.starts, edges[:-1])
     chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.model.held_blocks(combination)))
@@ -85,13 +85,13 @@ def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
     combination, row = combinations(rows)
     blocks = job.model.held_blocks(combination).total
     chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
-    largest: Floats = chunks.reshape(len(chunks), -1, int(rows.pp[0])).max(axis=1)[row]
+    largest: Floats = chunks.reshape(len(chunks), -1, rows.stages).max(axis=1)[row]
     return largest
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
     """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
-    stages, virtual = int(rows.pp[0]), int(rows.virtual_stages[0])
+    stages, virtual = rows.stages, int(rows.virtual_stages[0])
     of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
     for micro_batches in np.unique(rows.micro_batches):
         which = np.flatnonzero(rows.micro_batches == micro_batches)

@@ -59,7 +59,7 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
 
 def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
-    if int(rows.pp[0]) == 1:
+    if rows.stages == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
     ranks = rows.replicas * rows.tp
     if job.shares is not None:

@@ -82,7 +82,7 @@ def stage_times(
     Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
     not ``sharing``. ``sends`` takes the place of :func:`stage_sends`.
     """
-    edges, stages = job.model.chunks(rows), int(rows.pp[0])
+    edges, stages = job.model.chunks(rows), rows.stages
     passes = _passes(job, rows, edges, sharing=sharing)
     exchanges = stage_exchanges(job, rows, exchange_time, sharing=sharing)
     within, units = exchanges.replicas, job.model.units(edges)
@@ -157,7 +157,7 @@ def stage_exchanges(
     Where ``by_unit`` says which chunks exchange gradients unit by unit, the other way is not priced.
     """
     model, fabric, settings = job.model, job.fabric, job.settings
-    edges, columns, stages = model.chunks(rows), model.sorts, int(rows.pp[0])
+    edges, columns, stages = model.chunks(rows), model.sorts, rows.stages
     combination, row = combinations(rows)
     of_axes = pass_exchanges(columns, combination, fabric, exchange_time, sharing=sharing)
     sums = {

@@ -45,11 +45,12 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
     if step.result is not None:
         return step.result.sent_joules
     transmission = _staged(job, strategy)
-    return None if transmission is None or np.isnan(transmission) else transmission
+    return None if np.isnan(transmission) else transmission
 
 
-def _staged(job: Job, strategy: Strategy) -> float | None:
-    """As the stages' seconds are counted, with joules of each rank in the place of seconds."""
+def _staged(job: Job, strategy: Strategy) -> float:
+    """As the stages' seconds are counted, with joules of each rank in the place of seconds; not-a-number where those of
+    any part are not known."""
     rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
     # The same bytes unit by unit or all at once.
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
@@ -67,11 +68,9 @@ def _staged(job: Job, strategy: Strategy) -> float | None:
     sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
     for each in exchanges.tied:
         away = (each.stages[-1] - each.stages[0]) * ranks
-        tied = _sends(job, len(each.stages) * float(each.nbytes[0]), ranks, away)
-        sends = None if sends is None or tied is None else sends + tied
-    ring = _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
-    sends = None if sends is None or ring is None else sends + ring
-    return None if sends is None else sends + ranks * (passes + once + 2 * whole * gathered)
+        sends += _sends(job, len(each.stages) * float(each.nbytes[0]), ranks, away)
+    sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
+    return sends + ranks * (passes + once + 2 * whole * gathered)
 
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
@@ -88,10 +87,12 @@ def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
     return None if cost.energy is None else cost.energy / ranks
 
 
-def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float | None:
-    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each."""
+def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
+    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number where the
+    fabric states no energy of a bit."""
     if not nbytes:
         return 0.0
     source = np.arange(job.fabric.ranks)
     away = (source + stride) % job.fabric.ranks
-    return sending_energy(job.fabric, np.full(len(source), nbytes * ranks / len(source)), source, away)
+    joules = sending_energy(job.fabric, np.full(len(source), nbytes * ranks / len(source)), source, away)
+    return float("nan") if joules is None else joules

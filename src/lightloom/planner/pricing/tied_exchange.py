@@ -43,7 +43,7 @@ def tied_sums(
     size = np.where(whole, settings.gradient_bytes, settings.sharded_gradient_bytes)
     sums = []
     for table in tables:
-        stages = holding_stages(table, edges, int(rows.pp[0]))
+        stages = holding_stages(table, edges, rows.stages)
         if len(stages) == 1:
             continue
         steps = 2 * (len(stages) - 1)

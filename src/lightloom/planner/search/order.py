@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from lightloom.parallelism.strategy_space import Strategy
+
+class Choice(Protocol):
+    """How a plan divides the model."""
+
+    @property
+    def recomputation(self) -> str: ...
 
 
 class Simulated(Protocol):
@@ -20,7 +25,7 @@ class Simulated(Protocol):
     @property
     def communication_time(self) -> float | None: ...
     @property
-    def choice(self) -> object: ...
+    def choice(self) -> Choice: ...
     @property
     def algorithm(self) -> str: ...
     @property
@@ -41,7 +46,7 @@ def order(plan: Simulated) -> tuple[bool, float, float, bool, str, str, bool, st
         plan.fits is False,
         plan.sample_time,
         plan.communication_time or 0.0,
-        isinstance(plan.choice, Strategy) and plan.choice.recomputation != "none",
+        plan.choice.recomputation != "none",
         plan.algorithm,
         plan.strategy,
         plan.gradient_exchange is not None,
