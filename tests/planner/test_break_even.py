@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.planner.search.break_even import break_even_bandwidth, set_ups
+from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import UnsupportedError
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.search.break_even import Trial, break_even_bandwidth, set_ups
+from tests.planner.gradients.exchanges import by_name, coded
+from tests.planner.jobs import transformer
 
 
 def trial(name: str, *bytes_and_coding: tuple[float, float]) -> Any:
@@ -51,3 +61,16 @@ def test_every_model_is_tried_on_all_ranks_at_all_speeds() -> None:
         ratios = {name: plain / other for name, other in zip(names, others, strict=True)}
         assert {name: each.speedup(name) for name in names} == ratios
         assert each.best(names) == (max(ratios, key=lambda name: ratios[name]), max(ratios.values()))
+
+
+def test_steps_are_those_of_the_simulator_and_refused_methods_are_named() -> None:
+    """The simulator's pay for circuits that are not in place, of which packet switches have none."""
+    on, exchanges = load_cluster("h100-512-two-tier", {"ranks": 4}), (by_name("int4"), coded(3.0))
+    tried = Trial(transformer(1), exchanges[:1], 2)
+    prices = GroupPrices(on.fabric, on.training, exchanges=exchanges[:1])
+    of = Job.of(tried.graph, on.accelerator, on.fabric, on.training, prices, exchanges=exchanges[:1])
+    steps = [Strategy(4, 1, 1, 1, 8, "none", "none", AUTO, number) for number in range(2)]
+    assert on.fabric.library
+    assert tried.seconds(on) == pytest.approx([simulate(of, step).step_time for step in steps])
+    with pytest.raises(UnsupportedError, match=f"^{re.escape(exchanges[1].name)} on 4 ranks: .* library has no codec"):
+        replace(tried, exchanges=exchanges).seconds(on)

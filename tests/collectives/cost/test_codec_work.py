@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lightloom.collectives.cost.codec_work import codec_work
+from lightloom.collectives.cost.codec_work import CodecWork, codec_work
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective
@@ -98,3 +100,22 @@ def test_coding_at_a_great_rate_costs_nothing_and_a_slow_one_is_paid(in_line: bo
         # Four encodings and seven decodings of a quarter.
         assert slow.encode == pytest.approx(4) and slow.decode == pytest.approx(7 / 2)
         assert slow.time == pytest.approx(plain.time + 7.5)
+
+
+counts = st.lists(st.integers(0, 9), min_size=1, max_size=5)
+
+
+@given(counts, st.data())
+def test_a_codec_is_called_for_each_message_but_no_oftener_than_for_each_chunk(
+    coded: list[int], data: st.DataObject
+) -> None:
+    """Of either direction, beside the time of the bytes themselves; what is coded and not sent is one message."""
+    messages = data.draw(st.lists(st.integers(0, 9), min_size=len(coded), max_size=len(coded)))
+    some, none = np.array(coded), np.zeros(len(coded), np.int64)
+    called = np.array([min(count, max(sent, 1)) for count, sent in zip(coded, messages, strict=True)])
+    for encodes in (True, False):
+        work = [some, none] if encodes else [none, some]
+        found = CodecWork(*work, 4, False, *([np.array(messages)] * 2)).times(8.0, 5.0, 3.0, (7.0, 11.0))
+        expected = some * (2.0 / 5.0) + 7.0 * called if encodes else some * (2.0 / 3.0) + 11.0 * called
+        assert (found.encode if encodes else found.decode) == pytest.approx(expected)
+        assert not (found.decode if encodes else found.encode).any()

@@ -39,7 +39,7 @@ from lightloom.planner.pricing.planes import PlanePrices, Planes, divisions
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.document import plan_row
+from lightloom.planner.search.document import in_step_json, plan_row
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.simulation.engine import run
@@ -145,6 +145,18 @@ def test_planes_turn_wherever_they_differ_from_the_phase_before(each: list[Plane
     assert list(turning) == [phase for phase in phases if phase in turning]
     for before, after in pairwise(phases):
         assert (after in turning) == any(settings[after][axis] > settings[before][axis] for axis in settings[after])
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_document_tells_what_turns_gain_and_hide(stands: bool) -> None:
+    planes: dict[Phase, dict[Axis, int]] = {"passes": {"tensor": 2, "data": 1}, "last": {"data": 3}}
+    best: Any = SimpleNamespace(settings=planes, turning=("passes", "last"), step_time=2.0, exposed=0.25)
+    standing: Any = SimpleNamespace(settings={"passes": {"data": 1}, "last": {"data": 1}}, step_time=3.0)
+    row = in_step_json(InStep(standing if stands else None, best, 0.5))
+    assert (row["turns"], row["turns_before"], row["planes"]) == (2, ["passes", "last"], planes)
+    assert row["hidden_s"] + row["exposed_s"] == row["turns"] * row["reconfiguration_time_s"] == 1.0
+    assert (row["standing_step_s"], row["standing_planes"]) == ((3.0, {"data": 1}) if stands else (None, None))
+    assert row["gain_s"] == (row["standing_step_s"] - best.step_time if stands else None)
 
 
 def test_experts_have_planes_of_their_own() -> None:
