@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,43 @@ def test_equal_ways_are_taken_in_turn() -> None:
     tree = Graph(ranks=8, edges=tuple(edges))
     assert tree.pair(4)[0] == pytest.approx(1e9)
     assert [(cut.ranks, cut.capacity) for cut in tree.cuts()] == [(1, 1e9), (4, 4e9), (4, 4e9)]
+
+
+@given(st.integers(1, 5))
+def test_a_hypercube_joins_numbers_that_differ_in_one_bit(dimensions: int) -> None:
+    edges = hypercube(dimensions, 5e9, 1e-7)
+    joined = {(edge.source, edge.target) for edge in edges}
+    assert len(joined) == len(edges) and all(edge[2:] == (5e9, 1e-7) for edge in edges)
+    ranks = range(1 << dimensions)
+    assert joined == {(a, b) for a in ranks for b in ranks if a < b and (a ^ b).bit_count() == 1}
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+def test_a_dragonfly_joins_all_routers_of_a_group_and_all_groups(
+    groups: int, routers: int, ranks: int, links: int
+) -> None:
+    """Routers take turns with the links between groups, so that each has as many as another, or one less."""
+    edges = dragonfly(groups, routers, ranks, 5e9, links, 1e-7)
+    assert all(edge[2:] == (5e9, 1e-7) for edge in edges)
+    attached = {edge.source: edge.target for edge in edges if isinstance(edge.source, int)}
+    assert attached == {
+        rank: f"router {rank // ranks // routers}.{rank // ranks % routers}" for rank in range(groups * routers * ranks)
+    }
+    between = [(edge.source, edge.target) for edge in edges if isinstance(edge.source, str)]
+    inside, outside, ends = Counter[str](), Counter[tuple[str, str]](), Counter[str]()
+    for one, other in between:
+        here, there = (str(name).split()[1].split(".")[0] for name in (one, other))
+        if here == there:
+            inside[here] += 1
+            assert one != other and between.count((one, other)) + between.count((other, one)) == 1
+        else:
+            outside[here, there] += 1
+            ends.update([str(one), str(other)])
+    assert set(inside.values()) <= {routers * (routers - 1) // 2} and len(inside) == (groups if routers > 1 else 0)
+    assert set(outside.values()) == {links} and len(outside) == groups * (groups - 1) // 2
+    for group in range(groups):
+        load = [ends[f"router {group}.{router}"] for router in range(routers)]
+        assert sum(load) == links * (groups - 1) and max(load) - min(load) <= 1
 
 
 def test_csv_and_yaml_hold_the_same_graph(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.capabilities import Axis
+from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.part import PartFabric
@@ -209,3 +211,42 @@ def test_memory_is_asked_for_that_holds_what_is_kept_of_all_pairs(monkeypatch: p
     fabric = TwoTierSwitch(ranks=15, domain_size=5, hop_latency=1.5e-6)
     held = derived._uses(fabric).nbytes, 2 * derived.direct_latency(fabric).nbytes
     assert tuple(asked) == held
+
+
+@pytest.mark.parametrize(
+    "part", [lambda whole: GroupFabric.of(whole, 4, 2), lambda whole: PartFabric.on(whole, range(2, 10))]
+)
+def test_what_holds_of_links_holds_of_a_part_that_uses_them(part: Callable[[Fabric], Fabric]) -> None:
+    packets: dict[str, Any] = {"packet_payload": 1000, "packet_header": 100, "energy_per_bit": 1e-12}
+    plain = TwoTierSwitch(ranks=16, domain_size=4, domain_latency=1e-7, hop_latency=1e-6, **packets)
+    carried = load_fabric("two-tier-400g", 16)
+    assert part(plain).wire_bytes(1e6) == plain.wire_bytes(1e6) == 1.1e6
+    assert part(carried).arithmetic_share == carried.arithmetic_share > 0
+    for whole in (plain, carried):
+        one = part(whole)
+        changes: tuple[Callable[[Fabric], Fabric], ...] = (
+            lambda fabric: fabric,
+            lambda fabric: fabric.as_carried(),
+            lambda fabric: fabric.with_smaller_packets(2.0),
+            lambda fabric: fabric.with_hop_latency(5e-6),
+        )
+        for change in changes:
+            found, expected = change(one), change(whole)
+            assert found.ranks == one.ranks and found.links == expected.links
+            assert (found.link_bandwidth() == expected.link_bandwidth()).all()
+            assert (found.link_latency() == expected.link_latency()).all()
+            assert found.hop_latency == expected.hop_latency and found.rate_fields == expected.rate_fields
+        assert [one.link_name(link) for link in (0, 5)] == [whole.link_name(link) for link in (0, 5)]
+        assert (one.bill().ranks, one.bill().lines) == (one.ranks, whole.bill().lines)
+        assert sorted(one.ring_order().tolist()) == list(range(one.ranks))
+
+
+@given(tier_fabrics(largest=24))
+@settings(max_examples=40, deadline=None)
+def test_circuits_join_blocks_of_all_that_lies_beneath_them(fabric: Tiers) -> None:
+    shapes = [tier.shape for tier in fabric.tiers]
+    beneath = fabric.tiers[: shapes.index("circuit-switch")] if "circuit-switch" in shapes else None
+    assert fabric.circuit_block == (None if beneath is None else math.prod(tier.children or 0 for tier in beneath))
+    assert fabric.node_ranks == fabric.levels[0].size
+    open_ended = Tiers(ranks=6, tiers=(Tier(shape="switch", bandwidth=1e9),))
+    assert open_ended.circuit_block is None and Torus(ranks=4).circuit_block is None

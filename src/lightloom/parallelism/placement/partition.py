@@ -106,7 +106,7 @@ class Partitions:
             if most_exchanging is not None and reads_everything(split):
                 parts = min(parts, most_exchanging)
             parts = self._rounded(parts)
-            if parts < 2 or -parts > least[0]:
+            if -parts > least[0]:
                 continue
             cost = (-parts, self._cuts.exchanged_bytes(number, Cut(split, parts), chosen))
             if cost < least:
