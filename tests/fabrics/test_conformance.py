@@ -90,6 +90,7 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Ring, reverse_route=lambda self, route: route), "reverse_route"),
         (_mutated(Mesh, latency=lambda self, a, b, route: 1e-6 * (a + 1.0)), "of the way back"),
         (_mutated(Mesh, latency=lambda self, a, b, route: a - b + 0.0), "negative"),
+        (_mutated(Mesh, latency=lambda self, a, b, route: np.full(len(a), -1e-9)), "negative"),
         (_mutated(Mesh, neighbour_latency=lambda self: 2e-6), "neighbour_latency is 2e-06"),
         (_mutated(Mesh, diameter_latency=lambda self: 1e-6), "diameter_latency is 1e-06"),
         (_mutated(Mesh, diameter=lambda self: 2, diameter_latency=lambda self: 5e-6), "diameter is 2"),

@@ -65,6 +65,14 @@ def test_routes_have_the_fewest_links_and_take_turns_among_the_quickest(graph: G
         assert place == end
 
 
+def test_no_link_is_taken_where_there_is_no_way() -> None:
+    """At the rank itself, and from a switch that nothing leaves."""
+    ring = [Edge(rank, (rank + 1) % 3, 1e9) for rank in range(3)]
+    routes = Graph(ranks=3, edges=(*ring, Edge(0, "sink", 1e9)), one_way=True)._network.routes
+    assert (routes.link < 0).tolist() == [*np.eye(3, dtype=bool).tolist(), [True] * 3]
+    assert routes.distance[:3].tolist() == [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
+
+
 @given(graphs(largest=8))
 @settings(max_examples=25, deadline=None)
 def test_a_leaf_and_the_ranks_that_only_it_reaches_are_entered_over_links_from_elsewhere(graph: Graph) -> None:

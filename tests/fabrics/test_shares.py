@@ -28,7 +28,7 @@ def circuit_fabrics(draw: st.DrawFn) -> Fabric:
 
 
 @given(circuit_fabrics(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_circuits_of_a_shift_stand_beside_each_other_and_lead_every_rank_on_and_back(
     fabric: Fabric, data: st.DataObject
 ) -> None:

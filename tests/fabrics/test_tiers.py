@@ -176,6 +176,23 @@ _SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
         ),
         ([_BLOCK, {**_BLOCK, "shape": "circuit-switch", "latency": 1.0}], "no latency but that of its links"),
         ([{**_SWITCH, "size": 4, "name": "rail"}, {**_SWITCH, "name": "rail"}], "tiers 1 and 2 are both named 'rail'"),
+        *(
+            ([{**_SWITCH, "shape": shape, "twisted": True}], f"a {shape} cannot be twisted")
+            for shape in ("switch", "ring", "mesh", "full-mesh")
+        ),
+        ([{**_BLOCK, "dims": [4, 4], "dimensions": 2}], "dims and dimensions contradict"),
+        ([{**_SWITCH, "dimensions": 2}], "dimensions are of tori"),
+        ([{**_SWITCH, "shape": "full-mesh", "dims": [4, 4]}], "dims are of tori"),
+        ([{**_SWITCH, "shape": "ring", "dimensions": 2}], "a ring has one dimension"),
+        ([{**_SWITCH, "size": 16, "most": 15}], "16 children are more than most=15"),
+        ([{**_SWITCH, "shape": "mesh", "taper": 1}], "taper is of switches"),
+        ([{**_SWITCH, "shape": "full-mesh", "separate_rails": True}], "separate_rails is of switches"),
+        (
+            [{**_BLOCK, "dims": [2, 4], "twisted": True}, {**_BLOCK, "shape": "circuit-switch", "dims": [1, 2]}],
+            "joins blocks that are twisted",
+        ),
+        ([{**_BLOCK, "dims": [4, 4], "twisted": True}], "a torus of 4x4 cannot be twisted"),
+        ([_BLOCK, {**_BLOCK, "shape": "circuit-switch", "ports": 2}], "expected bandwidth and ports of its links"),
     ],
 )
 def test_tiers_that_cannot_be_are_named_in_one_line(tiers: list[dict[str, Any]], complaint: str) -> None:
