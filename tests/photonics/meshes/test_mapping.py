@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lightloom.core.errors import InputError
 from lightloom.photonics.meshes import (
     Form,
+    MappedBlocks,
     approximate,
     approximated_count,
     compact_count,
@@ -134,6 +135,21 @@ def test_shared_waveguides_cost_gain() -> None:
     for matrix in (np.vstack([np.eye(2)] * 4), np.hstack([np.eye(2)] * 4)):
         assert map_blocks(matrix).gains.tolist() == pytest.approx([2.0] * len(matrix))
         assert map_matrix(matrix).gains.tolist() == pytest.approx(map_blocks(matrix).gains.tolist())
+
+
+def test_gains_make_up_for_the_input_that_most_blocks_share_and_for_combiners_of_each_output() -> None:
+    first, second = (map_matrix(matrices(2, 2, seed, False)) for seed in (0, 1))
+    inputs, outputs = (np.array([0, 1]), np.array([1, 2])), (np.array([2, 0]), np.array([0, 3]))
+    joined = MappedBlocks(shape=(5, 3), blocks=(first, second), inputs=inputs, outputs=outputs)
+    most = max(2 * first.gains[1], 2 * second.gains[0])
+    expected = [most, 1.0, np.sqrt(2) * first.gains[0], np.sqrt(2) * second.gains[1], 1.0]
+    np.testing.assert_allclose(joined.gains, expected)
+    total = np.zeros((5, 3), np.complex128)
+    total[np.ix_([2, 0], [0, 1])] += first.matrix()
+    total[np.ix_([0, 3], [1, 2])] += second.matrix()
+    np.testing.assert_allclose(joined.matrix(), total, atol=1e-12)
+    many = joined.joined([np.stack([block.matrix(), 2 * block.matrix()])[:, None] for block in joined.blocks])
+    np.testing.assert_allclose(many, np.stack([total, 2 * total])[:, None], atol=1e-12)
 
 
 def test_zeros_and_rank_one_are_matrices_too() -> None:

@@ -67,7 +67,8 @@ def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> boo
 
     Bytes with one hop left go from the root to every other rank.
     """
-    early = min(1.0, max(0.0, (seconds - 2 * hop) / root_seconds))
+    # Where all can leave early, by any amount of time, this holds.
+    early = max(0.0, (seconds - 2 * hop) / root_seconds)
     if early + (1 - early) * (ranks - 1) > (seconds - hop) / root_seconds:
         return False
     used = _used_until(ranks, seconds / hop) - _used_until(ranks, max(1.0, (seconds - root_seconds) / hop))
