@@ -98,6 +98,20 @@ def test_no_divided_step_is_shorter_than_any_of_its_bounds(fabric: int) -> None:
         assert plans.circuits_bound(choice) <= step.step_time
 
 
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_every_micro_batch_counts_in_the_bound_of_rows(k: int) -> None:
+    """By no less than what the devices of a group compute on average, and no more than its step takes."""
+    job = job_on(4, 8, 2, 256)
+    job = replace(job, accelerator=job.accelerator.flat())
+    choices = [CHOICE._replace(k=k, l=8 // k, global_batch=32 // k * count, micro_batches=count) for count in (1, 2, 4)]
+    one, two, four = coarse_bound(job, PartTable(job.model), PlacedRows.of(choices)).bound
+    assert four - two == pytest.approx(2 * (two - one), rel=1e-6)
+    step = PlacedPlans(job).simulate(choices[1])
+    assert step.earlier is not None
+    computed = step.plan.balanced.forward.sum() + step.plan.balanced.backward.sum()
+    assert computed / k * (1 - 1e-8) <= two - one <= step.earlier.step_time
+
+
 def test_rows_are_divided_into_powers_of_two_that_divide_the_batch() -> None:
     rows = PlacedRows.of([CHOICE._replace(global_batch=24)])
     found = smaller(rows, FREE)

@@ -14,7 +14,9 @@ from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.load import load_fabric
 from lightloom.parallelism.load import make_plan
+from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.schedule_prices import SchedulePrices
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
@@ -99,6 +101,26 @@ def test_circuits_that_differ_between_collectives_are_set_up_each_time(prices: S
     assert changes > 0
     step = simulate_step(plan, cluster().accelerator, prices.fabric, prices)
     assert step.busy_time["reconfiguration"] == pytest.approx(changes * prices.fabric.setup_time)
+
+
+def test_without_their_schedules_prices_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a schedule loads is kept and serves all sizes; where nothing says so, it is built again."""
+    fabric, kind, sizes = load_fabric("terarack", 4), "all-reduce", (2.0**20, 1.5 * 2**20)
+    known = []
+    for name in ("ring", "synthesized"):
+        kept, fresh = (SchedulePrices(find(name), fabric, "physical") for _ in range(2))
+        first = kept(kind, sizes[0])
+        kept.drop_schedules()
+        assert kept.cached == {(kind, kept.built_for(kind, sizes[0]), sizes[0]): (first, kept.cost(kind, sizes[0])[1])}
+        assert all(built.schedule is None for built in kept._built.values())
+        known.append(len(kept._built))
+        with monkeypatch.context() as patched:
+            if kept._built:
+                patched.setattr(schedule_prices, "build_with_loads", None)
+            found = kept(kind, sizes[1])
+        assert found == fresh(kind, sizes[1])
+        verify(kept.schedule(kind, sizes[1]), fabric)
+    assert known == [1, 0]
 
 
 def _broken(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:

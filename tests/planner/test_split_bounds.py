@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.placement.cuts import PartitionRules
 from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import coarse_bound, exchange_latency
+from lightloom.planner.bounds.placed import coarse_bound, exchange_latency, fastest_link
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.placed_space import (
     PartTable,
@@ -86,6 +86,20 @@ def test_no_step_is_shorter_than_any_of_its_bounds(
         assert look.bound[row] <= step
         assert plans.structure_bound(choice) <= step
         assert plans.circuits_bound(choice) <= step
+
+
+@pytest.mark.parametrize("fabric", range(len(FABRICS)))
+def test_no_link_is_faster_than_the_fastest(fabric: int) -> None:
+    """Only on a ring of wavelengths do ranks share the links between neighbours, one each way."""
+    on = cluster_on(fabric, 8).fabric
+    source, destination = np.array([*permutations(range(8), 2)]).T
+    latency = [on.latency(source, destination, np.full(len(source), way)).min() for way in range(on.routes)]
+    link = fastest_link(on)
+    assert link.latency == pytest.approx(min(latency))
+    assert link.rate * 8 == pytest.approx(on.total_receive_bandwidth())
+    ring = FABRICS[fabric]["base"] == "sip-ring"
+    assert link.link_rate == (pytest.approx(on.link_bandwidth().sum() / 8) if ring else np.inf)
+    assert fastest_link(cluster_on(4, 1).fabric).rate == np.inf
 
 
 def test_bounds_are_near_where_computing_decides() -> None:
