@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,9 @@ from lightloom.fabrics.bills.links import RATES, ports_for
 from lightloom.fabrics.bills.rings import wavelength_ring_bill
 from lightloom.fabrics.bills.switches import network, tree_of
 from lightloom.fabrics.graph.graph import Graph
+from lightloom.fabrics.tiers.lowering import to_graph
+from lightloom.fabrics.tiers.tier import Tier
+from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices, Medium
 from lightloom.parts.figure import Power
@@ -69,6 +73,31 @@ def test_graphs_are_billed_cable_by_cable(graph: Graph, scales: list[int], one_w
     assert bill.bandwidth == pytest.approx(sent / graph.ranks)
     between = any(isinstance(edge.source, int) and isinstance(edge.target, int) for edge in edges)
     assert any("without cards" in note for note in bill.notes) == (between and not choices.cards)
+
+
+DIRECT: st.SearchStrategy[Literal["ring", "torus", "mesh", "full-mesh"]] = st.sampled_from(
+    ["ring", "torus", "mesh", "full-mesh"]
+)
+
+
+@given(st.lists(st.tuples(DIRECT, st.integers(2, 4), st.sampled_from([5e9, 480e9])), min_size=1, max_size=2), st.data())
+@settings(max_examples=60, deadline=None)
+def test_links_between_neighbours_are_billed_as_those_of_their_graph(
+    drawn: list[tuple[Literal["ring", "torus", "mesh", "full-mesh"], int, float]], data: st.DataObject
+) -> None:
+    """Of every tier, once for each rank of a child."""
+    tiers: list[Tier] = []
+    child = 1
+    for shape, size, bandwidth in drawn:
+        ports = data.draw(st.sampled_from([None, child]))
+        tiers.append(Tier(shape=shape, size=size, bandwidth=bandwidth, ports=ports))
+        child *= size
+    fabric = Tiers(ranks=child, tiers=tuple(tiers))
+    choices = BillChoices(cards=data.draw(st.booleans()), grid_links=data.draw(MEDIA))
+    own, expected = fabric.bill(choices), to_graph(fabric).bill(choices)
+    assert counts(own.lines) == pytest.approx(counts(expected.lines))
+    assert own.bandwidth == pytest.approx(expected.bandwidth)
+    assert bool(own.notes) == bool(expected.notes) == (not choices.cards)
 
 
 @given(st.floats(1e6, 1e13), st.none() | st.sampled_from(RATES))
