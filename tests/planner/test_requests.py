@@ -189,7 +189,7 @@ def test_data_parallelism_is_compared_at_the_largest_batch_that_fits(monkeypatch
     ranking = searched(cluster(2), global_batches=(16,), pins=pins, prune=False).ranking
     on = cluster(2, memory=max(plan.memory for plan in ranking))
     simulated: list[Plan] = []
-    advances: list[tuple[str, ...]] = []
+    advances: list[Sequence[str]] = []
     run = Comparison.run
 
     def backwards(

@@ -105,7 +105,7 @@ def test_circuits_that_differ_between_collectives_are_set_up_each_time(prices: S
 
 def test_without_their_schedules_prices_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a schedule loads is kept and serves all sizes; where nothing says so, it is built again."""
-    fabric, kind, sizes = load_fabric("terarack", 4), "all-reduce", (2.0**20, 1.5 * 2**20)
+    fabric, kind, sizes = load_fabric("terarack", 4), KINDS[-1], (2.0**20, 1.5 * 2**20)
     known = []
     for name in ("ring", "synthesized"):
         kept, fresh = (SchedulePrices(find(name), fabric, "physical") for _ in range(2))

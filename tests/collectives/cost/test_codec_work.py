@@ -114,8 +114,8 @@ def test_a_codec_is_called_for_each_message_but_no_oftener_than_for_each_chunk(
     some, none = np.array(coded), np.zeros(len(coded), np.int64)
     called = np.array([min(count, max(sent, 1)) for count, sent in zip(coded, messages, strict=True)])
     for encodes in (True, False):
-        work = [some, none] if encodes else [none, some]
-        found = CodecWork(*work, 4, False, *([np.array(messages)] * 2)).times(8.0, 5.0, 3.0, (7.0, 11.0))
+        work, each = (some, none) if encodes else (none, some), np.array(messages)
+        found = CodecWork(work[0], work[1], 4, False, each, each).times(8.0, 5.0, 3.0, (7.0, 11.0))
         expected = some * (2.0 / 5.0) + 7.0 * called if encodes else some * (2.0 / 3.0) + 11.0 * called
         assert (found.encode if encodes else found.decode) == pytest.approx(expected)
         assert not (found.decode if encodes else found.encode).any()

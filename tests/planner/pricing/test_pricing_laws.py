@@ -1,0 +1,87 @@
+"""What all prices of groups have in common, and what coding, counting and choosing add up to."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightloom.fabrics.load import load_fabric
+from lightloom.planner.gradients.engine import LINE_RATE
+from lightloom.planner.pricing.divided_prices import _ScaledPrices
+from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
+from lightloom.planner.pricing.library import LibraryPricing
+from lightloom.planner.search import sensitivity
+from lightloom.planner.search.counts import Counts
+from lightloom.planner.traffic import together
+from lightloom.planner.traffic.exchanges import SlowedPrices
+from tests.planner.gradients.exchanges import by_name
+
+
+@pytest.mark.parametrize("made", [GroupPrices, _ScaledPrices, LibraryPricing, SlowedPrices])
+def test_all_prices_are_asked_alike_and_neighbours_unless_told_otherwise(made: type) -> None:
+    for name in ("refusal", "price", "algorithm", "lines"):
+        asked, told = (inspect.signature(getattr(owner, name)).parameters for owner in (made, Pricing))
+        assert [(each.name, each.default) for each in asked.values()] == [
+            (each.name, each.default) for each in told.values()
+        ]
+        assert told["stride"].default == 1
+
+
+@pytest.mark.parametrize("method", ["int4", "topk:share=0.01", "powersgd:rank=4"])
+def test_messages_are_paid_for_beside_bytes(method: str) -> None:
+    """Each that is encoded, each call and each that is decoded."""
+    at, message = (by_name(method, rate=1e9, message=seconds) for seconds in (0.0, 1e-3))
+    values = float(at.gradient.values)
+    work = at.method.work(at.gradient, 4)
+    free, paid = (each.coding("all-reduce", values, 4) for each in (at, message))
+    engine = message.coder
+    assert paid[0] - free[0] == pytest.approx((work.encoded_messages + work.calls) * engine.encode_message)
+    assert paid[1] - free[1] == pytest.approx(work.decoded_messages * engine.decode_message)
+    assert engine.encode_message > 0 and free[0] >= 4 * work.encoded_values / 1e9 > 0
+
+
+def test_engines_of_a_port_take_256_bits_at_100_mhz() -> None:
+    assert LINE_RATE * 8 == 256 * 100e6
+
+
+def test_nothing_is_counted_before_it_happens() -> None:
+    some = Counts(**{name: number for number, name in enumerate(Counts.__dataclass_fields__, start=1)})
+    assert Counts() + some == some and not any(getattr(Counts(), name) for name in Counts.__dataclass_fields__)
+
+
+@given(st.lists(st.integers(1, 9), max_size=9, unique=True).map(sorted), st.integers(0, 9), st.integers(1, 10))
+def test_the_latency_at_which_the_winner_changes_is_the_first_of_all(tried: list[int], own: int, change: int) -> None:
+    """As found by trying all of them."""
+    ranked: Any = SimpleNamespace(
+        winner=SimpleNamespace(cluster=SimpleNamespace(fabric=SimpleNamespace(hop_latency=own)))
+    )
+    first = next((each for each in tried if each > own and each >= change), None)
+    for slower in (None, 2.0):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sensitivity, "_winner_at", lambda _, at, s=slower: ("winner", s if at >= change else 1.0))
+            found = sensitivity.latency_sensitivity(ranked, tried)
+        assert (found.own, found.latency, found.slower) == (own, first, None if first is None else slower)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from("abcd")), min_size=1, max_size=5, unique=True))
+def test_a_collective_of_a_job_takes_the_fastest_algorithm_the_first_of_equal_ones(
+    candidates: list[tuple[int, str]],
+) -> None:
+    evaluations = [
+        SimpleNamespace(
+            cost=SimpleNamespace(repeated_time=seconds), algorithm=SimpleNamespace(name=name), schedule=(seconds, name)
+        )
+        for seconds, name in candidates
+    ]
+    request: Any = SimpleNamespace(job=SimpleNamespace(what="all-reduce"), nbytes=1e6, algorithm=None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(together, "evaluate_all", lambda *_, **__: (evaluations, []))
+        work = together._collective(request, load_fabric("terarack", 4), 2)
+    assert (work.seconds, work.label) == min(candidates)
+    assert work.slowed({"data": 3.0}) == 3 * work.seconds and work.slowed({}) == work.seconds
+    assert [getattr(part, "schedule", None) for part in work.parts] == [min(candidates)]
