@@ -37,7 +37,7 @@ class _Inceptionn(FramedCodec):
     family: ClassVar[str]
 
     def __post_init__(self) -> None:
-        mantissa, exponent = math.frexp(self.bound) if math.isfinite(self.bound) else (0.0, 0)
+        mantissa, exponent = math.frexp(self.bound)
         if mantissa != 0.5 or not 1 <= 1 - exponent <= LARGEST_EXPONENT:
             raise ConfigError(f"bound = {self.bound!r}: expected a power of two from 2^-1 to 2^-{LARGEST_EXPONENT}")
 
