@@ -1,0 +1,47 @@
+"""Layouts of outputs over parts, and what parts read of tensors that lack an axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from lightloom.parallelism.placement.splits import SPLITS, Need, axis_size, bounds, exchange, layout, need, split_size
+from lightloom.workloads.graph import Operator
+
+
+@pytest.mark.parametrize("kind", ["attention", "matmul", "linear", "conv", "norm", "pool"])
+def test_a_layout_cuts_all_elements_of_its_axis_and_tensors_without_it_have_one(kind: str) -> None:
+    """Heads lie side by side along the channels, which need not be stated then; partial sums cut nothing."""
+    heads = {"sample": 8, "head": 4, "head_dim": 16, "sequence": 6}
+    dimensions = (
+        heads
+        if kind in ("attention", "matmul")
+        else {"sample": 8, "sequence": 6, "height": 10, "channel": 12, "in_channel": 24}
+    )
+    operator = Operator(name=kind, kind=kind, dimensions=dimensions)
+    for split, parts in product(SPLITS[kind], (2, 4)):
+        if split_size(operator, split):
+            made = layout(operator, split, parts)
+            edges = bounds(made.size, parts, made.unit)
+            assert made.size == axis_size(operator, made.axis) and made.parts == parts
+            assert edges[-1] == made.size and not (edges % made.unit).any()
+            assert made.partial == split.partial == (made.axis == "")
+            assert need(operator, split, parts, 0).size == operator.dimensions[split.dimension] * made.unit
+    assert [axis_size(operator, axis) for axis in ("", "width", "depth")] == [1, 1, 1]
+    assert axis_size(operator, "channel") == (64 if kind in ("attention", "matmul") else 12)
+    assert axis_size(replace(operator, dimensions={"sample": 8}), "channel") == 1
+
+
+def test_a_tensor_without_the_axis_is_read_whole() -> None:
+    """By every part, whatever cuts what it reads."""
+    operator = Operator(name="pool", kind="pool", dimensions={"sample": 8})
+    for axis in ("height", "sequence"):
+        consumed = Need("own", axis, 3, 6, 1, 1)
+        sent = exchange(layout(operator, SPLITS["pool"][0], 4), consumed, axis_size(operator, axis))
+        assert np.bincount(sent.destination, sent.fraction).tolist() == [1.0, 1.0, 1.0]
+        assert sorted(zip(sent.source.tolist(), sent.destination.tolist(), strict=True)) == list(
+            product(range(4), range(3))
+        )
