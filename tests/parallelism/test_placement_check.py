@@ -97,6 +97,54 @@ def test_the_check_accepts_what_loops_over_all_pairs_accept() -> None:
     assert 50 < sum(seen) < 200
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_overlaps_on_a_device_are_found_whatever_others_do_meanwhile(seed: int) -> None:
+    """Sub-operators that exchange nothing may run at any time, but two of a device not at once."""
+    rng = np.random.default_rng(seed)
+    size, devices = 6, 3
+    balanced = random_case(rng, size, devices).balanced
+    forward, backward = rng.integers(1, 4, (2, size)).astype(np.float64)
+    alone = replace(
+        balanced,
+        forward=forward,
+        backward=backward,
+        synchronised=np.zeros(size),
+        parent_start=np.zeros(size + 1, np.int64),
+        **{name: getattr(balanced, name)[:0] for name in ("parent", "nbytes", "content")},
+    )
+    device, seen = rng.integers(0, devices, size, np.int32), set()
+    for _ in range(40):
+        start, later = rng.integers(0, 12, (2, size)).astype(np.float64)
+        if rng.random() < 0.5:
+            start = np.cumsum(forward) - forward
+        else:
+            later = np.cumsum(backward) - backward
+        end = start + forward
+        later += end.max()
+        placement = Placement(
+            device=device,
+            devices=devices,
+            reach=Reach(9),
+            link=LINK,
+            start=start,
+            end=end,
+            backward_start=later,
+            backward_end=later + backward,
+            makespan=float((later + backward).max()),
+            repaired=0,
+            method="drawn",
+        )
+        expected = right(placement, alone, np.inf)
+        seen.add(expected)
+        try:
+            check(placement, alone)
+        except VerificationError as error:
+            assert not expected and "overlap on device" in str(error)
+        else:
+            assert expected
+    assert seen == {True, False}
+
+
 def test_a_placement_of_nothing_is_right() -> None:
     nothing = np.zeros(0)
     balanced = random_case(np.random.default_rng(0), 3, 3).balanced
