@@ -203,6 +203,19 @@ def test_a_known_twin_is_programmed_as_exactly_as_its_couplers_allow() -> None:
     assert programmed.errors[-1] <= 1e-10
 
 
+def test_errors_are_those_of_the_best_phases_and_gain_unless_real_parts_are_detected() -> None:
+    """Row by row the overlap has its greatest real part where phases align; the best gain leaves this."""
+    chip = SimulatedChip(disturb(random_mesh(4, "rectangular", 2), SILICON, np.random.default_rng(0)))
+    target, commanded = (
+        target_of(random_mesh(4, "rectangular", 2)),
+        Settings(theta=chip.designed[0], phi=chip.designed[1]),
+    )
+    matrix = chip.matrix(commanded)
+    overlap = np.abs((matrix.conj() * target).sum(1)).sum() / (np.linalg.norm(matrix) * np.linalg.norm(target))
+    assert chip.error(commanded, target) == phase_free_error(matrix, target) == pytest.approx(np.sqrt(1 - overlap**2))
+    assert chip.error(commanded, target, real=True) < 0.9 * chip.error(commanded, target)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("ideal", [random_mesh(6, "rectangular", 2), decompose(np.eye(6)[[2, 0, 1, 5, 3, 4]])])
 def test_steps_end_where_three_in_a_row_hardly_help_or_eight_do_not(ideal: Mesh, seed: int) -> None:
