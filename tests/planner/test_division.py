@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,3 +88,23 @@ def test_too_few_planes_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"tensor and data and pipeline groups .* need 3 planes .* has 2"):
         simulate(of, strategy(2, 4, 2))
     assert simulate(of, strategy(4, 4, 1)).division is not None
+
+
+@given(st.integers(1, 24), st.lists(st.tuples(st.integers(0, 8), st.integers(1, 3)), min_size=1, max_size=4))
+def test_the_largest_axes_give_up_no_more_channels_than_there_are_too_few(
+    total: int, each: list[tuple[int, int]]
+) -> None:
+    """One unit after the other, until all are as many as there are or an axis has one left."""
+    parts, units = zip(*each, strict=True)
+    axes: Any = tuple(SimpleNamespace(unit=lambda _, unit=unit: unit) for unit in units)
+    fabric: Any = SimpleNamespace(shared_channels=total)
+    of = Divisions(fabric, axes)
+    counts = [max(part * total // of.counts // unit, 1) * unit for part, unit in each]
+    for axis in sorted(range(len(counts)), key=lambda number: -counts[number]):
+        while sum(counts) > total and counts[axis] > units[axis]:
+            counts[axis] -= units[axis]
+    assert of.channels(parts) == (tuple(counts) if sum(counts) <= total else None)
+    assert sum(of.equal()) == of.counts == min(total, Divisions.PARTS) and max(of.equal()) - min(of.equal()) <= 1
+    moved = {tuple(np.add(parts, step)) for step in permutations([1, -1, *[0] * (len(parts) - 2)])}
+    if len(parts) > 1:
+        assert sorted(of.neighbours(parts)) == sorted(each for each in moved if min(each) >= 0)
