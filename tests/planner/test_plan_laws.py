@@ -30,7 +30,7 @@ from lightloom.planner.search.search import search
 from lightloom.simulation.placed_step import simulate_placed
 from lightloom.workloads.graph import ComputeGraph
 from tests.planner.jobs import job, space, transformer, with_model
-from tests.planner.test_sized_prices import cluster, uneven
+from tests.planner.pricing.test_sized_prices import cluster, uneven
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on
 from tests.simulation.prices import linear
 
