@@ -190,6 +190,23 @@ def test_relays_are_bound_by_the_dearest_price_of_first_hops_alone(ranks: int, h
     assert seconds == pytest.approx(max(int(seconds), 2 + max(trees) * per_use), rel=1e-2)
 
 
+@given(st.integers(2, 40), st.floats(1e-3, 10.0), st.floats(0.0, 20.0), st.sampled_from([0.125, 8.0, 2.0**-20]))
+def test_times_have_the_unit_of_hops(ranks: int, per_use: float, first_uses: float, unit: float) -> None:
+    """In another unit of time all bounds are the same numbers of it; powers of two round alike."""
+    assert joint_seconds(ranks, unit, per_use * unit) == unit * joint_seconds(ranks, 1.0, per_use)
+    assert slotted_seconds(ranks, unit, per_use * unit) == unit * slotted_seconds(ranks, 1.0, per_use)
+    relayed = relayed_seconds(ranks, 1.0, per_use, first_uses)
+    assert relayed_seconds(ranks, unit, per_use * unit, first_uses) == unit * relayed
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 16])
+def test_bounds_without_hops_or_bytes_to_pay(ranks: int) -> None:
+    """Bytes that take no time leave hops, hops that take none leave the links' time, and relays need both."""
+    assert joint_seconds(ranks, 0.0, 1.0) == slotted_seconds(ranks, 0.0, 1.0) >= broadcast_uses(ranks, ranks)
+    assert joint_seconds(ranks, 1.0, 0.0) == slotted_seconds(ranks, 1.0, 0.0) == 1.0
+    assert relayed_seconds(ranks, 0.0, 1.0, 0.0) == relayed_seconds(ranks, 1.0, 0.0, 0.0) == 0.0
+
+
 @pytest.mark.parametrize("ranks", [16, 64, 256])
 def test_time_grows_smoothly_with_the_bytes_although_hops_are_whole(ranks: int) -> None:
     """A slot that has just begun carries next to nothing."""
