@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.spec import KINDS, Collective
+from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify import stepped
 from lightloom.collectives.verify.queued import _farthest
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.load import load_fabric
+from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 from tests.collectives.cost.reference import links, shuffled
 from tests.collectives.queued_reference import exchanged
@@ -225,3 +226,97 @@ def test_a_failed_transceiver_is_enough_to_refuse_light() -> None:
     with pytest.raises(VerificationError, match=r"can (begin|end) at rank 3 .* its transceiver has failed"):
         verify(schedule, EndsAlone(ranks=8, wavelengths=4))
     verify(build(find("ring"), Collective("all-gather", 8, 8.0), wdm_ring(8, 2)), EndsAlone(ranks=8, wavelengths=4))
+
+
+def at_odds(schedule: Schedule) -> set[tuple[int, int]]:
+    """Steps, the later one first, of which one writes what the other reads or writes, by trying all pairs of rows."""
+    rows = list(zip(schedule.step, schedule.source, schedule.destination, schedule.chunk, strict=True))
+    return {
+        (int(after), int(before))
+        for before, reads, writes, chunk in rows
+        for after, source, destination, other in rows
+        if before < after and chunk == other and (writes in (source, destination) or reads == destination)
+    }
+
+
+def leads(edges: set[tuple[int, int]], after: int, before: int) -> bool:
+    """Whether one step comes after another by way of any of these."""
+    return after == before or any(leads(edges, middle, before) for late, middle in edges if late == after)
+
+
+ADD, STORE = True, False
+SUMS = (0, 0, 1, ADD), (0, 2, 1, ADD)
+"""Rank 1 adds up all of three ranks."""
+READ_TWICE = (
+    *((0, 0, 1, ADD), (1, 3, 2, ADD), (2, 1, 2, ADD), (3, 1, 3, ADD)),
+    *((4, 2, 1, STORE), (5, 2, 0, STORE), (6, 2, 3, STORE)),
+)
+"""Rank 1 sends its part of the sum to two others before it has all of it."""
+
+
+def in_steps(ranks: int, *sends: tuple[int, int, int, bool]) -> Schedule:
+    """An all-reduce of one chunk by rows (step, source, destination, adds), each on a lightpath of its own."""
+    collective, fabric = Collective("all-reduce", ranks, 8.0), PacketSwitch(ranks=ranks)
+    schedule = build(find("worker-aggregator"), collective, fabric).unfolded(1)
+    step, source, destination, reduces = (np.array(column) for column in zip(*sends, strict=True))
+    columns = {name: np.zeros(len(sends), np.int64) for name in COLUMNS}
+    columns |= {"step": step, "source": source, "destination": destination, "reduces": reduces}
+    columns |= {"lightpath": np.arange(len(sends)), "wavelength_count": np.ones(len(sends), np.int64)}
+    return schedule.with_columns(columns, steps=int(step.max()) + 1)
+
+
+def of_five(kind: Kind, algorithm: str) -> Schedule:
+    return build(find(algorithm), Collective(kind, 5, 5.0), PacketSwitch(ranks=5)).unfolded(1)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        of_five("all-gather", "ring"),
+        of_five("all-gather", "binomial-tree"),
+        of_five("reduce-scatter", "recursive-doubling"),
+        of_five("reduce", "ring-two-way"),
+        of_five("all-reduce", "ring"),
+        of_five("all-reduce", "recursive-doubling"),
+        of_five("all-reduce", "halving-doubling"),
+        of_five("all-reduce", "binomial-tree"),
+        in_steps(4, *READ_TWICE),
+    ],
+    ids=lambda schedule: f"{schedule.collective.kind}-{schedule.algorithm}",
+)
+def test_steps_need_no_order_but_that_of_their_data_and_all_of_that(schedule: Schedule, backward: bool) -> None:
+    """A step that reads or writes what another writes, or writes what it reads, must come after it, by way of any.
+
+    Numbers of steps mean nothing beside dependencies, so that they may as well run backward.
+    """
+    fabric = PacketSwitch(ranks=schedule.collective.ranks)
+    last = schedule.steps - 1
+
+    def check(dependencies: set[tuple[int, int]]) -> None:
+        pairs = np.array(sorted(dependencies)).reshape(-1, 2)
+        if backward:
+            turned = schedule.with_columns({"step": last - schedule.step})
+            verify(replace(turned, dependencies=last - pairs), fabric)
+        else:
+            verify(replace(schedule, dependencies=pairs), fabric)
+
+    needed = at_odds(schedule)
+    check(needed)
+    for pair in needed:
+        if leads(needed - {pair}, *pair):
+            check(needed - {pair})
+        else:
+            with pytest.raises(VerificationError):
+                check(needed - {pair})
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["as listed", "backward"])
+def test_of_two_sends_to_a_rank_in_one_step_both_must_add(backward: bool) -> None:
+    """Rank 1 stores the sum at rank 2, and in the same step rank 0 stores it there too, or adds its own part."""
+    fabric = PacketSwitch(ranks=3)
+    verify(in_steps(3, *SUMS, (1, 1, 0, STORE), (2, 1, 2, STORE)), fabric)
+    complete_at_both = [(1, 1, 0, STORE), (2, 1, 2, STORE), (2, 0, 2, STORE)]
+    for sends in (complete_at_both, [(1, 1, 2, STORE), (1, 0, 2, ADD), (2, 1, 0, STORE)]):
+        with pytest.raises(VerificationError, match="two sends of one step that do not both add"):
+            verify(in_steps(3, *SUMS, *(sends[::-1] if backward else sends)), fabric)

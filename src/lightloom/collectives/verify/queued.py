@@ -1,7 +1,7 @@
 """The verifier of queued schedules: circuits that stand throughout, each sending its rows one after the other.
 
 On packet fabrics there are no circuits: links serve rows in the order of their steps, those of one step as they are
-listed. Then every row must come after those that bring what it sends, so that no link ever waits for a row behind it;
+listed. Then every row must come after those that bring what it sends, so that no link ever waits for a row behind it.
 
 It shares no code with what makes them, nor with what times them. Beside what
 :mod:`lightloom.collectives.verify.stepped` proves of rows, it proves that
