@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.bounds.degree import hops_needed, standing_seconds
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds, rank_seconds
 from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.damage import DamagedWdmRing
 from lightloom.fabrics.failures import Failure
+from lightloom.fabrics.wdm_ring import WdmRing
 
 RINGS = [
     DamagedWdmRing(ranks=ranks, wavelengths=4, hop_latency=1e-7, failures=tuple(map(Failure.parse, failures)))
@@ -100,3 +102,12 @@ def test_the_largest_parts_make_the_fewest_hops(degree: int, ranks: int, seed: i
     demand = Demand(collective)
     assert hops_needed(demand, degree) == level[peers - 1]
     assert standing_seconds(demand, fabric) == pytest.approx(least, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["permute", "gather", "scatter"])
+def test_many_bytes_take_the_time_of_their_links_and_a_hop_before(kind: Kind) -> None:
+    """On a ring without a limit on reach: twice the bytes take twice the time but for one hop."""
+    fabric = WdmRing(ranks=6, wavelengths=4, hop_latency=1e-6, reconfiguration_time=1e-5)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    once, twice = (lower_bound(Collective(kind, 6, nbytes), fabric).time for nbytes in (2.0**40, 2.0**41))
+    assert 2 * once - twice == pytest.approx(hop + fabric.setup_time, rel=1e-2)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lightloom.compression import blocks, find
 from lightloom.compression.blocks import BlockFormat
 from lightloom.compression.blocks.codecs import BlockCodec
-from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD
+from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, fp8_values
 from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError, InputError
 from tests.compression.blocks.strategies import DEFAULTS, formats, gradients, linear, seeds, values
@@ -228,3 +228,13 @@ def test_frames_hold_the_message_and_errors_are_left_as_blocks_leave_them(name: 
     assert codec.encode_leaving(left) == stream
     blocks.encode_leaving(codec.format, errors, np.zeros(codec.format.nbytes(x.size), np.uint8))
     assert np.array_equal(bits(left), bits(errors))
+
+
+def test_codes_of_fp8_are_a_sign_and_sizes_of_three_bits_behind_the_leading_one() -> None:
+    """From code 16 on steps double every eight codes; 448 is the largest size, and a code of each sign is no number."""
+    values = np.array(fp8_values())
+    assert np.array_equal(values[128:], -values[:128], equal_nan=True)
+    assert np.array_equal(np.flatnonzero(np.isnan(values)), [127, 255])
+    steps = np.diff(values[:127])
+    assert values[0] == 0 and values[126] == 448 and np.array_equal(steps[:8], np.full(8, 2.0**-9))
+    assert np.array_equal(steps[8:16], steps[:8]) and np.array_equal(steps[16:], 2 * steps[8:-8])
