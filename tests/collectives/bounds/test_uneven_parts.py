@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lightloom.collectives.bounds import one_to_one
 from lightloom.collectives.bounds.degree import hops_needed, standing_seconds
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds, rank_seconds
 from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.spec import Collective
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.circuit_switch import CircuitSwitch
@@ -104,10 +105,16 @@ def test_the_largest_parts_make_the_fewest_hops(degree: int, ranks: int, seed: i
     assert standing_seconds(demand, fabric) == pytest.approx(least, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["permute", "gather", "scatter"])
-def test_many_bytes_take_the_time_of_their_links_and_a_hop_before(kind: Kind) -> None:
-    """On a ring without a limit on reach: twice the bytes take twice the time but for one hop."""
+@pytest.mark.parametrize("stride", range(1, 6))
+def test_of_sends_over_one_distance_all_links_prove_as_much_as_arcs(
+    stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arcs are not tried among many ranks; a hop, and the first set-up, come before the time of the links."""
     fabric = WdmRing(ranks=6, wavelengths=4, hop_latency=1e-6, reconfiguration_time=1e-5)
+    shifts = [Collective("permute", 6, nbytes, tuple((np.arange(6) + stride) % 6)) for nbytes in (2.0**40, 2.0**41)]
+    by_arcs = [lower_bound(shift, fabric).time for shift in shifts]
+    monkeypatch.setattr(one_to_one, "_MOST_ARCS", 0)
+    by_links = [lower_bound(shift, fabric).time for shift in shifts]
+    assert by_links == pytest.approx(by_arcs, rel=1e-12)
     hop = fabric.step_overhead + fabric.neighbour_latency()
-    once, twice = (lower_bound(Collective(kind, 6, nbytes), fabric).time for nbytes in (2.0**40, 2.0**41))
-    assert 2 * once - twice == pytest.approx(hop + fabric.setup_time, rel=1e-2)
+    assert 2 * by_links[0] - by_links[1] == pytest.approx(fabric.setup_time + hop, rel=1e-3)
