@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.load import load_fabric
 from lightloom.planner.gradients.engine import LINE_RATE
 from lightloom.planner.pricing.divided_prices import _ScaledPrices
@@ -18,8 +20,10 @@ from lightloom.planner.pricing.library import LibraryPricing
 from lightloom.planner.search import sensitivity
 from lightloom.planner.search.counts import Counts
 from lightloom.planner.traffic import together
-from lightloom.planner.traffic.exchanges import SlowedPrices
+from lightloom.planner.traffic.exchanges import DATA, PASSES, SlowedPrices
+from lightloom.simulation.lower import Price
 from tests.planner.gradients.exchanges import by_name
+from tests.simulation.prices import linear
 
 
 @pytest.mark.parametrize("made", [GroupPrices, _ScaledPrices, LibraryPricing, SlowedPrices])
@@ -30,6 +34,83 @@ def test_all_prices_are_asked_alike_and_neighbours_unless_told_otherwise(made: t
             (each.name, each.default) for each in told.values()
         ]
         assert told["stride"].default == 1
+
+
+class _Noting:
+    """Notes what it is asked; prices are those of ``linear``."""
+
+    def __init__(self, channels: int = 1, refused: str | None = None) -> None:
+        self.fabric = SimpleNamespace(usable_channels=channels)
+        self.asked: list[tuple[Any, ...]] = []
+        self._refused = refused
+
+    def refusal(self, *asked: Any) -> str | None:
+        self.asked.append(("refusal", *asked))
+        return self._refused
+
+    def price(self, *asked: Any) -> Price:
+        self.asked.append(("price", *asked))
+        return linear(1e9, latency=1e-3, setup=5e-3)
+
+    def algorithm(self, *asked: Any) -> str:
+        self.asked.append(("algorithm", *asked))
+        return "chosen"
+
+    def lines(self, *asked: Any, hidden_setup: bool) -> list[Any]:
+        self.asked.append(("lines", *asked, hidden_setup))
+        return []
+
+
+STRATEGY: Any = SimpleNamespace(tp=4)
+SLOWER = {PASSES: 2.0, DATA: 3.0}
+QUESTIONS: list[tuple[str, tuple[Any, ...]]] = [
+    ("refusal", ("all-reduce", "ring", 4, 2)),
+    ("price", ("ring", 4, 2)),
+    ("algorithm", ("all-reduce", 1e6, "ring", 4, 2)),
+    ("lines", ("all-reduce", "ring", 4, 2)),
+]
+
+
+@pytest.mark.parametrize("stride", [(), (1,), (5,)])
+@pytest.mark.parametrize(("question", "about"), QUESTIONS)
+def test_prices_made_of_others_ask_them_what_they_are_asked_of_neighbours_unless_told_otherwise(
+    question: str, about: tuple[Any, ...], stride: tuple[int, ...]
+) -> None:
+    whole: Any = _Noting(4)
+    part: Any = _Noting(1)
+    alone: Any = _Noting()
+    for made, inner in (
+        (_ScaledPrices(whole, part), part if question == "refusal" else whole),
+        (SlowedPrices(alone, STRATEGY, SLOWER), alone),
+    ):
+        for hidden in ({"hidden_setup": True}, {"hidden_setup": False}) if question == "lines" else ({},):
+            getattr(made, question)(*about, *stride, **hidden)
+            assert inner.asked == [(question, *about, *(stride or (1,)), *hidden.values())]
+            inner.asked.clear()
+    assert not part.asked and not whole.asked
+
+
+@pytest.mark.parametrize(("everything", "own"), [(8, 8), (8, 2), (12, 5)])
+def test_bytes_alone_take_longer_by_as_much_as_an_axis_has_fewer_channels(everything: int, own: int) -> None:
+    whole: Any = _Noting(everything)
+    part: Any = _Noting(own)
+    for nbytes in (0.0, 1e6, 5e8):
+        found = _ScaledPrices(whole, part).price("ring", 4, 0)("all-reduce", nbytes).cost
+        assert found.time == pytest.approx(1e-3 + 5e-3 + nbytes / 1e9 * everything / own)
+    assert set(part.asked) == {("refusal", "all-reduce", "ring", 4, 0, 1)}
+    refused: Any = _Noting(own, "no such ring")
+    with pytest.raises(UnsupportedError, match="no such ring"):
+        _ScaledPrices(whole, refused).price("ring", 4, 0)("all-reduce", 1.0)
+
+
+@pytest.mark.parametrize(("kind", "ranks", "stride"), [*product(["all-reduce", "all-to-all"], [2, 4], [1, 3])])
+def test_other_jobs_slow_down_all_of_a_price_by_its_sort(kind: Any, ranks: int, stride: int) -> None:
+    alone: Any = _Noting()
+    found = SlowedPrices(alone, STRATEGY, SLOWER).price("ring", ranks, 0, stride)(kind, 1e6).cost.time
+    longer = 2.0 if kind == "all-to-all" or (ranks, stride) == (4, 1) else 3.0
+    assert found == pytest.approx(longer * (1e-3 + 5e-3 + 1e-3))
+    unhurt = SlowedPrices(alone, STRATEGY, {}).price("ring", ranks, 0, stride)(kind, 1e6).cost.time
+    assert unhurt == pytest.approx(1e-3 + 5e-3 + 1e-3)
 
 
 @pytest.mark.parametrize("method", ["int4", "topk:share=0.01", "powersgd:rank=4"])

@@ -215,7 +215,7 @@ class PartTable:
         self._cut = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         """By operator: which of those it is cut like, whose times and sizes are the same."""
         _, self._first = np.unique(self._cut, return_index=True)
-        width = max((len(ways) for ways in splits), default=0)
+        width = max(len(ways) for ways in splits)
         shape = len(self._first), width
         self._sizes, self._exchanges = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
         self._by_sample = np.zeros(shape, np.bool_)
