@@ -39,6 +39,26 @@ def test_errors_are_relative_to_the_root_mean_square(seed: int, size: int, k: in
     assert np.abs(codec.round_trip(values) - values).max() < 2.0**-k * 2**5.5 * size_of_values
 
 
+@given(st.integers(0, 999), st.integers(1, 300), st.integers(-148, 124), st.integers(0, 3))
+@example(0, 9, -140, 1)
+@example(0, 9, 124, 0)
+def test_the_root_mean_square_is_brought_near_a_thirty_second(
+    seed: int, size: int, exponent: int, unknown: int
+) -> None:
+    """Where a power does it that float32 holds with its inverse; what is not finite counts as 0 would."""
+    values = gradient(seed, size, exponent)
+    values = np.concatenate([values[np.isfinite(values)], np.zeros(unknown, np.float32)])
+    power, square = power_of(values), float(np.mean(np.square(values, dtype=np.float64)))
+    most = -int(np.finfo(np.float32).minexp)
+    if square:
+        scaled = square**0.5 * 2.0**power
+        assert scaled * (1 + 1e-6) >= 2**-5.5 or power == most
+        assert scaled * (1 - 1e-6) < 2**-4.5 or power == -most
+    assert abs(power) <= most
+    for other in (np.nan, np.inf, -np.inf):
+        assert power_of(np.concatenate([values[: len(values) - unknown], np.full(unknown, other, np.float32)])) == power
+
+
 @given(vectors)
 @example(np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32))
 def test_any_values_come_back(values: Float32s) -> None:

@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import floyd_warshall
 
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
@@ -22,6 +24,7 @@ from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.part import PartFabric
+from lightloom.fabrics.tiers.groups import _members
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
@@ -46,6 +49,22 @@ def test_domains_of_a_group_are_those_that_its_ranks_fall_into(
     assert part is not None and part.ranks == ranks
     if isinstance(part, TwoTierSwitch):
         assert spread == {frozenset([part.domain_size])}
+
+
+@given(st.integers(1, 4), st.integers(2, 8), st.integers(1, 12), st.data())
+def test_ranks_of_a_group_in_a_child_are_counted_where_groups_share_all_their_children_or_none(
+    blocks: int, ranks: int, stride: int, data: st.DataObject
+) -> None:
+    """And where as many fall into each; elsewhere a group is no fabric of tiers."""
+    whole = blocks * ranks * stride
+    child = data.draw(st.sampled_from([n for n in range(1, whole) if whole % n == 0]))
+    tier = Tier(shape="switch", bandwidth=1e9)
+    level = Tiers(ranks=whole, tiers=(tier.model_copy(update={"size": child}), tier)).levels[-1]
+    assert level.child == child
+    places = [Counter((members // child).tolist()) for members in derived.group_members(whole, ranks, stride)]
+    counts = {count for place in places for count in place.values()}
+    alike = all(one.keys() == other.keys() or not one.keys() & other.keys() for one in places for other in places)
+    assert _members(level, ranks, stride) == (counts.pop() if alike and len(counts) == 1 else None)
 
 
 def test_a_group_on_a_star_is_a_smaller_star_and_on_a_ring_of_wavelengths_a_smaller_ring() -> None:
@@ -170,6 +189,19 @@ class _Relay(PacketSwitch):
 def test_the_farthest_ranks_hear_of_each_other_over_others() -> None:
     assert derived.diameter_latency(_Relay(ranks=8)) == pytest.approx(2e-6)
     assert derived.neighbour_latency(_Relay(ranks=8)) == pytest.approx(1e-6)
+
+
+@given(st.integers(1, 7), st.data())
+def test_the_farthest_rank_is_heard_of_on_the_shortest_path(ranks: int, data: st.DataObject) -> None:
+    """From the rank whose slowest transfer is the slowest of all; one rank hears of nobody."""
+    drawn = data.draw(st.lists(st.sampled_from([1.0, 1.5, 2.0, 5.0, 30.0]), min_size=ranks**2, max_size=ranks**2))
+    direct = np.array(drawn).reshape(ranks, ranks)
+    np.fill_diagonal(direct, np.inf)
+    direct[1:, 1:][data.draw(st.integers(0, 3)) == 0] = np.inf  # then all is heard of over rank 0
+    with patch.object(derived, "direct_latency", lambda fabric: direct):
+        found = derived.diameter_latency(PacketSwitch(ranks=ranks))
+    start = np.where(np.isfinite(direct), direct, 0.0).max(axis=1).argmax()
+    assert found == floyd_warshall(np.where(np.isfinite(direct), direct, 0.0))[start].max()
 
 
 @given(st.integers(1, 3), st.integers(1, 8), st.data())

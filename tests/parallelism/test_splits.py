@@ -12,12 +12,17 @@ from lightloom.parallelism.placement.splits import SPLITS, Need, axis_size, boun
 from lightloom.workloads.graph import Operator
 
 
-@pytest.mark.parametrize("kind", ["attention", "matmul", "linear", "conv", "norm", "pool"])
+@pytest.mark.parametrize("kind", ["attention", "matmul", "softmax", "linear", "conv", "norm", "pool"])
 def test_a_layout_cuts_all_elements_of_its_axis_and_tensors_without_it_have_one(kind: str) -> None:
-    """Heads lie side by side along the channels, which need not be stated then; partial sums cut nothing."""
+    """Heads lie side by side along the channels, which need not be stated then; partial sums cut nothing.
+
+    The heads of a softmax state no size: each is one element.
+    """
     heads = {"sample": 8, "head": 4, "head_dim": 16, "sequence": 6}
     dimensions = (
-        heads
+        {"sample": 8, "head": 4, "sequence": 6}
+        if kind == "softmax"
+        else heads
         if kind in ("attention", "matmul")
         else {"sample": 8, "sequence": 6, "height": 10, "channel": 12, "in_channel": 24}
     )
@@ -29,9 +34,11 @@ def test_a_layout_cuts_all_elements_of_its_axis_and_tensors_without_it_have_one(
             assert made.size == axis_size(operator, made.axis) and made.parts == parts
             assert edges[-1] == made.size and not (edges % made.unit).any()
             assert made.partial == split.partial == (made.axis == "")
-            assert need(operator, split, parts, 0).size == operator.dimensions[split.dimension] * made.unit
+            read = need(operator, split, parts, 0)
+            assert read.size == operator.dimensions[split.dimension] * made.unit and made.unit in (1, read.unit)
+            assert read.parts == parts and (made.partial or (read.axis, read.unit) == (made.axis, made.unit))
     assert [axis_size(operator, axis) for axis in ("", "width", "depth")] == [1, 1, 1]
-    assert axis_size(operator, "channel") == (64 if kind in ("attention", "matmul") else 12)
+    assert axis_size(operator, "channel") == {"attention": 64, "matmul": 64, "softmax": 4}.get(kind, 12)
     assert axis_size(replace(operator, dimensions={"sample": 8}), "channel") == 1
 
 

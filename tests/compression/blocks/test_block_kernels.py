@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks import BlockFormat, kernels
+from lightloom.compression.blocks import BlockFormat, kernels, portable
 from lightloom.compression.blocks.portable import Portable
 from lightloom.compression.native import NAMES
 from lightloom.core.errors import ConfigError
@@ -55,6 +57,31 @@ def test_same_bytes_values_and_residuals_as_in_numpy(
         kernel.decode(fmt, wire, decoded, factor, add)
         REFERENCE.decode(fmt, wire, reference, factor, add)
         assert alike(decoded, reference)
+
+
+@given(fmt=formats, x=values, seed=seeds, piece=st.integers(1, 2000))
+def test_pieces_do_not_matter_and_hold_every_block_once(fmt: BlockFormat, x: Array, seed: int, piece: int) -> None:
+    """What comes out beside bytes, too: errors, residuals, and sums."""
+    residual = np.random.default_rng(seed).standard_normal(x.size).astype(np.float32)
+    results = []
+    for length in (piece, 1 << 15):
+        wire, left, rest, total = (
+            np.zeros((2, fmt.nbytes(x.size)), np.uint8),
+            x.copy(),
+            residual.copy(),
+            residual.copy(),
+        )
+        with patch.object(portable, "_PIECE", length):
+            REFERENCE.encode(fmt, left, None, wire[0], True)
+            REFERENCE.encode(fmt, x.copy(), rest, wire[1], False)
+            REFERENCE.decode(fmt, wire[0], total, 0.25, True)
+            ends = [(first, last, len(blocks)) for first, last, blocks in portable._pieces(fmt, x.size, wire[0])]
+        assert [first for first, _, _ in ends] == [0, *(last for _, last, _ in ends)][: len(ends)]
+        assert all(blocks == 1 or blocks * fmt.block <= length for _, _, blocks in ends)
+        results.append((wire, bits(left), bits(rest), total))
+    ours, theirs = results
+    assert all(np.array_equal(one, other) for one, other in zip(ours[:3], theirs[:3], strict=True))
+    assert alike(ours[3], theirs[3])
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])

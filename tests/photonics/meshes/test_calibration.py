@@ -29,7 +29,7 @@ from lightloom.photonics.meshes.calibration import (
     target_of,
     try_calibration,
 )
-from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, probe_vectors
+from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, default_settings, probe_vectors
 from lightloom.photonics.meshes.calibration.fit import Measured, _moved, fit, power_derivatives
 from lightloom.photonics.meshes.calibration.programming import _aligned, _residual
 from lightloom.photonics.meshes.calibration.sweeps import first_twin
@@ -53,6 +53,17 @@ def chips(draw: st.DrawFn) -> Mesh | MappedMatrix:
         return decompose(wide if rows > columns else wide.T, "triangular")
     matrix = np.random.default_rng(seed).normal(size=(rows, rows if kind == "sigma-u" else columns))
     return map_matrix(matrix, kind)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9))
+@settings(deadline=None)
+def test_there_are_ten_powers_for_each_unknown_and_one_setting_less_would_be_too_few(
+    devices: int, inputs: int, outputs: int
+) -> None:
+    """A device has two offsets and two couplers."""
+    count, powers = default_settings(devices, inputs, outputs), probe_vectors(inputs).shape[1] * outputs
+    assert count * powers >= 10 * 4 * devices and count >= 12
+    assert count == 12 or (count - 1) * powers < 10 * 4 * devices
 
 
 WIDE, TALL = (map_matrix(np.random.default_rng(0).normal(size=shape), "svd") for shape in ((3, 5), (5, 3)))

@@ -63,8 +63,9 @@ def calibrate(
     """Measure output powers of ``chip``, fit a twin to them, and return the phases for which it implements ``ideal``.
 
     At each of ``settings`` settings of all phases, every single input and every vector of the discrete Fourier
-    transform is sent in: 2 · inputs · outputs powers a setting. Powers do not show output phases (local oscillators or
-    the next mesh set them), and show those at the inputs relative to the coherent vectors alone.
+    transform is sent in: 2 · inputs · outputs powers a setting, half as many from one input. Powers do not show output
+    phases (local oscillators or the next mesh set them), and show those at the inputs relative to the coherent vectors
+    alone.
 
     Args:
         chip: what is measured.
@@ -142,7 +143,8 @@ class _CountedChip:
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
     """Return the number of settings for ten powers an unknown, at least 12."""
-    return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 4 * devices // (2 * inputs * outputs)))
+    powers = probe_vectors(inputs).shape[1] * outputs
+    return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 4 * devices // powers))
 
 
 def target_of(ideal: Mesh | MappedMatrix) -> Fields:
