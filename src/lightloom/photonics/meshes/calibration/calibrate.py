@@ -143,7 +143,7 @@ class _CountedChip:
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
     """Return the number of settings for ten powers an unknown, at least 12."""
-    powers = probe_vectors(inputs).shape[1] * outputs
+    powers: int = probe_vectors(inputs).shape[1] * outputs
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 4 * devices // powers))
 
 
