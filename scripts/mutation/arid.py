@@ -6,7 +6,7 @@ mutants of them equivalent. No test can kill those, so that they would only blur
 * sizes of new arrays: a larger one is unused, a smaller one is a fault of memory that a kernel does not report;
 * numbers that decide how much is done or held at once: constants of the module with the type ``Effort``, and loops
   that drop what a cache no longer holds. A condition on an effort is reversed, as what it chooses between can differ,
-  but the amount that it compares is not changed;
+  but the amount that it compares is not changed, nor which of the two ``min`` or ``max`` takes;
 * the number of a negative mark, such as -1 for "none", or for the rest in a shape: every negative number says so.
   Without its sign, it is changed;
 * margins for rounding, ``1 + 1e-9``: by design both sides of one are right. What they are added to is changed;
@@ -76,20 +76,26 @@ def is_boundary(node: ast.Compare) -> bool:
 
 
 def silent_nodes(tree: ast.Module) -> frozenset[ast.AST]:
-    """Return the numbers that mark something by being negative, and amounts that are compared with efforts."""
+    """Return the numbers that mark something by being negative, and amounts that efforts are compared with or limit."""
     return frozenset([*_marks(tree), *_amounts(tree)])
 
 
 def _amounts(tree: ast.Module) -> Iterable[ast.AST]:
-    """Yield all inside comparisons with an effort of the module, and note in these that they are such."""
+    """Yield all inside comparisons with an effort of the module, noted as such, and ``min`` and ``max`` with one."""
     kept = (node for node in tree.body if isinstance(node, ast.AnnAssign) and statement_is_silent(node))
     efforts = {ast.unparse(node.target) for node in kept}
+
+    def is_effort(node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in efforts
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            if any(isinstance(side, ast.Name) and side.id in efforts for side in sides):
+            if any(map(is_effort, sides)):
                 node.compares_effort = True  # type: ignore[attr-defined]
                 yield from (part for side in sides for part in ast.walk(side))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max") and any(map(is_effort, node.args)):
+            yield node
 
 
 def _marks(tree: ast.Module) -> Iterable[ast.AST]:

@@ -41,6 +41,10 @@ def test_a_mark_is_changed_by_its_sign_alone() -> None:
 def test_an_amount_is_left_alone_where_it_is_compared_with_an_effort() -> None:
     found = mutants("_MOST: Effort = 1 << 16\ndef f(a):\n    return 2 * a + 1 > _MOST\n")
     assert {mutant.after for mutant in found} == {"return 2 * a + 1 <= _MOST"}
+    found = mutants("_MOST: Effort = 1 << 16\ndef f(a, b):\n    return min(a, b) + min(-a, _MOST)\n")
+    after = {mutant.after for mutant in found}
+    assert "return max(a, b) + min(-a, _MOST)" in after and "return min(a, b) + min(a, _MOST)" in after
+    assert not any("max(-a, _MOST)" in text for text in after)
 
 
 def test_a_margin_is_left_alone_but_not_what_it_is_added_to() -> None:
