@@ -149,3 +149,25 @@ def test_small_rotations_are_carried_out(kind: Kind, exponent: int) -> None:
     draws = np.random.default_rng(-exponent).normal(size=(7, 7))
     unitary = expm(10.0**exponent * (draws - draws.T))
     assert np.abs(decompose(unitary, kind).matrix() - unitary).max() < 1e-14
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_what_is_nulled_is_exactly_zero_and_moves_to_its_neighbour(side: str, seed: int) -> None:
+    """Rotations that follow leave exact zeros as they are; rounding's remainders would spread."""
+    from lightloom.photonics.meshes import _nulling_kernels as kernels
+
+    size, row, column, out = 6, 4, 2, np.zeros(4)
+    unitary = haar(size, seed)
+    planes = np.stack([unitary.real, unitary.imag], axis=1)
+    if side == "right":
+        kernels._null_from_right(planes, row, column, 0, out)
+        lines, moved_to = np.s_[: row + 1, :], (row, column + 1)
+    else:
+        kernels._null_from_left(planes, row, column, size, out)
+        lines, moved_to = np.s_[:, column:], (row - 1, column)
+    rotated = planes[:, 0] + 1j * planes[:, 1]
+    assert rotated[row, column] == 0
+    beside = np.hypot(abs(unitary[row, column]), abs(unitary[moved_to]))
+    assert abs(rotated[moved_to]) == pytest.approx(beside, rel=1e-14)
+    assert np.linalg.norm(rotated[lines]) == pytest.approx(np.linalg.norm(unitary[lines]), rel=1e-14)
