@@ -162,12 +162,13 @@ def test_what_is_nulled_is_exactly_zero_and_moves_to_its_neighbour(side: str, se
     planes = np.stack([unitary.real, unitary.imag], axis=1)
     if side == "right":
         kernels._null_from_right(planes, row, column, 0, out)
-        lines, moved_to = np.s_[: row + 1, :], (row, column + 1)
+        moved_to = row, column + 1
     else:
         kernels._null_from_left(planes, row, column, size, out)
-        lines, moved_to = np.s_[:, column:], (row - 1, column)
+        moved_to = row - 1, column
     rotated = planes[:, 0] + 1j * planes[:, 1]
     assert rotated[row, column] == 0
     beside = np.hypot(abs(unitary[row, column]), abs(unitary[moved_to]))
     assert abs(rotated[moved_to]) == pytest.approx(beside, rel=1e-14)
-    assert np.linalg.norm(rotated[lines]) == pytest.approx(np.linalg.norm(unitary[lines]), rel=1e-14)
+    before, after = (x[: row + 1] if side == "right" else x[:, column:] for x in (unitary, rotated))
+    assert np.linalg.norm(after) == pytest.approx(np.linalg.norm(before), rel=1e-14)
