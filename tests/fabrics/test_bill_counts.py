@@ -21,6 +21,7 @@ from lightloom.fabrics.bills.links import RATES, ports_for
 from lightloom.fabrics.bills.rings import wavelength_ring_bill
 from lightloom.fabrics.bills.switches import network, tree_of
 from lightloom.fabrics.graph.graph import Graph
+from lightloom.fabrics.tiers.bill import _level_bill
 from lightloom.fabrics.tiers.lowering import to_graph
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
@@ -28,7 +29,7 @@ from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices, Medium
 from lightloom.parts.figure import Power
 from lightloom.parts.load import load_part
-from tests.collectives.strategies import graphs
+from tests.collectives.strategies import graphs, tier_fabrics
 
 GBPS = 0.125e9
 OPTICAL: Medium = "optical"
@@ -98,6 +99,45 @@ def test_links_between_neighbours_are_billed_as_those_of_their_graph(
     assert counts(own.lines) == pytest.approx(counts(expected.lines))
     assert own.bandwidth == pytest.approx(expected.bandwidth)
     assert bool(own.notes) == bool(expected.notes) == (not choices.cards)
+
+
+@given(tier_fabrics(largest=24), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_rank_sends_at_full_load_what_the_links_of_its_own_ports_carry(fabric: Tiers, cards: bool) -> None:
+    """And not what switches send to each other."""
+    if all(level.beneath is not None or level.sharing == 1 for level in fabric.levels):
+        choices = BillChoices(cards=cards)
+        assert fabric.bill(choices).bandwidth == pytest.approx(to_graph(fabric).bill(choices).bandwidth)
+
+
+@pytest.mark.parametrize("shape", ["ring", "torus", "mesh", "full-mesh"])
+@given(st.integers(2, 4), st.integers(2, 4), st.integers(1, 3), st.sampled_from([None, 1, 2]), MEDIA)
+@settings(max_examples=40, deadline=None)
+def test_links_between_neighbouring_switches_end_at_ports_of_switches(
+    shape: Literal["ring", "torus", "mesh", "full-mesh"],
+    size: int,
+    children: int,
+    rails: int,
+    ports: int | None,
+    grid_links: Medium,
+) -> None:
+    """As many as the graph's bundles hold, on every rail; nothing of them is a rank's."""
+    node = Tier(shape="full-mesh", size=rails, bandwidth=1e9)
+    leaves = Tier(shape="switch", size=children, bandwidth=1e9, separate_rails=rails > 1)
+    direct = Tier(shape=shape, size=size, bandwidth=50e9, ports=ports, through_switch=True)
+    child = rails * children
+    if ports and child % ports:
+        return
+    fabric = Tiers(ranks=child * size, tiers=(node, leaves, direct))
+    ways = [edge for edge in to_graph(fabric).edges if isinstance(edge.source, str) and isinstance(edge.target, str)]
+    ends = sum(edge.bandwidth for edge in ways) / 50e9
+    choices = BillChoices(cards=True, grid_links=grid_links, port_rate=50e9)
+    bill = _level_bill(fabric.levels[-1], fabric.levels, None, choices)
+    cables = (
+        {"copper-cable": ends / 2} if grid_links == "copper" else {"transceiver-400g": ends, "fibre of 20 m": ends / 2}
+    )
+    assert counts(bill.lines, fabric.ranks) == pytest.approx({"switch-port-400g": ends, **cables})
+    assert bill.bandwidth == 0 and not bill.notes
 
 
 @given(st.floats(1e6, 1e13), st.none() | st.sampled_from(RATES))

@@ -14,7 +14,7 @@ from math import prod
 
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.bills.circuits import planes_of
-from lightloom.fabrics.bills.links import Ports, cables, fibres, nic, ports_for, transceiver
+from lightloom.fabrics.bills.links import Ports, cables, ends_of, fibres, ports_for, transceiver
 from lightloom.fabrics.lattice import describe
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
@@ -36,6 +36,8 @@ class Grid:
     copies: float = 1.0
     """Grids beside each other, for each rank: ports of a child over its ranks."""
     kind: str = "torus"
+    of_switches: bool = False
+    """Whether links join ports of electrical switches rather than ranks."""
 
 
 def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
@@ -46,14 +48,12 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
     """
     ports = ports_for(grid.bandwidth, choices)
     block = _blocks(grid, choices)
-    lines: list[Line] = []
-    notes = [] if choices.cards else ["assumption: ports of neighbouring links are on the chips, without cards"]
     inside, outside = _links(grid, block)
     each = ports.number * grid.copies
     whole = describe(grid.dims)
-    if choices.cards:
-        ends = each * sum(2 * share for share in _shares(grid))
-        lines.append(Line(nic(ports, choices), ends, f"every end of a link of {whole}, {ports.why}", rate=ports.rate))
+    degree = sum(2 * share for share in _shares(grid))
+    why = f"every end of a link of {whole}, {ports.why}"
+    lines, notes = ends_of(ports, each * degree, why, grid.of_switches, choices)
     near = "copper" if block is not None else choices.grid_links
     where = f"{inside:.4g} links a rank of {whole}" + ("" if block is None else f" in blocks of {describe(block)}")
     lines += cables(ports, each * inside, f"{where} x {ports.why}", near, choices)
@@ -62,7 +62,7 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
         lines += _through_switches(grid, block, ports, choices, notes)
     else:
         lines += cables(ports, each * outside, f"{outside:.4g} links a rank between blocks", "optical", choices)
-    sent = grid.copies * grid.bandwidth * sum(2 * share for share in _shares(grid))
+    sent = 0.0 if grid.of_switches else grid.copies * grid.bandwidth * degree
     return Bill(grid.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind=grid.kind)
 
 

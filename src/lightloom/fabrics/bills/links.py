@@ -96,6 +96,17 @@ def _part(chosen: str | None, kind: Kind, ports: Ports) -> Part:
     return part
 
 
+def ends_of(
+    ports: Ports, count: float, why: str, of_switches: bool, choices: BillChoices
+) -> tuple[list[Line], list[str]]:
+    """Return the ends of links between neighbours, switches or ranks, and what is assumed of them."""
+    if of_switches:
+        return [Line(switch_port(ports, choices), count, why, rate=ports.rate)], []
+    if choices.cards:
+        return [Line(nic(ports, choices), count, why, rate=ports.rate)], []
+    return [], ["assumption: ports of neighbouring links are on the chips, without cards"]
+
+
 def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
     """Return what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable."""
     if per_rank == 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lightloom.fabrics.bills.grids import Grid, grid_bill
-from lightloom.fabrics.bills.links import RATES, cables, nic, ports_for
+from lightloom.fabrics.bills.links import RATES, cables, ends_of, ports_for
 from lightloom.fabrics.bills.switches import network
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
@@ -50,8 +50,7 @@ def _node_bill(level: Level, bandwidth: float) -> Bill:
 def _network_bill(level: Level, choices: BillChoices) -> Bill:
     """Return the switches of a tier, what leads to them, and the tree behind them."""
     ports = ports_for(level.tier.bandwidth, choices)
-    # Ports are a child's where ranks have them, and a switch's where they are uplinks of the switches beneath.
-    per_rank = level.ports * (1 if level.beneath is None else level.planes) / level.child
+    per_rank = _ports_of_a_rank(level)
     joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
     if level.beneath is not None:
         # Uplinks of a switch lead to as many others beside each other: each of these joins the children once.
@@ -67,9 +66,15 @@ def _network_bill(level: Level, choices: BillChoices) -> Bill:
     return Bill(level.ranks, tuple(lines), notes=(note,) if flat else (), bandwidth=rate)
 
 
+def _ports_of_a_rank(level: Level) -> float:
+    """Ports are a child's where ranks have them, and a switch's where they are those of the switches beneath."""
+    return level.ports * (1 if level.beneath is None else level.planes) / level.child
+
+
 def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
     """Return the links between neighbours of a grid or a full mesh."""
-    copies = level.ports / level.child if level.tier.ports is not None else 1.0
+    of_switches = level.beneath is not None
+    copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
     if level.is_grid:
         grid = Grid(
             ranks=level.ranks,
@@ -80,15 +85,16 @@ def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoi
             switched=blocks is not None,
             copies=copies,
             kind=level.tier.shape,
+            of_switches=of_switches,
         )
         return grid_bill(grid, choices)
     ports = ports_for(level.tier.bandwidth, choices)
     ends = copies * (level.size - 1)
     why = f"{level.size - 1} links of every port of {_label(level)}"
-    lines = [Line(nic(ports, choices), ends * ports.number, why, rate=ports.rate)] if choices.cards else []
+    lines, notes = ends_of(ports, ends * ports.number, why, of_switches, choices)
     lines += cables(ports, ends / 2 * ports.number, why, choices.grid_links, choices)
-    notes = () if choices.cards else ("assumption: ports of neighbouring links are on the chips, without cards",)
-    return Bill(level.ranks, tuple(lines), notes=notes, bandwidth=ends * level.tier.bandwidth)
+    sent = 0.0 if of_switches else ends * level.tier.bandwidth
+    return Bill(level.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent)
 
 
 def _blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
