@@ -159,8 +159,6 @@ class _DivisionSearch:
         if len(parts) == 1:
             return self._divided(DividedChannels, self._channels(parts))
         while (nearest := min([parts, *self._space.neighbours(parts)], key=self._estimate)) != parts:
-            if self._estimate(nearest) >= self._estimate(parts):
-                break
             parts = nearest
         best: tuple[float, Job] | None = None
         failure: UnsupportedError | None = None
@@ -180,14 +178,12 @@ class _DivisionSearch:
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
         channels = self._space.channels(parts)
-        assert channels is not None
+        assert channels is not None  # there are as many as the axes need at least
         return channels
 
     def _estimate(self, parts: tuple[int, ...]) -> float:
-        """Seconds of the step at scaled prices; infinite where the axes would take too many channels."""
-        channels = self._space.channels(parts)
-        if channels is None:
-            return inf
+        """Seconds of the step at scaled prices; infinite where no algorithm serves the axes."""
+        channels = self._channels(parts)
         if channels not in self._scaled:
             try:
                 self._scaled[channels] = self._step_time(self._divided(ScaledChannels, channels))
