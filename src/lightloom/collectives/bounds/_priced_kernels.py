@@ -45,8 +45,7 @@ def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         for reached in range(room):
             if reached:
                 end[reached] = price[level, reached] + below[reached]
-            if reached < room - 1:
-                offer(below[reached + 1 :], inner, end[reached])
+            offer(below[reached + 1 :], inner, end[reached])
         for reached in range(room):
             offer(one_end[level, reached:], inner, end[reached])
         for reached in range(room):

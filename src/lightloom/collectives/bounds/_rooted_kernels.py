@@ -36,8 +36,7 @@ def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, firs
         side[level] = inner
         for reached in range(1, room):
             chain[level, reached] = first_price[level, reached] + below[level, reached]
-            if reached < room - 1:
-                offer(below[level, reached + 1 :], inner, chain[level, reached])
+            offer(below[level, reached + 1 :], inner, chain[level, reached])
             offer(side[level, reached:], inner, chain[level, reached])
         for reached in range(1, room):
             cost = chain[level, reached] + side[level, room - 1 - reached]

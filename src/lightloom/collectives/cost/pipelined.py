@@ -118,11 +118,13 @@ def pipelined_loads(schedule: Schedule, fabric: Fabric) -> PipelinedLoads:
 
 def _with_interval(loads: Sequence[_Load], interval: int, bandwidth: Floats) -> IntervalLoads:
     places = -(-len(loads) // interval)
-    nothing = _Load(np.zeros(len(bandwidth)), 0.0, 0)
+    nothing = np.zeros(len(bandwidth))
     runs = []
     for residue in range(interval):
-        own = [*loads[residue::interval], *[nothing] * places][:places]
-        runs.append(_runs(np.array([load.chunks for load in own]), np.array([load.delay for load in own]), bandwidth))
+        own = loads[residue::interval]
+        chunks, delays = [load.chunks for load in own], np.zeros(places)
+        delays[: len(own)] = [load.delay for load in own]
+        runs.append(_runs(np.array([*chunks, nothing][:places]), delays, bandwidth))
     seconds, latency = (np.array(part) for part in zip(*runs, strict=True))
     return IntervalLoads(interval, seconds, latency)
 

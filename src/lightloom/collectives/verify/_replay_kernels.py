@@ -156,7 +156,7 @@ def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int
         # the end.
         clashes = np.uint64(0)
         for c in range(np.uint64(begin), np.uint64(end)):
-            clashes += np.uint64((holder[c] != path) & (held[c] >= step))
+            clashes |= np.uint64((holder[c] != path) & (held[c] >= step))
         if clashes == 0:
             return -1
     for c in range(begin, end):
