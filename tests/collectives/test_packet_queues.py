@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.cost.packet_queues import hops_of
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
@@ -211,3 +212,29 @@ def test_siblings_of_a_group_share_the_links() -> None:
     everything = Collective("broadcast", 16, 4 * 4e6)  # for its chunks alone: what holds what is not replayed
     joint = schedule.with_columns(rows, chunks=4 * schedule.chunks, collective=everything)
     assert play(schedule, part).seconds == pytest.approx(times_of(joint, whole)[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("listed", ["in order", "backwards", "shuffled", "some of them at once"])
+def test_links_serve_rows_by_their_steps_however_they_are_listed(listed: str, group: bool) -> None:
+    """Of one step, rows and groups go as they are listed; each crosses its path link by link."""
+    whole = Torus(ranks=16, bandwidth=1e9, hop_latency=1e-7)
+    part = whole.group(4, 1) if group else whole
+    assert part is not None
+    schedule = unbarred(find("one-stage"), Collective("all-gather", part.ranks, 4e6), part, 2, 1).unfolded(1)
+    rows, members, rng = np.arange(len(schedule)), part.siblings()[1], np.random.default_rng(5)
+    step = {"in order": rows, "backwards": rows[::-1], "shuffled": rng.permutation(rows)}.get(listed, rows * 7 % 5)
+    schedule = schedule.with_columns({"step": step})
+    hops, groups = hops_of(schedule, part), len(members) if group else 1
+    assert hops.order.tolist() == np.lexsort((hops.row, step[hops.row // groups], hops.link)).tolist()
+    assert hops.first.tolist() == (np.diff(hops.row, prepend=-1) > 0).tolist()
+    assert hops.last.tolist() == [*hops.first[1:].tolist(), True]
+    source, destination, route = (np.repeat(column, groups) for column in schedule.ends(slice(None)))
+    if group:
+        own = np.tile(np.arange(groups), len(schedule))
+        source, destination = members[own, source], members[own, destination]
+        route = whole.route(source, destination)
+    path = whole.path(source, destination, route)
+    assert hops.row.tolist() == np.nonzero(path >= 0)[0].tolist() and hops.link.tolist() == path[path >= 0].tolist()
+    latency = whole.latency(source, destination, route)
+    assert np.bincount(hops.row, weights=hops.delay) == pytest.approx(latency + hops.busy[hops.last])

@@ -160,3 +160,33 @@ def test_the_largest_bound_is_of_circuits_that_serve_several_hops() -> None:
     # A set-up for circuits of other lengths takes no longer.
     short = fabric.model_copy(update={"reconfiguration_time": 1e-6})
     assert max(ring_bounds(Collective("all-gather", 64, 64e3), short))[0] < 4e-6
+
+
+@given(st.integers(2, 90), st.integers(2, 90), st.integers(2, 5), st.integers(2, 5), st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_the_longest_lengths_keep_their_prices_at_another_time_and_among_other_ranks(
+    ranks: int, others: int, levels: int, later: int, tries: int
+) -> None:
+    """What has no price of its own yet takes the shortest length's; first hops and the last slot keep their parts."""
+    before = Prices(ranks, np.linspace(1.0, 2.0, levels))
+    before.exceed(ranks * ranks, tries)
+    old, new = (
+        prices.levels * np.diff(prices.price()) * capacity[:, None]
+        for prices, capacity in (
+            (before, np.linspace(1.0, 2.0, levels)),
+            (Prices(others, np.linspace(1.0, 3.0, later), before), np.linspace(1.0, 3.0, later)),
+        )
+    )
+    # Of lengths of one class, what the next unit adds is the same.
+    old, new = old[:, _first_of_classes(ranks)], new[:, _first_of_classes(others)]
+    kept = old[:, np.maximum(np.arange(new.shape[1]) + old.shape[1] - new.shape[1], 0)]
+    assert np.allclose(new[0] / new[-1], kept[0] / kept[-1], rtol=1e-9)
+    if later == levels:
+        assert np.allclose(new, kept, rtol=1e-9)
+
+
+def _first_of_classes(ranks: int) -> list[int]:
+    ends = [0, 1]
+    while ends[-1] < ranks - 1:
+        ends.append(min(max(ends[-1] + 1, round(1.35 * ends[-1])), ranks - 1))
+    return ends[:-1]

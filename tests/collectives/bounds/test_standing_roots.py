@@ -167,3 +167,31 @@ def test_no_schedule_on_2000_rings_is_faster() -> None:
             found = evaluate(algorithm, collective, fabric)
             assert found.cost.time - 1 >= bound * (1 - 1e-6), (algorithm.name, collective, wavelengths)
     assert proved > 1000
+
+
+@pytest.mark.parametrize("tries", [1, 2, 9])
+@pytest.mark.parametrize("slots", [4, 5])
+def test_no_more_prices_and_no_longer_times_are_tried_than_allowed(
+    tries: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[float, int]] = []
+
+    class Recorded(Search):
+        def excludes(self, hops: float, tries: int) -> bool:
+            before = self.tried
+            found = super().excludes(hops, tries)
+            tried.append((hops, self.tried - before))
+            return found
+
+    monkeypatch.setattr(standing_roots, "Search", Recorded)
+    monkeypatch.setattr(standing_roots, "_TRIES", tries)
+    monkeypatch.setattr(standing_roots, "_MOST_SLOTS", slots)
+    standing_broadcast_seconds.cache_clear()
+    least = broadcast_seconds(16, 1.0, 3.125)
+    found = standing_broadcast_seconds(16, 1.0, 3.125, least, 26.0)
+    assert sum(number for _, number in tried) <= tries
+    assert all(least < hops < slots for hops, _ in tried)
+    assert found == max((hops for hops, _ in tried if hops <= found), default=least)
+    assert least <= found < max(slots, least + 1e-9)
+    assert bool(tried) == (least < slots)
+    standing_broadcast_seconds.cache_clear()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lightloom.collectives.cost._cost_kernels import add_loads, count_chunks, most_chunks
 from lightloom.collectives.cost.busiest import busiest_links
 from lightloom.collectives.registry import Collective, admitted, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import links_of
+from lightloom.fabrics.footprint import Footprint, links_of
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.wdm_ring import Ring
 
@@ -61,3 +64,32 @@ def test_steps_of_one_row_may_be_listed_backwards() -> None:
     listed = chain.with_columns({name: column[::-1] for name, column in chain.columns().items()})
     alike = np.zeros(Ring(ranks=6).links, np.int64)
     np.testing.assert_equal(busiest_links(listed, Ring(ranks=6), alike), counted(chain, Ring(ranks=6)))
+
+
+def runs_of_links(rng: np.random.Generator) -> tuple[Footprint, Ints]:
+    """Runs on three tracks that begin and end anywhere, some of them going round more than once, and their chunks."""
+    shape = tuple(rng.integers(1, [9, 4]))
+    track = rng.integers(0, 3, shape)
+    base, period = np.array([2, 5, 12])[track], np.array([3, 7, 1])[track]
+    start, length = rng.integers(0, 3 * period), rng.integers(0, np.where(rng.random(shape) < 0.7, period + 1, 22))
+    return Footprint(base, start, length, period), rng.integers(0, 9, shape[0])
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=40)
+def test_the_ends_of_runs_say_what_every_link_of_them_says(seed: int) -> None:
+    """Of runs of any length, of one call and the next: chunks on each link, their sum, and the most in each class."""
+    links, rng = 64, np.random.default_rng(seed)
+    expected, load = np.zeros(links), np.zeros(links)
+    on_link, change = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
+    for runs, chunks in (runs_of_links(rng), runs_of_links(rng)):
+        transfer, link = links_of(runs)
+        expected += np.bincount(link, weights=chunks[transfer], minlength=links)
+        assert add_loads(runs, chunks, load) == chunks[transfer].sum()
+        count_chunks(runs, chunks, on_link, change)
+    assert load.tolist() == expected.tolist()
+    assert (on_link + np.cumsum(change)[:-1]).tolist() == expected.tolist() and change.sum() == 0
+    link_class = np.arange(links) % 3
+    most = np.array([0, 5, 0])
+    most_chunks(on_link, change, link_class, most)
+    assert most.tolist() == np.maximum([expected[of::3].max() for of in range(3)], [0, 5, 0]).tolist()

@@ -13,7 +13,7 @@ from lightloom.collectives.cost import loads
 from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import codec_work
 from lightloom.collectives.cost.loads import step_loads
-from lightloom.collectives.cost.pipelined import _runs
+from lightloom.collectives.cost.pipelined import _Load, _runs, _with_interval
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import CodecTimes, cost, step_times
 from lightloom.collectives.cost.straggling import straggling
@@ -250,6 +250,22 @@ def test_a_place_of_a_pipeline_at_which_nothing_is_sent_takes_no_time() -> None:
     assert seconds.tolist() == [[0.0, 2.0], [0.0, 2.0]] and latency.tolist() == [[0.0, 1e-6], [0.0, 1e-6]]
     seconds, _ = _runs(np.zeros((2, 3)), np.zeros(2), np.ones(3))
     assert not seconds.any()
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=25)
+def test_steps_an_interval_apart_take_what_they_load_together(steps: int, interval: int, seed: int) -> None:
+    """Links carry what all steps load, the longest delay counts, and places after the last step take no time."""
+    rng = np.random.default_rng(seed)
+    loads = [_Load(rng.integers(0, 4, 3).astype(float), float(rng.random()), 1) for _ in range(steps)]
+    bandwidth, places = np.array([1.0, 2.0, 4.0]), -(-steps // interval)
+    found = _with_interval(loads, interval, bandwidth)
+    assert found.seconds_per_byte.shape == found.latency.shape == (interval, places, places)
+    for residue, first, last in np.ndindex(interval, places, places):
+        own = loads[residue::interval][first : last + 1]
+        seconds = max((sum(load.chunks for load in own) / bandwidth).tolist()) if own else 0.0
+        assert found.seconds_per_byte[residue, first, last] == pytest.approx(seconds)
+        assert found.latency[residue, first, last] == max([0.0, *(load.delay for load in own)])
 
 
 @pytest.mark.parametrize("block", [1, 7])
