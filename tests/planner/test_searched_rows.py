@@ -4,32 +4,46 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lightloom.clusters.load import load_cluster
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.placed import coarse_bound
-from lightloom.planner.pricing.placed_space import PartTable, PlacedRows, distinct, placed_space, smaller
+from lightloom.planner.bounds.strategies import memory
+from lightloom.planner.pricing.library import LIBRARY
+from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, distinct, placed_space, smaller
 from lightloom.planner.search import placed_rows, rows
 from lightloom.planner.search.columns import kinds_of
+from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.placed_rows import searched_rows
 from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.rows import ClusterRows
+from lightloom.planner.search.rows import ClusterRows, TooLargeError
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import MadeUp, cluster, transformer, verified_job
 from tests.planner.test_split_bounds import job_on
 from tests.simulation.prices import linear
 
 BATCHES = (8, 16)
+SPLIT = ("ddp", "fsdp", "tensor-pipeline")
 
 
-def listed(of: PlacedRows) -> list[Any]:
+def listed(of: PlacedRows | Strategies) -> list[Any]:
     """Its choices."""
     return [of[row] for row in range(len(of))]
+
+
+def made_on(ranks: int = 4, memory_bytes: float | None = None, **asked: Any) -> ClusterRows:
+    """Rows of a small transformer at made-up prices."""
+    on = cluster(ranks)
+    on = replace(on, accelerator=on.accelerator.model_copy(update={"memory": memory_bytes}))
+    prices: Any = MadeUp(linear(1e10, 1e-6))
+    return ClusterRows(transformer(2), on, SearchRequest(global_batches=(16,), **asked), prices)
 
 
 @pytest.mark.parametrize("pins", [Pins(), Pins(micro_batches=2)])
@@ -40,10 +54,10 @@ def test_placed_rows_are_searched_that_fit_and_are_not_too_fine(pins: Pins, monk
     table = PartTable(whole.model)
     plain = distinct(whole, table, placed_space(whole.fabric, BATCHES, request.quanta)[0])
     held = np.sort(coarse_bound(whole, table, plain).memory)
-    for memory in (None, held[0] / 2, np.median(held), held[-1], 3 * held[-1]):
+    for limit in (None, held[0] / 2, np.median(held), held[-1], 3 * held[-1]):
         job, capacity = whole, np.inf
-        if memory is not None:
-            capacity = float(memory)
+        if limit is not None:
+            capacity = float(limit)
             job = replace(whole, accelerator=whole.accelerator.model_copy(update={"memory": capacity}))
         if any(value is not None for _, value in pins):
             every = listed(smaller(plain, dict(pins)))
@@ -89,9 +103,7 @@ def test_second_bounds_are_taken_once_of_rows_of_one_kind_and_are_those_of_each_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those with the least first bounds together, twice as many every time; rows without a bound are refused."""
-    request: Any = SearchRequest(strategies=("ddp", "fsdp", "tensor-pipeline"), global_batches=(16,))
-    prices: Any = MadeUp(linear(1e10, 1e-6))
-    made = ClusterRows(transformer(2), cluster(4), request, prices)
+    made = made_on(strategies=SPLIT)
     first = sorted(made.first((16,)))
     space = made._strategies
     assert space is not None
@@ -122,3 +134,118 @@ def test_second_bounds_are_taken_once_of_rows_of_one_kind_and_are_those_of_each_
         together, left[:] = left[: rows._AT_ONCE << number], left[rows._AT_ONCE << number :]
         assert [some[row] for row in range(len(some))] == together
     assert not any(of_kind)
+
+
+@pytest.mark.parametrize("must_fit", [True, False])
+@pytest.mark.parametrize("least", [None, 0.5, 1.0, 1.5, 1e9])
+def test_strategies_are_searched_that_fit_and_have_a_bound(
+    must_fit: bool, least: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those of least memory where none fits and none must; all are counted."""
+    free = made_on(strategies=SPLIT)
+    every = free.strategies((16,))
+    held = memory(free.job, every)
+    capacity = None if least is None else least * float(held.min())
+    made = made_on(memory_bytes=capacity, strategies=SPLIT, must_fit=must_fit)
+    assert made.capacity == (np.inf if capacity is None else capacity)
+    monkeypatch.setattr(rows, "bounds", lambda _, some, **__: np.where(some.tp == 2, np.inf, some.dp * 1.0))
+    fits = held <= made.capacity
+    none = not fits.any()
+    if none and not must_fit:
+        fits = held == held.min()
+    wanted = {each for each, there in zip(listed(every), fits, strict=True) if there and each.tp != 2}
+    first = made.first((16,))
+    assert made._strategies is not None
+    found = [made._strategies[row.number] for row in first]
+    assert set(found) == wanted and len(found) == len(wanted) == made.counts.bounded
+    assert [row.per_sample for row in first] == [each.dp / each.global_batch for each in found]
+    assert made.counts.too_large == len(every) - fits.sum()
+    assert made.counts.rows == len(every) == made.counts.refused + made.counts.too_large + len(found)
+    assert made.too_large == none == isinstance(made.nothing(), TooLargeError)
+    told = f"has {format_size(made.capacity)} of memory, but the smallest strategy needs {format_size(held.min())} a"
+    assert (told in str(made.nothing())) == none
+
+
+def test_placed_rows_are_refined_until_they_have_no_place_or_no_circuits() -> None:
+    made: Any = made_on(strategies=("placed",), quanta=(1e-6,))
+    first = made.first((16,))
+    answers: dict[str, float | str] = {}
+
+    def ask(name: str) -> float:
+        if isinstance(answer := answers[name], str):
+            raise UnsupportedError(answer)
+        return answer
+
+    made._plans = SimpleNamespace(
+        structure_bound=lambda choice: ask("place"),
+        circuits_bound=lambda choice: ask("circuits"),
+        partitions=0,
+        placements=0,
+    )
+    for row in first:
+        batch = made._placed[row.number].global_batch
+        for factor in (0.5, 2.0):
+            answers |= {"place": factor * row.per_sample * batch, "circuits": 3 * factor * row.per_sample * batch}
+            placed = made.refined(row)
+            assert placed == row._replace(per_sample=pytest.approx(row.per_sample * max(1, factor)), bounded=2)
+            last = made.refined(placed)
+            assert last.per_sample == pytest.approx(row.per_sample * 3 * factor) and last.bounded == 3
+            assert (row.last, placed.last, last.last) == (False, False, True)
+        assert made.undivided(row) == (made._placed[row.number].k == 1)
+    assert {made.undivided(row) for row in first} == {True, False}
+    before = made.counts
+    answers |= {"circuits": "no circuit from 0 to 1"}
+    assert made.refined(placed) is None and made.refined(placed) is None
+    assert made.refusals == ("2 placed plans have no circuits that serve them; of the first, no circuit from 0 to 1",)
+    assert made.counts == before + Counts(refused=2) and not made.too_large
+    answers |= {"place": "no room"}
+    assert made.refined(row) is None
+    assert made.counts == before + Counts(refused=2, too_large=1) and made.too_large
+    assert "but no room: expected more memory" in str(made.nothing())
+
+
+def test_a_strategy_whose_algorithms_fail_at_its_sizes_is_refused_and_the_reason_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = made_on(strategies=SPLIT)
+    first = made.first((16,))
+    before = made.counts
+
+    def fails(*_: object) -> None:
+        raise UnsupportedError("no such schedule")
+
+    monkeypatch.setattr(made, "_strategy_plan", fails)
+    assert made.simulated(first[0]) is None and made.simulated(first[1]) is None
+    assert made.counts == before + Counts(refused=2) and made.refusals == ("no such schedule",)
+    refused: Any = [SimpleNamespace(strategy="ddp", why=f"reason {number}") for number in (1, 1, *range(2, 10))]
+    told = str(made.nothing(refused))
+    assert f"none of {before.rows} plans is feasible: no such schedule; ddp: reason 1; ddp: reason 2" in told
+    assert told.count("reason 1") == 1 and told.endswith("reason 5")
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_the_winner_gives_way_to_faster_forms_of_itself_alone(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other schedules are tried where none are given, as long as they are simulated and there is something to send."""
+    made: Any = made_on(strategies=SPLIT)
+    space = made.strategies((16,))
+    split = next(each for each in listed(space) if not each.plain)
+    plain = next(each for each in listed(space) if each.plain)
+    other = SimpleNamespace(step_time=factor)
+    monkeypatch.setattr(made, "_strategy_plan", lambda *_: other)
+    monkeypatch.setattr(made, "_placed_plan", lambda *_: other)
+    made._prices = SimpleNamespace(with_choices=lambda _: made.job.pricing)
+    made._plans = SimpleNamespace(simulate_replaced=lambda _: other)
+
+    def refined(choice: Any, *algorithms: str) -> bool:
+        plan = SimpleNamespace(choice=choice, step_time=1.0, algorithms=algorithms, bound=0.0)
+        better = made.refine_winner(plan)
+        assert better is plan or better is other
+        return better is other
+
+    faster = factor < 1
+    placed = PlacedChoice(2, 2, 1e-6, 16, 1, 1.0)
+    assert refined(split, "ring") == refined(placed) == faster
+    assert not refined(plain, "ring") and not refined(split) and not refined(split, LIBRARY.name)
+    for changes in ({"algorithms": ("ring",)}, {"cost_model": "paper"}):
+        made._request = replace(SearchRequest(), **changes)
+        assert not refined(split, "ring") and refined(placed) == faster
