@@ -7,8 +7,20 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lightloom.parallelism.placement.splits import SPLITS, Need, axis_size, bounds, exchange, layout, need, split_size
+from lightloom.parallelism.placement.splits import (
+    SPLITS,
+    Need,
+    axis_size,
+    bounds,
+    exchange,
+    layout,
+    need,
+    region,
+    split_size,
+)
 from lightloom.workloads.graph import Operator
 
 
@@ -52,3 +64,27 @@ def test_a_tensor_without_the_axis_is_read_whole() -> None:
         assert sorted(zip(sent.source.tolist(), sent.destination.tolist(), strict=True)) == list(
             product(range(4), range(3))
         )
+
+
+@given(st.integers(1, 24), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4))
+@settings(deadline=None)
+def test_a_halo_reaches_as_far_as_some_convolution_of_these_sizes_reads(
+    size: int, kernel: int, output: int, parts: int
+) -> None:
+    """Of any stride, with any padding up to the kernel's size, halved between the ends, or half a stride farther."""
+    low, high = region(Need("halo", "height", parts, output, 1, kernel), size)
+    ways = [
+        (stride, padding // 2 + odd)
+        for stride in range(1, size + 1)
+        for padding in range(max((output - 1) * stride + kernel - size, 0), kernel + stride)
+        for odd in range(1 + padding % 2)
+        if (size + padding - kernel) // stride + 1 == output and (output - 1) * stride <= size
+    ]
+    if not ways:
+        return
+    edges = bounds(output, parts)
+    first = np.min([edges[:-1] * stride - begin for stride, begin in ways], axis=0)
+    last = np.max([(edges[1:] - 1) * stride - begin + kernel for stride, begin in ways], axis=0)
+    assert (high == np.clip(last, 0, size)).all()
+    assert (low <= np.clip(first, 0, size)).all()
+    assert (low >= np.clip(first - max(stride for stride, _ in ways) // 2, 0, size)).all()

@@ -78,10 +78,10 @@ def test_pieces_do_not_matter_and_hold_every_block_once(fmt: BlockFormat, x: Arr
             ends = [(first, last, len(blocks)) for first, last, blocks in portable._pieces(fmt, x.size, wire[0])]
         assert [first for first, _, _ in ends] == [0, *(last for _, last, _ in ends)][: len(ends)]
         assert all(blocks == 1 or blocks * fmt.block <= length for _, _, blocks in ends)
-        results.append((wire, bits(left), bits(rest), total))
-    ours, theirs = results
-    assert all(np.array_equal(one, other) for one, other in zip(ours[:3], theirs[:3], strict=True))
-    assert alike(ours[3], theirs[3])
+        results.append((wire, left, rest, total))
+    (wire, *ours), (other, *theirs) = results
+    assert np.array_equal(wire, other)
+    assert all(alike(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])

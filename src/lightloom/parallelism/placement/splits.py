@@ -187,9 +187,7 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
     low, high = edges[:-1], edges[1:]
     first, last = low * size // consumed.size, -(-high * size // consumed.size)
     if consumed.reads == "halo":
-        strides = [
-            (s, p) for s in _strides(consumed, size) if -s < (p := _padding(consumed, size, s)) <= consumed.kernel
-        ]
+        strides = [(s, _padding(consumed, size, s)) for s in _strides(consumed, size)]
         if strides:
             first = np.minimum.reduce([low * s - (max(p, 0) + s) // 2 for s, p in strides])
             last = np.maximum.reduce([(high - 1) * s + consumed.kernel - max(p, 0) // 2 for s, p in strides])
