@@ -173,7 +173,7 @@ def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRow
     made, pinned = [], any(pins[name] is not None for name in ("micro_batches", "micro_batch", "recomputation"))
     for row in map(rows.__getitem__, range(len(rows))):
         batch = row.global_batch // row.l
-        counts = {1 << power for power in range(7)} | {batch // int(pins["micro_batch"] or batch)}
+        counts = {1 << power for power in range(7)} | {max(batch // int(pins["micro_batch"] or batch), 1)}
         wanted = [int(pins["micro_batches"])] if pins["micro_batches"] else sorted(counts)
         divisors = [count for count in wanted if batch % count == 0 and pins["micro_batch"] in (None, batch // count)]
         kinds = [str(pins["recomputation"])] if pins["recomputation"] else ["none", "full"]

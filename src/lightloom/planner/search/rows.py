@@ -332,7 +332,7 @@ class ClusterRows:
     def _reason(self, refused: Sequence[RefusedPlan]) -> str:
         if self._needed:
             name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
-            size = format_size(self.capacity or 0.0)
+            size = format_size(self.capacity)
             return (
                 f"no plan fits: accelerator {name!r} has {size} of memory, but {needs}: expected more memory, more "
                 "ranks or a smaller global batch"
