@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     Wiring,
     exchange_circuits,
     reaches,
+    shared_wiring,
     trees_of,
 )
 from lightloom.collectives.synthesis.exchange.designs import Designs
@@ -96,10 +99,10 @@ def test_trees_reach_as_far_as_any(wavelengths: int = 3, depth: int = 3) -> None
 
 
 @pytest.mark.parametrize(("ranks", "wiring"), WIRINGS)
-@pytest.mark.parametrize("nbytes", [1e3, 1e5])
-def test_verified_and_timed_alike(ranks: int, wiring: Wiring, nbytes: float) -> None:
+@pytest.mark.parametrize(("nbytes", "pieces"), [(1e3, 1), (1e5, 1), (1e4, 3)])
+def test_verified_and_timed_alike(ranks: int, wiring: Wiring, nbytes: float, pieces: int) -> None:
     fabric, wanted = ring(ranks, wiring.wavelengths, hop_latency=1e-8), Collective("all-to-all", ranks, nbytes)
-    found = plan(wiring, asked(fabric, wanted), 3)
+    found = plan(wiring, replace(asked(fabric, wanted), pieces=pieces), 3)
     assert found is not None
     schedule = exchange_schedule(wanted, fabric, found)
     verify(schedule, fabric)
@@ -112,21 +115,37 @@ def test_verified_and_timed_alike(ranks: int, wiring: Wiring, nbytes: float) -> 
 
 
 @pytest.mark.parametrize(("ranks", "wiring"), WIRINGS)
-def test_loads_are_what_paths_use(ranks: int, wiring: Wiring) -> None:
-    """Every block uses its distance of links, and more only where it goes out of its way."""
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_loads_are_what_paths_use(ranks: int, wiring: Wiring, pieces: int) -> None:
+    """Every piece uses its distance of links, and more only where it goes out of its way."""
     fabric, wanted = ring(ranks, wiring.wavelengths), Collective("all-to-all", ranks, 1e4)
-    routed = route(wiring, asked(fabric, wanted), 3)
-    found = plan(wiring, asked(fabric, wanted), 3)
+    problem = replace(asked(fabric, wanted), pieces=pieces)
+    routed, found = route(wiring, problem, 3), plan(wiring, problem, 3)
     assert routed is not None
     assert found is not None
+    assert found.load == pytest.approx(routed.load * routed.busy)
     assert np.array_equal(np.bincount(found.path, minlength=len(routed.load)), routed.load)
     length = np.append(np.cumsum(routed.circuits.length[found.path]), 0)
     moved = length[found.begin[1:] - 1] - length[found.begin[:-1] - 1]
-    source, rank = np.divmod(np.arange(len(moved)), ranks)
+    place, rank = np.divmod(np.arange(len(moved)), ranks)
+    source = place % routed.circuits.period
     mine = source != rank
     assert ((moved - (rank - source))[mine] % ranks == 0).all()
     use = float(routed.load @ np.abs(routed.circuits.length))
-    assert use >= routed.circuits.period * (ranks * ranks // 4)
+    assert use >= pieces * routed.circuits.period * (ranks * ranks // 4)
+
+
+@pytest.mark.parametrize("nbytes", [1e3, 1e4])
+def test_blocks_in_pieces_wait_less_for_each_other(nbytes: float) -> None:
+    """Two hops on chords of 1, 3 and 4 ranks: all is sent within two blocks and a half after them, and one piece."""
+    fabric = WdmRing(ranks=16, wavelengths=8, wavelength_bandwidth=5e9, conversion_time=1e-6)
+    problem, wiring = asked(fabric, Collective("all-to-all", 16, nbytes)), shared_wiring(16, 8, (1, 3, 4))
+    assert wiring is not None
+    whole, cut = plan(wiring, problem, 4), plan(wiring, replace(problem, pieces=16), 4)
+    assert whole is not None
+    assert cut is not None
+    assert cut.time < whole.time
+    assert cut.time <= (2e-6 + (2.5 + 1 / 16) * problem.nbytes / 5e9) * (1 + 1e-9)
 
 
 def test_neighbours_alone_carry_what_is_large_at_the_bound() -> None:

@@ -26,7 +26,7 @@ from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
 
-_VERSION = 13
+_VERSION = 14
 """Version of the search; raised when it improves, so that results of an older search are not used."""
 _MOST_PIECES = 64
 _MOST_ROWS = 1 << 23

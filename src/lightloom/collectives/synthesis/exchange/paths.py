@@ -37,31 +37,33 @@ class Exchange:
     """Seconds that no schedule beats, circuits in place."""
     reach: int | None = None
     """Most links that a circuit may pass."""
+    pieces: int = 1
+    """Parts of every block that travel on paths of their own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routed:
-    """Paths of the blocks of some sources, as trees to choose from."""
+    """Paths of the blocks of some sources, or of their pieces, as trees to choose from."""
 
     circuits: ExchangeCircuits
     routes: Routes
     busy: Floats
-    """Seconds that a block holds a circuit: [circuit]."""
+    """Seconds that a piece holds a circuit: [circuit]."""
     delay: Floats
     """Seconds after which it arrives: [circuit]."""
     load: Floats
-    """Blocks that pass a circuit: [circuit]."""
+    """Pieces that pass a circuit: [circuit]."""
     longest: float
     """Seconds of the longest of the cheapest paths if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """All blocks of one period of sources with their paths and times."""
+    """All blocks of one period of sources, in pieces, with their paths and times."""
 
     circuits: ExchangeCircuits
     begin: Ints
-    """First hop of block source · ranks + rank: [block + 1]."""
+    """First hop of (piece · period + source) · ranks + rank: [pieces of blocks + 1]."""
     path: Int32s
     """Circuits of the paths, in order: [hop]."""
     when: Floats
@@ -90,8 +92,10 @@ def route(
     which = np.arange(min(sources or ring.period, ring.period))
     # Not in step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
-    count = len(which)
-    busy = np.asarray(exchange.nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
+    whole = ring.period / len(which)
+    which = np.tile(which, exchange.pieces)
+    count, nbytes = len(which), exchange.nbytes / exchange.pieces
+    busy = np.asarray(nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
     routes = Routes(
         np.empty((trees, count, ring.ranks), np.int32),
@@ -111,7 +115,7 @@ def route(
             # Where time is not short, neither are hops dear.
             longest, allowed = dearest, max(allowed, dearest)
             toll = timing.hop * allowed / dearest
-        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, ring.period / count), load)
+        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, whole), load)
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
     return Routed(ring, routes, busy, delay, load, longest)
 
@@ -147,19 +151,20 @@ def plan(
     if routed is None:
         return None
     ring, routes, busy = routed.circuits, routed.routes, routed.busy
-    if len(routes.chosen) < ring.period:
+    whole = ring.period * exchange.pieces / len(routes.chosen)
+    if whole > 1:
         reverse = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
         busy = busy * reverse
     if (routed.load * busy).max() >= limit:
         return None
-    busy = busy * (ring.period / len(routes.chosen))
+    busy = busy * whole
     begin = np.zeros(routes.chosen.size + 1, np.int64)
     hops = lay_paths(routes, routed.delay, begin, np.zeros(0, np.int32), np.zeros(0))
     path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
     lay_paths(routes, routed.delay, begin, path, left)
     queue = np.arange(len(busy), dtype=np.int32)
     seconds = list_schedule(queue, routed.delay, busy, _transmissions(begin, path, left), when)
-    return Plan(ring, begin, path, when[:-1], routed.load * busy * len(routes.chosen) / ring.period, float(seconds))
+    return Plan(ring, begin, path, when[:-1], routed.load * busy / whole, float(seconds))
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:

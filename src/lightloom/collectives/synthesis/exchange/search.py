@@ -38,7 +38,7 @@ _KEPT, _FINAL = 6, 4
 """Wirings that steps start from; those planned in full."""
 _COMPLETE = 2
 """Wirings that join all hubs that are planned in full."""
-_TREES, _FINAL_TREES = 2, 4
+_TREES, FINAL_TREES = 2, 4
 _SHARED, _LOOK = 0.06, 5_000
 """Of the effort, what chords that share wavelengths may add; hops' worth of looking at one such wiring."""
 _DRAWS = 20
@@ -151,10 +151,10 @@ class ExchangeSearch:
         for skips in nsmallest(_FINAL, tried, key=lambda skips: tried[skips][0]):
             seconds, wiring = tried[skips]
             for draw in range(_DRAWS if seconds < _HOPELESS * best[1].time else 0):
-                full = plan(wiring, self._exchange, _FINAL_TREES, rng=rng if draw else None)
+                full = plan(wiring, self._exchange, FINAL_TREES, rng=rng if draw else None)
                 if full is not None and full.time < best[1].time:
                     best = wiring, full
-                self._spent += 0.0 if full is None else len(full.path) * _FINAL_TREES
+                self._spent += 0.0 if full is None else len(full.path) * FINAL_TREES
                 if full is None or self._spent > until:
                     break
         return best
@@ -172,10 +172,10 @@ class ExchangeSearch:
     def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
         """The leaders in full, as long as the effort lasts."""
         for wiring in self._leaders(_FINAL):
-            full = plan(wiring, self._exchange, _FINAL_TREES) if self._seconds[wiring] < np.inf else None
+            full = plan(wiring, self._exchange, FINAL_TREES) if self._seconds[wiring] < np.inf else None
             if full is None:
                 continue
-            self._spent += len(full.path) * _FINAL_TREES
+            self._spent += len(full.path) * FINAL_TREES
             if full.time < best[1].time:
                 best = wiring, full
             if self._spent > effort:
