@@ -11,8 +11,12 @@ import pytest
 from lightloom.collectives.cost import circuits
 from lightloom.collectives.cost.circuits import circuit_changes, circuits_key
 from lightloom.collectives.cost.order import distinct_ends
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.sizes import Sizes
+from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.verify.stepped import verify
+from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.wdm_ring import WdmRing
 
 CIRCUIT = {"source": 0, "destination": 2, "route": 0, "fibre": 0, "first_wavelength": 1, "wavelength_count": 2}
@@ -90,3 +94,21 @@ def test_equal_keys_are_equal_sets_of_circuits_and_equal_ends_are_looked_at_once
         ends = list(zip(*(columns[name].tolist() for name in names[:3]), strict=True))
         assert [ends[row] for row in first[like]] == ends and len(first) == len(set(ends))
     assert len(set(keys.values())) == len(keys) > 40
+
+
+@pytest.mark.parametrize("algorithm", ["ring-two-way", "optree", "one-stage", "wrht"])
+def test_one_set_of_circuits_serves_every_step_or_not_however_long_it_takes_to_set(algorithm: str) -> None:
+    """A set-up that takes no time is a set-up: circuits that change in it do not stand side by side."""
+    kind: Kind = "all-reduce" if algorithm == "wrht" else "all-gather"
+    slow = WdmRing(ranks=16, wavelengths=4, reconfiguration_time=1e-5)
+    instant = slow.model_copy(update={"reconfiguration_time": 0.0})
+    built = build(find(algorithm), Collective(kind, 16, 1e6), slow)
+    of_slow, of_instant = circuit_changes(built, slow), circuit_changes(built, instant)
+    assert of_instant.static == of_slow.static == (algorithm == "ring-two-way")
+    assert np.array_equal(of_instant.changed, of_slow.changed)
+
+
+def test_uneven_parts_go_over_circuits_that_stand_where_setting_takes_no_time() -> None:
+    fabric = CircuitSwitch(ranks=20, degree=2, reconfiguration_time=0.0, hop_latency=0.0)
+    collective = Collective("all-to-all-v", 20, 1e6, sizes=Sizes(np.tile(np.arange(1.0, 21.0), (20, 1))))
+    verify(build(find("synthesized"), collective, fabric), fabric)

@@ -33,8 +33,6 @@ class CircuitChanges:
 def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
     """Follow the circuits through the steps: each stays until another needs one of its channels."""
     changed = np.zeros(schedule.steps, np.bool_)
-    if fabric.setup_time == 0:
-        return CircuitChanges(changed, True)
     if schedule.folding is not None:
         used, overwritten = _changed_in_copies(schedule, fabric, changed)
     else:
