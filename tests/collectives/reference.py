@@ -92,7 +92,9 @@ def _holders(schedule: Schedule, chunk: int) -> tuple[frozenset[int], frozenset[
     share = max(schedule.chunks // n, 1)
     own = frozenset([chunk // share % n])
     if kind in ("all-to-all", "all-to-all-v"):
-        return own, frozenset([chunk % share // max(share // n, 1)])
+        reader, sizes = chunk % share // max(share // n, 1), schedule.collective.sizes
+        # Parts without bytes need not move.
+        return own, frozenset([reader]) if sizes is None or sizes.share[min(own), reader] > 0 else own
     if kind == "permute":
         assert schedule.collective.destinations is not None
         return own, frozenset([schedule.collective.destinations[chunk // share]])
