@@ -92,7 +92,7 @@ def route(
     which = np.arange(min(sources or ring.period, ring.period))
     # Not in step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
-    whole = ring.period / len(which)
+    weight = ring.period / len(which)
     which = np.tile(which, exchange.pieces)
     count, nbytes = len(which), exchange.nbytes / exchange.pieces
     busy = np.asarray(nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
@@ -115,7 +115,7 @@ def route(
             # Where time is not short, neither are hops dear.
             longest, allowed = dearest, max(allowed, dearest)
             toll = timing.hop * allowed / dearest
-        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, whole), load)
+        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, weight), load)
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
     return Routed(ring, routes, busy, delay, load, longest)
 
@@ -151,20 +151,21 @@ def plan(
     if routed is None:
         return None
     ring, routes, busy = routed.circuits, routed.routes, routed.busy
-    whole = ring.period * exchange.pieces / len(routes.chosen)
-    if whole > 1:
+    # Sources for which each one stands.
+    weight = ring.period * exchange.pieces / len(routes.chosen)
+    if weight > 1:
         reverse = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
         busy = busy * reverse
     if (routed.load * busy).max() >= limit:
         return None
-    busy = busy * whole
+    busy = busy * weight
     begin = np.zeros(routes.chosen.size + 1, np.int64)
     hops = lay_paths(routes, routed.delay, begin, np.zeros(0, np.int32), np.zeros(0))
     path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
     lay_paths(routes, routed.delay, begin, path, left)
     queue = np.arange(len(busy), dtype=np.int32)
     seconds = list_schedule(queue, routed.delay, busy, _transmissions(begin, path, left), when)
-    return Plan(ring, begin, path, when[:-1], routed.load * busy / whole, float(seconds))
+    return Plan(ring, begin, path, when[:-1], routed.load * busy / weight, float(seconds))
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:

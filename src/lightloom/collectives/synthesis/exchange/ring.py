@@ -62,18 +62,20 @@ def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Pla
     return best
 
 
-def exchange_schedule(collective: Collective, fabric: Fabric, laid: Plan, note: str = "") -> Schedule:
+def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, note: str = "") -> Schedule:
     """The rows of one period of ranks, on circuits that stand throughout."""
-    ring, path, ranks = laid.circuits, laid.path, laid.circuits.ranks
-    pieces = (len(laid.begin) - 1) // (ring.period * ranks)
-    block = np.repeat(np.arange(len(laid.begin) - 1), np.diff(laid.begin))
+    ring, path, ranks = planned.circuits, planned.path, planned.circuits.ranks
+    pieces = (len(planned.begin) - 1) // (ring.period * ranks)
+    block = np.repeat(np.arange(len(planned.begin) - 1), np.diff(planned.begin))
     place, reader = np.divmod(block, ranks)
     piece, owner = np.divmod(place, ring.period)
     length, start = ring.length[path], ring.start[path]
     passed = np.cumsum(length) - length
-    shift = (owner + passed - passed[laid.begin[block]]) % ranks - start
+    shift = (owner + passed - passed[planned.begin[block]]) % ranks - start
     chunk = ((owner - shift) % ranks * ranks + (reader - shift) % ranks) * pieces + piece
-    rows = Rows(path.astype(np.int64), start, (start + length) % ranks, chunk, np.zeros(len(path), np.bool_), laid.when)
+    rows = Rows(
+        path.astype(np.int64), start, (start + length) % ranks, chunk, np.zeros(len(path), np.bool_), planned.when
+    )
     queues = Queues(ring.channel, ring.width, (ring.length < 0).astype(np.int64))
     return queued_schedule(collective, fabric, queues, [rows], chunks=ranks**2 * pieces, note=note)
 
