@@ -15,7 +15,7 @@ def graphs(draw: st.DrawFn) -> ComputeGraph:
     batch = draw(st.integers(1, 9))
     element_bytes = draw(st.sampled_from((1, 2, 4, 8)))
     operators: list[Operator] = []
-    for index in range(draw(st.integers(0, 7))):
+    for index in range(draw(st.integers(1, 7))):
         sampled = draw(st.booleans())
         per = batch if sampled else 1
         small = st.integers(0, 10**6)

@@ -66,6 +66,7 @@ B = Operator(name="b", kind="activation", inputs=("a",), dimensions={"sample": 2
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"operators": ()}, "has no operators"),
         ({"operators": (A, A)}, "occurs twice"),
         ({"operators": (B, A)}, "'b' reads 'a', no earlier operator"),
         ({"operators": (B,)}, "no earlier operator"),

@@ -34,8 +34,8 @@ class ComputeGraph(Result):
     """Operators in a topological order (the order of the tuple), for one batch.
 
     Raises:
-        WorkloadError: a name occurs twice, an input is unknown or comes later, or ``sample`` differs from
-            the batch.
+        WorkloadError: there are no operators, a name occurs twice, an input is unknown or comes later, or
+            ``sample`` differs from the batch.
     """
 
     name: str
@@ -54,6 +54,8 @@ class ComputeGraph(Result):
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise WorkloadError(f"a graph's name is {self.name!r}: expected a text")
+        if not self.operators:
+            raise WorkloadError(f"graph {self.name!r} has no operators: expected at least one")
         check_integer(self.name, "batch", self.batch, 1)
         check_integer(self.name, "element_bytes", self.element_bytes, 1)
         check_integer(self.name, "unused_parameters", self.unused_parameters, 0)
