@@ -226,8 +226,10 @@ def test_more_groups_than_planes_are_refused() -> None:
     job, _ = switched(1e-6)
     prices = GroupPrices(fabric, job.settings, choices=CHOSEN[:1])
     small = Job.of(job.graph, job.accelerator, fabric, job.settings, prices)
-    with pytest.raises(UnsupportedError, match="1 switch planes for 3 kinds of groups"):
-        simulate_in_step(small, Strategy(4, 2, 2, 4, 64, "none", "none", "auto", 0), PlanePrices(prices))
+    for degrees in ((4, 2, 2), (2, 2, 4)):
+        strategy = Strategy(*degrees, 4, 64, "none", "none", "auto", 0)
+        with pytest.raises(UnsupportedError, match="1 switch planes for 3 kinds of groups"):
+            simulate_in_step(small, strategy, PlanePrices(prices))
 
 
 def test_one_plane_turns_where_it_cannot_stand() -> None:

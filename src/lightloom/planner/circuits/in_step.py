@@ -99,7 +99,8 @@ def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep
     times = PhasedTimes(job, strategy, prices)
     if strategy.plain or len(times.axes) < 2:
         return None
-    candidates = list(_Search(times).candidates())
+    enough = max(times.least.values()) <= prices.planes
+    candidates = list(_Search(times).candidates()) if enough else []
     if not candidates:
         raise UnsupportedError(
             f"{prices.planes} switch planes for {len(times.axes)} kinds of groups ({', '.join(times.axes)}): "
@@ -120,7 +121,7 @@ class _Search:
         self._late: dict[tuple[object, ...], Floats] = {}
         """Gradients after the last pass."""
         self._seconds: dict[tuple[bool, Axis, int], dict[Phase, float]] = {}
-        self._best: dict[tuple[bool, frozenset[Phase], int], Planes | None] = {}
+        self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
         """Yield the step of every segmentation, gradients beside the last pass or after it."""
@@ -140,7 +141,7 @@ class _Search:
         """Yield the step of every division that stands for the whole step, so that none is missed; few enough."""
         least = self._times.least
         free = self._planes - sum(least.values()) + len(least)
-        if not 0 < comb(free - 1, len(least) - 1) <= MOST_STANDING:
+        if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
             return
         for counts in divisions(free, len(least)):
             division = {axis: least[axis] - 1 + count for axis, count in zip(least, counts, strict=True)}
@@ -156,7 +157,7 @@ class _Search:
         # Stages are in the last pass while others still send to them: the pipeline's planes stay.
         for segment in sorted(segments, key=lambda phases: "passes" not in phases):
             kept = pinned if "last" in segment else {}
-            key = beside, frozenset(segment), kept.get("pipeline", 0)
+            key = beside, frozenset(segment), kept.get("pipeline")
             if key not in self._best:
                 chosen = {phase: active[phase] for phase in segment}
                 seconds = partial(self._phase_seconds, beside)
@@ -200,11 +201,10 @@ class _Search:
         (passes, smaller), (closing, smaller_closing) = (self._times_at(settings, name) for name in ("passes", "last"))
         if "last" not in settings:
             closing, smaller_closing = passes, smaller
-        gradients = self._completed(settings.get("gradients", {}))
         by_unit: Mask = (closing.early_exchange > 0) & beside
         late = closing.late_exchange
-        if "gradients" in settings and not (beside and settings["gradients"] == settings.get("last")):
-            late = self._gradients(gradients, by_unit)
+        if "gradients" in settings:
+            late = self._gradients(self._completed(settings["gradients"]), by_unit)
         times = replace(
             passes,
             gather=self._times_at(settings, "gather")[0].gather,
@@ -228,8 +228,8 @@ class _Search:
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         turns = SwitchTurns.none(len(update))
         phases, values = list(settings), {}
-        kept = settings["passes"].get("pipeline", 0)
-        taken = any(division.get("pipeline", 0) < kept for division in settings.values())
+        pipeline: Planes = {axis: count for axis, count in settings["passes"].items() if axis == "pipeline"}
+        taken = any(gains(division, pipeline) for division in settings.values())
         values["waits_for_send"] = np.full(len(update), float(taken))
         for before, phase in zip([phases[-1], *phases], phases, strict=False):
             if not gains(settings[before], settings[phase]):
@@ -249,7 +249,7 @@ class _Search:
 def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
     """Whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
     before, after = settings["passes"], settings.get("last", settings["passes"])
-    return before == after or not any(after[axis] > before[axis] for axis in axes)
+    return not any(after[axis] > before[axis] for axis in axes)
 
 
 def _together(segments: Sequence[Sequence[Phase]]) -> bool:

@@ -21,7 +21,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint.fair import max_min_rates
 from lightloom.collectives.joint.parts import GroupPart, Part
-from lightloom.collectives.registry import algorithms, build, find
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import CLASSIC, Collective
 from lightloom.core.arrays import Floats
@@ -118,7 +118,7 @@ def _collective(request: Request, part: Fabric, held: int | None) -> Work:
     assert kind in CLASSIC
     collective = Collective(kind, part.ranks, request.nbytes)  # type: ignore[arg-type]
     candidates = None if request.algorithm is None else [find(request.algorithm)]
-    evaluations, refused = evaluate_all(collective, part, candidates=candidates or list(algorithms().values()))
+    evaluations, refused = evaluate_all(collective, part, candidates=candidates)
     if not evaluations:
         raise UnsupportedError(f"job {request.job.label}: {refused[0].why}")
     best = min(evaluations, key=lambda each: (each.cost.repeated_time, each.algorithm.name))
