@@ -81,12 +81,12 @@ def test_groups_pay_the_least_of_their_own_lines() -> None:
         assert seconds == min((float(line.column(np.array([size]))[0]) for line in groups[at]), default=inf)
 
 
-@pytest.mark.parametrize("timed", [False, True])
-def test_pipes_and_ports_carry_what_they_are_given(timed: bool) -> None:
+@pytest.mark.parametrize(("timed", "unit"), [(False, 1.0), (True, 1.0), (True, 0.1)])
+def test_pipes_and_ports_carry_what_they_are_given(timed: bool, unit: float) -> None:
     rng, holds, pipes = np.random.default_rng(3), 3, 8
-    bandwidth = rng.uniform(1, 4, (holds, pipes)) * (rng.random((holds, pipes)) < 0.6)
+    bandwidth = unit * rng.uniform(1, 4, (holds, pipes)) * (rng.random((holds, pipes)) < 0.6)
     bandwidth[:, 0] = 0.0
-    nbytes, port, entry = rng.uniform(0, 40, pipes), rng.integers(0, 3, pipes), rng.integers(0, 4, pipes)
+    nbytes, port, entry = unit * rng.uniform(0, 40, pipes), rng.integers(0, 3, pipes), rng.integers(0, 4, pipes)
     nbytes[1] = 0.0
     timing = SimpleNamespace(hold=0.7, period=0.9) if timed else None
     circuits: Any = SimpleNamespace(bandwidth=bandwidth, timing=timing, port=port, entry=entry)
@@ -102,6 +102,9 @@ def test_pipes_and_ports_carry_what_they_are_given(timed: bool) -> None:
         sum(e for e, at in zip(expected, side, strict=True) if at == p) for side in (port, entry) for p in range(4)
     ]
     assert _busiest(circuits, nbytes) == pytest.approx(max(expected) if timed else max(loads))
+    none: Any = np.zeros(0, np.int64)
+    nothing: Any = SimpleNamespace(bandwidth=np.zeros((holds, 0)), timing=timing, port=none, entry=none)
+    assert _busiest(nothing, np.zeros(0)) == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

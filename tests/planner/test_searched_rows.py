@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,14 +17,17 @@ from lightloom.core.units import format_size
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.placed import coarse_bound
 from lightloom.planner.bounds.strategies import memory
+from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.library import LIBRARY
 from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, distinct, placed_space, smaller
+from lightloom.planner.pricing.strategy_step import StrategyStep
 from lightloom.planner.search import placed_rows, rows
 from lightloom.planner.search.columns import kinds_of
 from lightloom.planner.search.counts import Counts
 from lightloom.planner.search.placed_rows import searched_rows
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.rows import ClusterRows, TooLargeError
+from lightloom.workloads.transformer import TransformerSizes, transformer_graph
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import MadeUp, cluster, transformer, verified_job
 from tests.planner.test_split_bounds import job_on
@@ -43,7 +47,7 @@ def made_on(ranks: int = 4, memory_bytes: float | None = None, **asked: Any) -> 
     on = cluster(ranks)
     on = replace(on, accelerator=on.accelerator.model_copy(update={"memory": memory_bytes}))
     prices: Any = MadeUp(linear(1e10, 1e-6))
-    return ClusterRows(transformer(2), on, SearchRequest(global_batches=(16,), **asked), prices)
+    return ClusterRows(transformer(2), on, SearchRequest(**{"global_batches": (16,)} | asked), prices)
 
 
 @pytest.mark.parametrize("pins", [Pins(), Pins(micro_batches=2)])
@@ -249,3 +253,119 @@ def test_the_winner_gives_way_to_faster_forms_of_itself_alone(factor: float, mon
     for changes in ({"algorithms": ("ring",)}, {"cost_model": "paper"}):
         made._request = replace(SearchRequest(), **changes)
         assert not refined(split, "ring") and refined(placed) == faster
+
+
+def test_plans_say_what_their_steps_take_and_no_less_than_their_rows() -> None:
+    """The memory of the fullest device or stage, the last bound of a step, the method by which gradients go."""
+    in_line = coded(3.0, "nic", 3.2e9)
+    made = made_on(strategies=("ddp", "tensor-pipeline", "placed"), quanta=(1e-8, 1e-3), exchanges=(in_line,))
+    first, uneven, ratios, numbers = made.first((16,)), 0, set(), set()
+    searched = searched_rows(made.job, made._request, (16,))
+    bounds = dict(enumerate((searched.bound / searched.rows.global_batch).tolist()))
+    assert {row.number: row.per_sample for row in first if row.kind == 3} == bounds
+    random = Random(2)
+    split, placed = ([row for row in first if (row.kind == 3) == there] for there in (False, True))
+    for row in random.sample(split, 8) + random.sample(placed, 12):
+        while not row.last:
+            refined = made.refined(row)
+            assert refined is not None
+            row = refined
+        plan = made.simulated(row)
+        assert plan is not None
+        assert plan.bound / plan.global_batch == pytest.approx(row.per_sample) and plan.bound <= plan.step_time
+        assert plan.cluster is made._cluster and plan.breakdown == plan.step.breakdown
+        ledger = plan.ledger
+        assert (ledger.step_time, ledger.samples, ledger.cluster) == (plan.step_time, 16, made.ledger)
+        goodput = made.goodput.most, made.goodput.missing, made.goodput.spare_share
+        assert (ledger.goodput, ledger.goodput_missing, ledger.spare_share) == goodput
+        if isinstance(plan.choice, PlacedChoice):
+            assert plan.placed is not None and plan.memory == max(plan.placed.memory)
+            assert plan.gradient_exchange is (in_line if plan.choice.ratio > 1 else None)
+            ratios.add(plan.choice.ratio)
+            uneven += min(plan.placed.memory) < max(plan.placed.memory)
+        else:
+            assert plan.memory == memory(made.job, Strategies.of(plan.choice))[0]
+            assert plan.gradient_exchange is (in_line if plan.choice.exchange else None)
+            numbers.add(plan.choice.exchange)
+    assert uneven and len(ratios) == len(numbers) == 2
+    made_so_far = made._plans.partitions, made._plans.placements
+    assert (made.counts.partitioned, made.counts.placed) == made_so_far and min(made_so_far) > 0
+
+
+def test_each_strategy_has_its_largest_batch_that_fits_where_that_is_asked_for() -> None:
+    batches = (4, 8, 16)
+    whole = made_on(strategies=SPLIT, global_batches=batches)
+    every = whole.strategies(batches)
+    held = memory(whole.job, every)
+    made = made_on(strategies=SPLIT, global_batches=batches, largest_batches=True, memory_bytes=float(np.median(held)))
+    first = made.first(batches)
+    space = made._strategies
+    assert space is not None
+    fitting = [each for each, there in zip(listed(every), held <= np.median(held), strict=True) if there]
+    most = {}
+    for each in sorted(fitting, key=lambda each: each.global_batch):
+        most[each._replace(global_batch=0)] = each
+    assert {space[row.number] for row in first} == set(most.values()) and len(first) == len(most)
+    assert len({each.global_batch for each in most.values()}) > 1
+
+
+def test_attention_is_recomputed_alone_where_it_keeps_scores() -> None:
+    sizes = TransformerSizes(hidden=64, layers=2, heads=4, ffn=256, vocabulary=100, sequence_length=16)
+    for attention, kinds in (("flash", {"none", "full"}), ("unfused", {"none", "full", "selective"})):
+        on = cluster(2)
+        on = replace(on, training=on.training.model_copy(update={"attention": attention}))
+        prices: Any = MadeUp(linear(1e10, 1e-6))
+        made = ClusterRows(transformer_graph(sizes, 1), on, SearchRequest(strategies=SPLIT), prices)
+        assert {each.recomputation for each in listed(made.strategies((4,)))} == kinds
+
+
+def test_reasons_name_what_would_do() -> None:
+    made = made_on(strategies=SPLIT)
+    assert not made.refusals
+    none = (
+        "no global batch divides evenly among replicas and micro-batches: expected a multiple of 4, one sample a rank"
+    )
+    assert str(made.nothing()).endswith(none)
+    pinned = made_on(strategies=SPLIT, pins=Pins(tp=2))
+    assert str(pinned.nothing()).endswith(f"{none}; or other options that pin a choice")
+    made._counts = Counts(rows=5)
+    assert str(made.nothing()).endswith("none of 5 plans is feasible: ")
+    made._counts, made._unserved = Counts(), ["first", "second", "third"]
+    told = "3 placed plans have no circuits that serve them; of the first, first"
+    assert list(made.refusals) == [told] and str(made.nothing()).endswith(f"none of 0 plans is feasible: {told}")
+    made._needed = ["one", "one", "other"]
+    assert "but one: expected more memory" in str(made.nothing())
+    made._needed = ["one", "two", "other"]
+    assert "but one; two: expected more memory" in str(made.nothing()) and made.too_large
+
+
+def test_circuits_that_follow_the_step_are_refused_where_only_placed_plans_have_them() -> None:
+    """On a ring of wavelengths strategies keep theirs; planes of a switch can be shared out among groups."""
+    ring = cluster(4)
+    for kinds, anew in product((("ddp",), ("ddp", "placed")), (False, True)):
+        prices = GroupPrices(ring.fabric, ring.training)
+        request = SearchRequest(strategies=kinds, reconfigure_in_step=anew)
+        if anew and "placed" not in kinds:
+            with pytest.raises(UnsupportedError, match="only placed plans are granted wavelengths anew"):
+                ClusterRows(transformer(1), ring, request, prices)
+        else:
+            made = ClusterRows(transformer(1), ring, request, prices)
+            assert made._planes is None and made._plans._regrants == anew
+    switch = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "circuit-switch", "degree": 4}})
+    for anew in (False, True):
+        request = SearchRequest(strategies=("ddp",), reconfigure_in_step=anew)
+        prices = GroupPrices(switch.fabric, switch.training)
+        assert (ClusterRows(transformer(1), switch, request, prices)._planes is not None) == anew
+
+
+def test_circuits_of_all_axes_are_proved_where_axes_divide_the_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved: list[Any] = []
+    monkeypatch.setattr(rows, "verify_standing", lambda *given: proved.append(given))
+    made = made_on(strategies=SPLIT)
+    plan = next(plan for row in made.first((16,)) if (plan := made.simulated(row)) is not None)
+    rows.verify_winner(plan)
+    assert plan.division is None and not proved
+    assert isinstance(plan.step, StrategyStep)
+    divided = replace(plan, step=replace(plan.step, division=SimpleNamespace()))  # type: ignore[arg-type]
+    rows.verify_winner(divided)
+    assert proved == [(plan.job, plan.choice, divided.step)]

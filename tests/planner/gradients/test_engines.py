@@ -16,6 +16,7 @@ from lightloom.compression.profile import Rates
 from lightloom.core.errors import ConfigError
 from lightloom.exchange.rates import KernelRates, keep_rates
 from lightloom.planner.gradients.engine import (
+    CodecEngine,
     assumed_engine,
     check_engine_name,
     local_engine,
@@ -71,20 +72,30 @@ def test_kernels_are_assumed_to_be_as_fast_as_the_memory() -> None:
             assert found.encode_message == found.decode_message == 7e-6
             assert f"{touched} times, 7 us" in found.source and ("torch" in found.source) == (not fused)
             assert found.flops == pytest.approx(0.3 * min(chip.peak.values()))
-    assert assumed_engine(chip.model_copy(update={"kernel_launch": 0.0})).encode_message == 10e-6
+    assert assumed_engine(chip.model_copy(update={"kernel_launch": 0.0}), fused=True).encode_message == 10e-6
     with pytest.raises(ConfigError, match="states no memory bandwidth"):
-        assumed_engine(chip.model_copy(update={"memory_bandwidth": None}))
+        assumed_engine(chip.model_copy(update={"memory_bandwidth": None}), fused=True)
 
 
 def test_a_network_card_runs_what_was_counted_or_bursts_and_nothing_else() -> None:
     counted: Any = SimpleNamespace(engine=SimpleNamespace(encode=1e9, decode=2e9))
-    found = nic_engine(None, counted, 3.0)
+    found = nic_engine(None, counted, None)
     assert (found.encode, found.decode, found.name, found.placement) == (1e9, 2e9, "nic", "nic")
     assert "profile" in found.source and "profile" not in nic_engine("inceptionn:2^-10", None, 3.0).source
     uncounted: Any = SimpleNamespace(engine=None)
-    for codec, entry in (("int8", None), ("inceptionn:2^-10", uncounted), (None, uncounted)):
+    for codec, entry, ratio in (
+        ("int8", None, 3.0),
+        (None, None, 3.0),
+        ("inceptionn:2^-10", uncounted, None),
+        (None, uncounted, None),
+    ):
         with pytest.raises(ConfigError, match="inceptionn only"):
-            nic_engine(codec, entry, 3.0)
+            nic_engine(codec, entry, ratio)
+
+
+def test_messages_take_no_time_unless_it_is_stated() -> None:
+    bare = CodecEngine(placement="host", encode=1e9, decode=2e9, source="made up")
+    assert bare.encode_message == bare.decode_message == 0 and bare.flops is None
 
 
 def test_names_of_engines_are_known_and_files_are_read(tmp_path: Path) -> None:

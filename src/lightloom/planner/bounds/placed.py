@@ -208,10 +208,10 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     total, gradients = np.zeros((2, k, 2 * k))
     total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
-    copied = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
+    copied = np.flatnonzero(device != np.roll(device, 1))
     for one, other in ((copied - 1, copied), (copied, copied - 1)):
         np.add.at(gradients, (device[one], device[other]), balanced.synchronised[copied])
-    onward = plan.all_reduce_bytes / float(sent_ratio(job.settings, np.array([ratio]))[0])
+    onward = plan.all_reduce_bytes / sent_ratio(job.settings, np.array(ratio))
     for flow in (total, gradients):
         flow[np.arange(k), np.arange(k) + k] = onward
     return _Flows(total, gradients)
@@ -253,7 +253,7 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Pat
     owner = balanced.parameters > 0
     np.minimum.at(first, device[owner], backward_end[owner])
     working = np.where(busy > 0, begin + busy, 0.0)
-    exchanging = np.where((plan.all_reduce_bytes > 0) & np.isfinite(first), first + sending, 0.0)
+    exchanging = np.where(plan.all_reduce_bytes > 0, first + sending, 0.0)
     bound = np.maximum.reduce([working, end, exchanging]) + update
     # A part may hold copies and own no parameter itself.
     holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0

@@ -56,7 +56,7 @@ class CodecEngine(Config):
     """Where the rates come from."""
 
 
-def assumed_engine(accelerator: Accelerator, *, fused: bool = True) -> CodecEngine:
+def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
     """Kernels on the accelerator, at an assumed share of its memory bandwidth; ``fused`` is that of the method.
 
     Raises:
@@ -123,13 +123,13 @@ def local_engine(method: str) -> CodecEngine:
     )
 
 
-def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float) -> CodecEngine:
+def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
     """The engines of the paper's network card.
 
     Args:
         codec: name of the codec that the method runs around a ring; None for other methods.
-        entry: measurements of that codec; None where a ratio is stated.
-        ratio: bytes as float32 for each coded byte.
+        entry: measurements of that codec; None where there are none.
+        ratio: bytes as float32 for each coded byte, where that is stated instead.
 
     Raises:
         ConfigError: they cannot run this method.
@@ -137,7 +137,7 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float) -> C
     if entry is not None and entry.engine is not None:
         encode, decode = entry.engine.encode, entry.engine.decode
         source = "cycles of the paper's 256-bit engines at 100 MHz on the profile's gradients"
-    elif entry is None and codec is not None and codec.startswith("inceptionn:"):
+    elif ratio is not None and codec is not None and codec.startswith("inceptionn:"):
         # A burst of eight values a cycle, unless what they become needs more than a burst (17/16 of one at the most).
         encode = decode = LINE_RATE * min(1.0, ratio)
         source = "the paper's 256-bit engines at 100 MHz, a burst a cycle"

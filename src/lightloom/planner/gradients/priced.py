@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import nextafter
+from math import inf, nextafter
 from typing import NamedTuple
 
 import numpy as np
@@ -180,7 +180,7 @@ class PricedExchange:
 
     def least_share(self) -> float:
         """Bytes sent along a schedule for each byte of float32, at least."""
-        sizes = self.method.phases(self.gradient, 2)[0]
+        (sizes,) = self.method.phases(self.gradient, 2)
         least = min((nbytes for _, nbytes in sizes.nbytes_by_terms), default=sizes.nbytes)
         return least / (VALUE_BYTES * max(self.gradient.values, 1))
 
@@ -189,7 +189,8 @@ class PricedExchange:
         ways = 2 if kind == "all-reduce" else 1
         phases = self.phases(kind, values, ranks)
         if kind == "reduce-scatter" and self.in_schedule:
-            return sum_over_hops(phases[0], ranks)
+            (phase,) = phases
+            return sum_over_hops(phase, ranks)
         sent = sum(sent_in_phase(phase, self.method.ranks_of(phase, ranks)) for phase in phases)
         return sent * ranks / (ways * max(ranks - 1, 1))
 
@@ -205,7 +206,7 @@ class PricedExchange:
         largest = max((nbytes for _, nbytes in phase.nbytes_by_terms), default=phase.nbytes)
         ratio = VALUE_BYTES * self.gradient.values / largest
         # A codec that makes nothing smaller is still another plan.
-        return nextafter(1, 2) if ratio == 1 else ratio
+        return nextafter(1, inf) if ratio == 1 else ratio
 
 
 def scaled(phase: Phase, share: float) -> Phase:
@@ -229,10 +230,8 @@ def model_gradient(graph: ComputeGraph) -> Gradient:
     vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
     shapes: list[tuple[int, ...]] = []
     for operator in graph.operators:
-        if not operator.parameters:
-            continue
         sizes = operator.dimensions
-        inner = sizes.get("in_channel", 0) // max(sizes.get("groups", 1), 1)
+        inner = sizes.get("in_channel", 0) // sizes.get("groups", 1)
         inner *= sizes.get("kernel_height", 1) * sizes.get("kernel_width", 1)
         if operator.kind == "embedding":
             inner = sizes.get("channel", 0)

@@ -45,18 +45,18 @@ def sized(
         ConfigError: there is no profile that the method needs, or another model's; an engine that cannot run it, or was
             not measured.
     """
-    gradient, entry, held = model_gradient(graph), None, None
-    sizes = _FORMAT
+    gradient, sizes = model_gradient(graph), _FORMAT
+    profiled: tuple[CompressionProfile, CodecProfile] | None = None
     if method.needs_values:
         codec = ring_codec_of(method)
         if ratio is not None:
             bits: tuple[tuple[int, float], ...] = ((1, _BITS / ratio),)
             sizes = _STATED
         else:
-            held, entry = profile_of(model, graph, codec.codec, profile)
+            profiled = held, entry = profile_of(model, graph, codec.codec, profile)
             bits, sizes = bits_by_terms(entry), f"measured: {held.gradients}{_sums_note(entry)}"
         gradient = Gradient(gradient.shapes, (CodedSums(codec.codec, bits),))
-    coder = _engine(method, engine, held, entry, ratio)
+    coder = _engine(method, engine, profiled, ratio)
     return PricedExchange(method=method, gradient=gradient, sizes=sizes, engine=coder)
 
 
@@ -83,18 +83,17 @@ def _sums_note(entry: CodecProfile) -> str:
 def _engine(
     method: ExchangeMethod,
     name: str,
-    profile: CompressionProfile | None,
-    entry: CodecProfile | None,
+    profiled: tuple[CompressionProfile, CodecProfile] | None,
     ratio: float | None,
 ) -> CodecEngine | None:
     """What codes; None for kernels on the accelerator of each cluster."""
     if name == ACCELERATOR:
         return None
     if name == LOCAL:
-        return local_engine(method.name) if profile is None or entry is None else profiled_engine(profile, entry)
+        return local_engine(method.name) if profiled is None else profiled_engine(*profiled)
     if name == NIC:
         codec = method.codec if isinstance(method, InceptionnExchange) else None
-        return nic_engine(codec, entry, ratio or 1.0)
+        return nic_engine(codec, None if profiled is None else profiled[1], ratio)
     return engine_from_file(Path(name))
 
 

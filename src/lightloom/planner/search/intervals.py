@@ -83,7 +83,7 @@ class _Priced:
 
     @property
     def half_width(self) -> float:
-        return float(half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter)[0])
+        return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
     def apart(self, other: _Priced) -> bool:
         """Whether the times a sample of two plans differ by more than is uncertain of their difference."""

@@ -64,7 +64,7 @@ class PlacedPlans:
         """Graphs of a rank by its samples."""
         self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
         """By groups, samples of a micro-batch, and recomputation."""
-        self._balanced: OrderedDict[PlacedChoice, BalancedGraph] = OrderedDict()
+        self._balanced: OrderedDict[tuple[int | float | str, ...], BalancedGraph] = OrderedDict()
         self._plans: OrderedDict[BalancedGraph, HybridPlan | str] = OrderedDict()
         """The plan of each partition, or why it has none."""
         self._circuits: OrderedDict[HybridPlan, GroupCircuits] = OrderedDict()
@@ -163,10 +163,10 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        key = choice._replace(ratio=1.0)
+        cut = choice.k, choice.quantum, choice.most_exchanging
+        key = choice.l, choice.samples, choice.recomputation, *cut
         if key not in self._balanced:
-            cut = self._partitions_of(choice)(choice.k, choice.quantum, choice.most_exchanging)
-            _keep(self._balanced, key, cut)
+            _keep(self._balanced, key, self._partitions_of(choice)(*cut))
         return self._balanced[key]
 
     def _partitions_of(self, choice: PlacedChoice) -> Partitions:
@@ -193,9 +193,9 @@ class PlacedPlans:
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
         device, k, stretched = placement.device, choice.k, []
-        for seconds, launched in zip((balanced.forward, balanced.backward), launches, strict=True):
+        for seconds, (launched,) in zip((balanced.forward, balanced.backward), launches, strict=True):
             busy = np.bincount(device, seconds, k)
-            least = np.bincount(device, launched[0, operator], k)
+            least = np.bincount(device, launched[operator], k)
             factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
             stretched.append(seconds * np.maximum(factor, 1.0)[device])
         return replace(balanced, forward=stretched[0], backward=stretched[1])
@@ -213,8 +213,6 @@ class PlacedPlans:
 
 def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
     """Seconds of the micro-batches before the last at least: the busiest device computes each."""
-    if choice.micro_batches == 1:
-        return 0.0
     passes = plan.balanced.forward + plan.balanced.backward
     busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
     return ROUNDING * (choice.micro_batches - 1) * busiest

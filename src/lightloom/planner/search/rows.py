@@ -225,7 +225,7 @@ class ClusterRows:
             step=step,
             breakdown=step.breakdown,
             ledger=self._step_ledger(choice, step, strategy_joules(job, choice, step)),
-            memory=float(memory(job, Strategies.of(choice))[0]),
+            memory=memory(job, Strategies.of(choice)).item(),
             gradient_exchange=job.exchange(choice),
         )
 
@@ -294,7 +294,7 @@ class ClusterRows:
         unserved = len(space) - len(possible) + int((~served).sum())
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
         first, self._kind = bound[served], kinds_of(self._strategies)
-        self._in_order = np.lexsort((self._kind, first))
+        self._in_order = np.argsort(first, kind="stable")
         self._second_bounds = np.full(len(first), np.nan)
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 

@@ -145,13 +145,14 @@ def _searched(
         raise (TooLargeError if any(isinstance(error, TooLargeError) for error in errors) else UnsupportedError)(lines)
     for shared in choices.values():
         shared.save()
+    ranking = tuple(sorted((plan for part in parts for plan in part.ranking), key=order))
     return PlanSearch(
         graph=graph,
         clusters=clusters,
         request=request,
         global_batches=batches,
-        ranking=tuple(sorted((plan for part in parts for plan in part.ranking), key=order)),
-        reference=_reference(graph, clusters, request, batches, parts),
+        ranking=ranking,
+        reference=_reference(graph, clusters, request, ranking[0].global_batch),
         refused=tuple(row for part in parts for row in part.refused),
         counts=sum((part.counts for part in parts), Counts()),
         refusals=tuple(dict.fromkeys([*(line for part in parts for line in part.refusals), *map(str, errors)])),
@@ -159,25 +160,22 @@ def _searched(
 
 
 def _reference(
-    graph: ComputeGraph,
-    clusters: tuple[Cluster, ...],
-    request: SearchRequest,
-    batches: tuple[int, ...],
-    parts: Sequence[_Found],
+    graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
 ) -> tuple[Plan, ...]:
-    """Data parallelism on the electrical reference of the one cluster, at the batch of the winner."""
-    fabric = clusters[0].reference
-    if not request.compare or fabric is None or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
+    """Data parallelism on the electrical reference of the one cluster, at a batch."""
+    if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
-    cluster = replace(clusters[0], fabric=fabric, reference=None)
+    (own,) = clusters
+    if own.reference is None:
+        return ()
+    cluster = replace(own, fabric=own.reference, reference=None)
     exchanges = request.exchanges_on(cluster.accelerator)
-    prices = GroupPrices(fabric, cluster.training, request.cost_model, exchanges)
-    accelerator, training = cluster.accelerator, cluster.training
+    prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
+    accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
     job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
-    used = tuple(dict.fromkeys(plan.global_batch for plan in parts[0].ranking[:1])) or batches
     ledger = ClusterLedger.of(cluster, request.site)
     goodput = goodput_of(cluster, ledger)
-    plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run(used)
+    plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run((batch,))
     prices.save()
     return tuple(sorted(plans, key=order))
 
@@ -254,8 +252,6 @@ class _Search:
             UnsupportedError: there is no row, or none that fits.
         """
         heap, below = self._rows.first(batches), self._best
-        if not heap:
-            raise self._rows.nothing()
         heapify(heap)
         self._simulate(heap, until=lambda row: row.per_sample >= self._best)
         plans = sorted((plan for plan, _ in self._found), key=order)
