@@ -16,7 +16,7 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.effort import Effort
 from lightloom.core.memory import require_memory
 from lightloom.fabrics.footprint import Footprint, links_of
-from lightloom.fabrics.structure import Readable, structure
+from lightloom.fabrics.structure import Keyed, Readable, structure
 
 T = TypeVar("T")
 _PAIRS: Effort = 1 << 18
@@ -54,24 +54,10 @@ class Geometry(Readable, Protocol):
     def siblings(self) -> tuple[Geometry, Ints]: ...
 
 
-class _Key:
-    """Makes a fabric the key of a cache, by its structure."""
-
-    def __init__(self, fabric: Geometry) -> None:
-        self.fabric = fabric
-        self._text = structure(fabric)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._text == other._text
-
-
 def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
     """A function of a fabric's structure that remembers what it returned for the last ones."""
     by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
-    return lambda fabric: by_key(_Key(fabric))
+    return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
 
 def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
@@ -116,21 +102,21 @@ def neighbour_latency(fabric: Geometry) -> float:
     return 0.0 if fabric.ranks == 1 else float(direct_latency(fabric).min())
 
 
+@cached
 def diameter_latency(fabric: Geometry) -> float:
     """Seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
-    direct = direct_latency(fabric)
-    known = direct[np.isfinite(direct)]
-    if fabric.ranks == 1:
-        return 0.0
-    if known.max() <= 2 * known.min() and len(known) == fabric.ranks * (fabric.ranks - 1):
-        return float(known.max())
-    start = int(np.argmax(np.where(np.isfinite(direct), direct, -1.0))) // fabric.ranks
-    reach, waiting = direct[start].copy(), np.ones(fabric.ranks, np.bool_)
+    return _farthest(direct_latency(fabric))
+
+
+def _farthest(direct: Floats) -> float:
+    """The longest of the shortest paths from the rank whose slowest transfer that works is the slowest of all."""
+    start = int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct)
+    reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
-    for _ in range(fabric.ranks):
+    for _ in direct:
         nearest = int(np.argmin(np.where(waiting, reach, np.inf)))
         waiting[nearest] = False
         reach = np.minimum(reach, reach[nearest] + direct[nearest])
@@ -144,7 +130,7 @@ def diameter(fabric: Geometry) -> int:
     farthest = 0
     for source, destination in pairs(fabric.ranks):
         ways = [fabric.hops(source, destination, np.full(len(source), way)) for way in range(fabric.routes)]
-        farthest = max(farthest, int(np.minimum.reduce(ways).max(initial=0)))
+        farthest = int(np.minimum.reduce(ways).max(initial=farthest))
     return farthest
 
 

@@ -9,14 +9,17 @@ without any stay told apart.
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Hashable, Set
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from lightloom.core.arrays import Floats
+
+R = TypeVar("R")
 
 
 class Readable(Protocol):
@@ -31,34 +34,28 @@ class Readable(Protocol):
     def model_dump_json(self, *, exclude: set[str]) -> str: ...
 
 
-class _Fields:
-    """Makes a fabric the key of a cache, by its implementation and its fields."""
+@dataclass(frozen=True)
+class Keyed(Generic[R]):
+    """A fabric as the key of a cache, in which all fabrics of the same text are one."""
 
-    def __init__(self, fabric: Readable) -> None:
-        self.fabric = fabric
-        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fields) and self._text == other._text
+    text: Hashable
+    fabric: R = field(compare=False)
 
 
 def structure(fabric: Readable) -> str:
     """Return a text that is equal for fabrics whose links differ in nothing but how fast they are."""
-    return _structure(_Fields(fabric))
+    return _structure(Keyed((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})), fabric))
 
 
 @lru_cache(maxsize=256)
-def _structure(fields_of: _Fields) -> str:
-    fabric = fields_of.fabric
+def _structure(by_fields: Keyed[Readable]) -> str:
+    fabric = by_fields.fabric
     fields = _without(fabric.model_dump(mode="json", exclude={"sources"}), fabric.rate_fields | {"sources"})
-    counts_energy = getattr(fabric, "energy_per_bit", None) is not None
+    counts_energy = isinstance(getattr(fabric, "energy_per_bit", None), int | float)
     bandwidth = fabric.link_bandwidth()
     # Each link by the first one that is as fast.
     _, first, link_class = np.unique(bandwidth, return_index=True, return_inverse=True)
-    links = blake2b(first[link_class].tobytes() + (bandwidth > 0).tobytes(), digest_size=16).hexdigest()
+    links = blake2b(np.where(bandwidth > 0, first[link_class], -1).tobytes()).hexdigest()
     return json.dumps([*fabric.implementation, fields, counts_energy, links])
 
 
