@@ -26,8 +26,9 @@ from lightloom.parallelism.placement.splits import (
     layout,
     need,
     region,
+    split_size,
 )
-from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
+from lightloom.workloads.graph import KINDS, TENSOR_KINDS, ComputeGraph, Operator
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
 
@@ -91,6 +92,23 @@ def test_time_and_parameters_are_shared_out_whole(
         assert np.all(parts <= np.maximum(1, seconds(graph)[1:, 0] / max(quantum, 1e-12) + 1e-6))
     least = np.array([op.parameters * rules.state_bytes + op.activation_bytes for op in operators])
     assert np.all(sums(balanced, balanced.memory) >= least * (1 - 1e-12))
+
+
+@given(graph=networks, k=st.integers(1, 17), power_of_two=st.booleans())
+def test_an_operator_follows_its_producers_in_the_first_way_that_exchanges_nothing(
+    graph: ComputeGraph, k: int, power_of_two: bool
+) -> None:
+    """In as many parts; one that no split lets follow, or that multiplies tensors, is split as without the rule."""
+    rules = PartitionRules(follow=True, power_of_two=power_of_two)
+    following, alone = (Partitions(graph, seconds(graph), each) for each in (rules, replace(rules, follow=False)))
+    cuts, chosen = following._cuts, following._choose_all(k, 0.0, None)
+    for number, operator in enumerate(cuts.operators):
+        most = max((chosen[source].parts for source in cuts.producers[number] if source >= 0), default=1)
+        ways = [Cut(split, most) for split in rules.splits[operator.kind] if split_size(operator, split) >= most]
+        free = [cut for cut in ways if not cuts.exchanged_bytes(number, cut, chosen[:number])]
+        wish = k if not power_of_two else 1 << k.bit_length() - 1
+        expected = free[0] if free and operator.kind not in TENSOR_KINDS else alone._choose(number, wish, None, chosen)
+        assert chosen[number] == expected
 
 
 @given(graph=networks, k=st.integers(1, 17), rules=rules, groups=st.integers(1, 8))

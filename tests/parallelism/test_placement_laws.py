@@ -338,4 +338,6 @@ def test_nothing_is_placed_in_no_time(devices: int) -> None:
     nothing = partition(graph, np.zeros((1, 2)), devices, 0.0)
     placement = place(nothing, devices, Reach(2), 1.0, LINK)
     assert (placement.makespan, len(placement.device)) == (0.0, 0)
+    first, *_ = valid_starts(problem_of(nothing, devices, Reach(2), 1.0, LINK), True)
+    assert (placement.method, placement.repaired) == (first.method, first.repaired)
     check(placement, nothing, 1.0)
