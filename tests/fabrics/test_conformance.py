@@ -211,6 +211,17 @@ def test_figures_that_are_a_little_off_are_noticed(kind: type[Fabric], name: str
         check_fabric(fabric)
 
 
+@pytest.mark.parametrize("pair", [(0, 1), (11, 10), (7, 2)])
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_one_transfer_on_a_route_that_there_is_not_is_enough(pair: tuple[int, int], wrong: int) -> None:
+    def route(self: Mesh, source: Ints, destination: Ints) -> Ints:
+        own: Ints = np.where((source == pair[0]) & (destination == pair[1]), wrong, 0)
+        return own
+
+    with pytest.raises(ConfigError, match=r"route chooses a route outside 0\.\.0"):
+        check_fabric(_mutated(Mesh, route=route)())
+
+
 def test_one_rank_without_a_link_to_another_is_enough() -> None:
     joined = type("Mutated", (Graph,), {"__module__": __name__, "joins_ranks": True})
     check_fabric(joined(ranks=3, edges=((0, 1, 1e9), (1, 2, 1e9)), hop_latency=1e-6))

@@ -71,6 +71,8 @@ def test_no_link_is_taken_where_there_is_no_way() -> None:
     routes = Graph(ranks=3, edges=(*ring, Edge(0, "sink", 1e9)), one_way=True)._network.routes
     assert (routes.link < 0).tolist() == [*np.eye(3, dtype=bool).tolist(), [True] * 3]
     assert routes.distance[:3].tolist() == [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
+    none = np.zeros(0, np.int64)
+    assert (routes.walk(none, none, none) < 0).all()
 
 
 @given(graphs(largest=8))

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import LightloomError
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics import derived
@@ -106,8 +106,9 @@ class CircuitSwitch(StarGeometry):
     def link_name(self, link: int) -> str:
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.degree * self.bandwidth)
+    @property
+    def port_bandwidth(self) -> float:
+        return self.degree * self.bandwidth
 
     def share_unit(self, ranks: int, stride: int) -> int:
         """One: any plane can be set to circuits of one axis."""

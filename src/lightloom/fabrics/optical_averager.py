@@ -97,8 +97,9 @@ class OpticalAverager(StarGeometry):
     def taps(self) -> int:
         return self.ranks
 
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.bandwidth)
+    @property
+    def port_bandwidth(self) -> float:
+        return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         up = np.asarray(destination) == self.switch_rank

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from lightloom.core.arrays import Floats
 from lightloom.core.fields import Bandwidth
 from lightloom.fabrics.bills.switches import switch_bill
 from lightloom.fabrics.packets import PacketFabric
@@ -31,8 +28,9 @@ class PacketSwitch(StarGeometry, PacketFabric):
     def may_fail(self) -> tuple[str, ...]:
         return ("node", "dark-node")
 
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.data_rate(self.bandwidth))
+    @property
+    def port_bandwidth(self) -> float:
+        return self.data_rate(self.bandwidth)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         return switch_bill(self.ranks, self.bandwidth, choices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, Self
 
 import numpy as np
@@ -25,6 +26,14 @@ class StarGeometry(Fabric):
     def links(self) -> int:
         return 2 * self.ranks
 
+    @property
+    @abstractmethod
+    def port_bandwidth(self) -> float:
+        """Bytes per second of each rank's way in, and of its way out."""
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.port_bandwidth)
+
     def link_name(self, link: int) -> str:
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
@@ -41,19 +50,18 @@ class StarGeometry(Fabric):
         return self.diameter_latency()
 
     def cuts(self) -> list[Cut]:
-        return [Cut(self.port_cut, 1, float(self.link_bandwidth()[0]))]
+        return [Cut(self.port_cut, 1, self.port_bandwidth)]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        receive, send = self.link_bandwidth()[self.ranks :], self.link_bandwidth()[: self.ranks]
-        return receive, send
+        alike = np.full(self.ranks, self.port_bandwidth)
+        return alike, alike
 
     def total_receive_bandwidth(self) -> float:
-        return self.ranks * float(self.link_bandwidth()[0])
+        return self.ranks * self.port_bandwidth
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        rate = float(self.link_bandwidth()[0])
         only = np.zeros(len(source), np.int64)
-        return Ports(only, only, np.full(len(source), rate))
+        return Ports(only, only, np.full(len(source), self.port_bandwidth))
 
     def group(self, ranks: int, stride: int = 1) -> Self | None:
         return self._with(ranks=ranks)

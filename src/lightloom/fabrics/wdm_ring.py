@@ -6,6 +6,7 @@ counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -42,6 +43,14 @@ class RingGeometry(Fabric):
     @property
     def links(self) -> int:
         return 2 * self.ranks
+
+    @property
+    @abstractmethod
+    def way_bandwidth(self) -> float:
+        """Bytes per second of each link."""
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.way_bandwidth)
 
     def link_name(self, link: int) -> str:
         n = self.ranks
@@ -80,13 +89,12 @@ class RingGeometry(Fabric):
         return self.hop_latency
 
     def cuts(self) -> list[Cut]:
-        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * float(self.link_bandwidth()[0]))
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.way_bandwidth)
         return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
-        capacity = 2 * float(self.link_bandwidth()[0])
-        return [(size, capacity, f"the links into {size} neighbours") for size in sizes]
+        return [(size, 2 * self.way_bandwidth, f"the links into {size} neighbours") for size in sizes]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         alike = np.full(self.ranks, self._receive_bandwidth())
@@ -97,7 +105,7 @@ class RingGeometry(Fabric):
 
     def _receive_bandwidth(self) -> float:
         """Bytes per second that one rank can receive."""
-        return 2 * float(self.link_bandwidth()[0])
+        return 2 * self.way_bandwidth
 
 
 class WavelengthRing(RingGeometry):
@@ -247,8 +255,9 @@ class WavelengthRing(RingGeometry):
         """Whether groups of so many ranks at a stride reach around the whole ring."""
         return self.closes and ranks * stride == self.ranks
 
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.channels * self.wavelength_bandwidth)
+    @property
+    def way_bandwidth(self) -> float:
+        return self.channels * self.wavelength_bandwidth
 
     def _receive_bandwidth(self) -> float:
         usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
@@ -321,5 +330,6 @@ class Ring(RingGeometry):
             Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring"), choices
         )
 
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.bandwidth)
+    @property
+    def way_bandwidth(self) -> float:
+        return self.bandwidth
