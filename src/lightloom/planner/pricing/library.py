@@ -50,6 +50,7 @@ LIBRARY = Algorithm(
     build=_no_schedule,
     kinds=CLASSIC,
     declines=_declines,
+    rows=lambda kind, fabric: 0,  # noqa: ARG005 - a closed form lists no transfers
     summary="the fabric's collective library, by the closed form of what it reaches; not a verified schedule",
 )
 """Stands in the place of an algorithm, and is in no registry of schedules."""

@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
 
 def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
     """Seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
-    piece = schedule.first_piece().unfolded(max(fabric.fibre_channels, 1))
+    piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
     chunks = np.zeros(fabric.links)
     for begin in range(0, len(piece), _BLOCK):
