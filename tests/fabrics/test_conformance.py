@@ -87,7 +87,7 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, hops=lambda self, a, b, route: Mesh.hops(self, a, b, route) + 1), "other hops than links"),
         (_mutated(Mesh, route=lambda self, a, b: np.ones(len(a), np.int64)), r"outside 0\.\.0"),
         (_mutated(Mesh, route=lambda self, a, b: np.full(len(a), -1)), r"outside 0\.\.0"),
-        (_mutated(Ring, reverse_route=lambda self, route: route), "reverse_route"),
+        (_mutated(Ring, reverse_route=lambda self, route: route), "reverse_route of 0→1 crosses 11 links, not 1"),
         (_mutated(Mesh, latency=lambda self, a, b, route: 1e-6 * (a + 1.0)), "of the way back"),
         (_mutated(Mesh, latency=lambda self, a, b, route: a - b + 0.0), "negative"),
         (_mutated(Mesh, latency=lambda self, a, b, route: np.full(len(a), -1e-9)), "negative"),
@@ -168,18 +168,20 @@ def test_one_group_that_is_none_is_enough(ranks: int, stride: int) -> None:
 
 @pytest.mark.parametrize("pair", [(0, 1), (11, 10), (7, 2)])
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("name", "change", "complaint"),
     [
-        ("hops", lambda links: links + 1),
-        ("hops", lambda links: links - 1),
-        ("latency", lambda seconds: np.inf + seconds),
-        ("latency", lambda seconds: np.nan * seconds),
-        ("latency", lambda seconds: -seconds),
-        ("latency", lambda seconds: 1.001 * seconds),
-        ("path", lambda links: links + (links >= 0)),
+        ("hops", lambda links: links + 1, "the transfer {} on route 0 has other hops"),
+        ("hops", lambda links: links - 1, "the transfer {} on route 0 has other hops"),
+        ("latency", lambda seconds: np.inf + seconds, "latency is negative or infinite"),
+        ("latency", lambda seconds: np.nan * seconds, "latency is negative or infinite"),
+        ("latency", lambda seconds: -seconds, "latency is negative or infinite"),
+        ("latency", lambda seconds: 1.001 * seconds, "latency of ({}|{}) is"),
+        ("path", lambda links: links + (links >= 0), "path has other links than footprint"),
     ],
 )
-def test_one_transfer_that_breaks_a_promise_is_enough(pair: tuple[int, int], name: str, change: Any) -> None:
+def test_one_transfer_that_breaks_a_promise_is_named(
+    pair: tuple[int, int], name: str, change: Any, complaint: str
+) -> None:
     def changed(self: Mesh, source: Ints, destination: Ints, route: Ints) -> Any:
         own = np.array(getattr(Mesh, name)(self, source, destination, route))
         row = (np.asarray(source) == pair[0]) & (np.asarray(destination) == pair[1])
@@ -187,8 +189,45 @@ def test_one_transfer_that_breaks_a_promise_is_enough(pair: tuple[int, int], nam
         return own
 
     fabric = _mutated(Mesh, **{name: changed})()
-    with pytest.raises(ConfigError, match=r"latency|links"):
+    with pytest.raises(ConfigError, match=complaint.format("{}→{}".format(*pair), "{1}→{0}".format(*pair))):
         check_fabric(fabric)
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (11, 10), (7, 2)])
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("base", -99, "the footprint of {} holds a link outside"),
+        ("base", 24, "the footprint of {} holds a link outside"),
+        ("length", 0, "the transfer {} on route 0 occupies no link"),
+        ("period", 1, "the transfer {} on route 0 occupies a link twice"),
+    ],
+)
+def test_one_footprint_that_breaks_a_promise_is_named(
+    pair: tuple[int, int], field: str, value: int, complaint: str
+) -> None:
+    """Links of the row of 12 ranks are numbered up to 23."""
+
+    def changed(self: Ring, source: Ints, destination: Ints, route: Ints) -> Any:
+        runs = Ring.footprint(self, source, destination, route)
+        row = ((source == pair[0]) & (destination == pair[1]))[:, None]
+        length = np.where(row & (field == "period"), 2, runs.length)
+        return runs._replace(length=length)._replace(
+            **{field: np.where(row, value, length if field == "length" else getattr(runs, field))}
+        )
+
+    with pytest.raises(ConfigError, match=complaint.format("{}→{}".format(*pair))):
+        check_fabric(_mutated(Ring, footprint=changed)())
+
+
+def test_one_rate_of_a_port_that_is_wrong_is_named() -> None:
+    def ports(self: PacketSwitch, source: Ints, destination: Ints) -> Any:
+        own = PacketSwitch.ports(self, source, destination)
+        assert own is not None
+        return own._replace(rate=np.where((source == 7) & (destination == 2), 0.99 * own.rate, own.rate))
+
+    with pytest.raises(ConfigError, match="ports give 7→2"):
+        check_fabric(_mutated(PacketSwitch, ports=ports)())
 
 
 @pytest.mark.parametrize("factor", [0.999, 1.001])

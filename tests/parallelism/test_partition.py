@@ -94,6 +94,16 @@ def test_time_and_parameters_are_shared_out_whole(
     assert np.all(sums(balanced, balanced.memory) >= least * (1 - 1e-12))
 
 
+@pytest.mark.parametrize(("kind", "split"), [(kind, split) for kind in SPLITS for split in SPLITS[kind]])
+def test_a_split_has_as_many_parts_as_its_dimension_is_long(kind: str, split: Split) -> None:
+    """None where an operator has no such dimension, or in groups, each of which reads channels of its own."""
+    sizes = {split.dimension: 6}
+    whole, grouped = (Operator(name="x", kind=kind, dimensions=sizes | {"groups": n}) for n in (1, 2))
+    assert split_size(whole, split) == 6
+    assert split_size(grouped, split) == (0 if split.dimension == "in_channel" else 6)
+    assert split_size(Operator(name="x", kind=kind, dimensions={}), split) == 0
+
+
 @given(graph=networks, k=st.integers(1, 17), power_of_two=st.booleans())
 def test_an_operator_follows_its_producers_in_the_first_way_that_exchanges_nothing(
     graph: ComputeGraph, k: int, power_of_two: bool
