@@ -244,3 +244,72 @@ def test_links_of_many_children_have_as_many_users_as_three_of_them_say(inner: s
     expected, found = derived._users(many), derived._users_among(few, size)
     for name in ("senders", "receivers"):
         assert set(getattr(found, name).tolist()) == set(getattr(expected, name).tolist()), name
+
+
+def _switch(**fields: Any) -> Tier:
+    return Tier(shape="switch", bandwidth=1e9, **fields)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "tiers", "ends", "expected"),
+    [
+        (
+            8,
+            [_switch(size=4), _switch(taper=2.0)],
+            (1, 6),
+            ["uplink of rank 1", "tree uplink of domain 0", "tree downlink of domain 1", "downlink of rank 6"],
+        ),
+        (
+            16,
+            [_switch(size=4), _switch(size=2), _switch(taper=2.0)],
+            (1, 14),
+            ["uplink of rank 1", "tree uplink of group of 8 0", "tree downlink of group of 8 1", "downlink of rank 14"],
+        ),
+        (8, [_switch(size=4), _switch(ports=2)], (3, 6), ["uplink of ranks 2 and on", "downlink of ranks 6 and on"]),
+        (
+            8,
+            [_switch(size=4), _switch(through_switch=True, ports=2)],
+            (3, 6),
+            ["uplink of rank 3", "uplink of switch 0", "downlink of switch 1", "downlink of rank 6"],
+        ),
+        (
+            8,
+            [_switch(size=2), _switch(size=2, separate_rails=True), _switch(through_switch=True, ports=2)],
+            (1, 6),
+            [
+                "uplink of rank 1",
+                "uplink of switch 1 of group 0",
+                "downlink of switch 0 of group 1",
+                "downlink of rank 6",
+            ],
+        ),
+        *(
+            (
+                12,
+                [_switch(size=2), Tier.model_validate({"shape": shape, "size": 3, "bandwidth": 1e9}), _switch()],
+                (first, last),
+                [f"{way} link {first // 2 % 3}→{last // 2 % 3} of rail {first % 2} in group {first // 6}"],
+            )
+            for shape, first, last, way in (
+                ("full-mesh", 7, 11, "direct"),
+                ("full-mesh", 10, 8, "direct"),
+                ("full-mesh", 2, 4, "direct"),
+                ("ring", 7, 11, "backward"),
+                ("ring", 2, 4, "forward"),
+            )
+        ),
+        (3, [Tier(shape="full-mesh", size=3, bandwidth=1e9)], (2, 1), ["direct link 2→1"]),
+    ],
+)
+def test_links_of_tiers_are_named_after_what_they_join(
+    ranks: int, tiers: list[Tier], ends: tuple[int, int], expected: list[str]
+) -> None:
+    for name in ("", "pods"):
+        named = tiers[min(1, len(tiers) - 1)]
+        given = tuple(tier.model_copy(update={"name": name * (tier is named)}) for tier in tiers)
+        fabric = Tiers(ranks=ranks, tiers=given)
+        path = fabric.path(np.array([ends[0]]), np.array([ends[1]]), np.array([0]))[0]
+        links = path[path >= 0].tolist()
+        level = {link: each for each in fabric.levels for link in range(each.base, each.base + each.links)}
+        labels = [level[link].tier.name or f"tier {level[link].number}" for link in links]
+        assert [fabric.link_name(link) for link in links] == list(map("{} {}".format, labels, expected))

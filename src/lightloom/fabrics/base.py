@@ -92,8 +92,8 @@ class Fabric(Shares):
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """The links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its footprint."""
-        runs = self.footprint(source, destination, route)
-        return ordered_links([columns.T for columns in np.stack(runs).T], [False] * runs.base.shape[1])
+        runs = self.footprint(source, destination, route).runs()
+        return ordered_links(runs, [False] * len(runs))
 
     def link_latency(self) -> Floats:
         """Seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""

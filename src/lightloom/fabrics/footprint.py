@@ -33,6 +33,10 @@ class Footprint(NamedTuple):
                 column[..., position] = value
         return cls(*columns)
 
+    def runs(self) -> list[tuple[Ints, Ints, Ints, Ints]]:
+        """``(base, start, length, period)`` of each run, each [transfer]."""
+        return [tuple(columns.T) for columns in np.stack(self).T]
+
 
 class CellOrder(NamedTuple):
     """Where an array holds the channels of all links: ``link`` and ``channel`` are the distances between neighbours."""

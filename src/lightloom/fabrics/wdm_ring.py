@@ -65,8 +65,7 @@ class RingGeometry(Fabric):
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """The links of each transfer in order: counter-clockwise ones end where their links begin to be numbered."""
-        runs = [tuple(part[:, 0] for part in self.footprint(source, destination, route))]
-        return ordered_links(runs, [np.asarray(route) != CLOCKWISE])  # type: ignore[arg-type]
+        return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
         """The shorter way, and the way back the same; opposite pairs alternate, so that neither way carries more."""
