@@ -10,6 +10,7 @@ import numpy as np
 
 from lightloom.clusters.base import Cluster
 from lightloom.collectives.registry import algorithms
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
@@ -92,9 +93,10 @@ class ClusterRows:
         self._planes = _planes(prices) if anew else None
         self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
         self._strategies: Strategies | None = None
-        self._kind = self._in_order = np.zeros(0, np.int64)
+        self._kind: Ints
+        self._in_order: Ints
         """Kinds of the strategies, and their numbers in the order of their first bounds."""
-        self._second_bounds = np.zeros(0)
+        self._second_bounds: Floats
         """Of the strategies; not a number where it was not needed so far."""
         self._at_once = _AT_ONCE
         self._placed = PlacedRows.of([])

@@ -1,0 +1,222 @@
+"""What plans say of themselves, which of them are shown, and how far their times may be off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import exp, inf, log
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.clusters.load import load_cluster
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing.belief import Belief, belief_of
+from lightloom.planner.pricing.group_prices import GroupPrices
+from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.library import LibraryPricing
+from lightloom.planner.pricing.placed_space import PlacedChoice
+from lightloom.planner.search import intervals, plans
+from lightloom.planner.search.counts import Counts
+from lightloom.planner.search.intervals import Interval, _log_seconds, _moved, _Priced, plan_intervals
+from lightloom.planner.search.plans import PlanSearch, _named
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.search import search
+from tests.planner.jobs import transformer
+
+WHOLE = Strategy(4, 1, 1, 1, 8, "none", "none", "ring", 0)
+PLACED = PlacedChoice(2, 2, 1e-6, 8, 1, 1.0)
+
+
+@cache
+def found() -> PlanSearch:
+    """Data parallelism and placed plans of a small transformer, each with both recomputations."""
+    on = load_cluster("terarack-64", {"ranks": 2})
+    kinds = ("ddp", "tensor-pipeline", "placed")
+    request = SearchRequest(
+        global_batches=(4,), strategies=kinds, algorithms=("ring",), prune=False, compare=False, quanta=(1e-5,)
+    )
+    return search(transformer(1), on, request)
+
+
+def shown(ranking: tuple[Any, ...], reference: tuple[Any, ...] = ()) -> PlanSearch:
+    """A search that found these."""
+    asked: Any = {"graph": transformer(1), "clusters": (), "request": SearchRequest(), "global_batches": (8,)}
+    return PlanSearch(**asked, ranking=ranking, reference=reference, refused=(), counts=Counts(), refusals=())
+
+
+def plan_of(choice: Any, step_time: float = 1.0, strategy: str = "ddp", **more: Any) -> Any:
+    """A plan as far as a ranking looks at it."""
+    given = {"site": "here", "memory": 1.0, "energy": SimpleNamespace(known_j=1.0)} | more
+    return SimpleNamespace(choice=choice, step_time=step_time, strategy=strategy, **given)
+
+
+def test_a_plan_fits_up_to_the_last_byte() -> None:
+    plan = found().winner
+    chip = plan.cluster.accelerator
+    for capacity, fits in ((plan.memory, True), (plan.memory - 1, False), (plan.memory + 1, True), (None, None)):
+        small = replace(plan.cluster, accelerator=chip.model_copy(update={"memory": capacity}))
+        assert replace(plan, cluster=small).fits is fits
+
+
+def test_plans_know_their_kind_and_their_rates() -> None:
+    kinds = set()
+    for plan in found().ranking:
+        kinds.add(plan.strategy)
+        placed = isinstance(plan.choice, PlacedChoice)
+        assert (plan.placed is None, plan.communication_time is None) == (not placed, placed)
+        assert plan.sample_time * 4 == pytest.approx(plan.step_time) and plan.regranted is None is plan.in_step
+        assert plan.samples_per_second == pytest.approx(4 / plan.step_time)
+        plain = plan.strategy == "ddp"
+        assert (plan.result is not None, plan.spent is not None) == (plain, plan.strategy == "tensor-pipeline")
+        assert (plan.prices is not None) == plain
+        assert (plan.memory_use is not None) == (plain and plan.choice.recomputation == "none")
+        assert plan.algorithm == (plan.exchanges[0].algorithm if plan.exchanges else "none")
+        assert plan.label == plan.short_label
+    assert kinds == {"ddp", "tensor-pipeline", "placed"}
+    step: Any = SimpleNamespace(step_time=0.0)
+    still = replace(found().winner, step=step)
+    assert still.samples_per_second == inf and found().utilization(still) == 0
+    assert [_named(tuple("abcd"[:count])) for count in range(5)] == [
+        "",
+        "a",
+        "a + b",
+        "a + b + 1 more",
+        "a + b + 2 more",
+    ]
+
+
+def test_utilization_counts_the_passes_of_a_batch_once_and_on_demand_those_that_are_repeated() -> None:
+    graph = found().graph
+    first, *others = graph.operators
+    again = tuple(replace(each, recomputed_flops=each.forward_flops // 8) for each in others if each.block)
+    outside = tuple(each for each in others if not each.block)
+    whole = replace(found(), graph=replace(graph, operators=(first, *again, *outside)))
+    peak = 2 * found().clusters[0].accelerator.peak_rate(found().clusters[0].training.precision)
+    kinds = set()
+    for plan in whole.ranking:
+        forward = sum(each.forward_flops for each in whole.graph.operators)
+        backward = sum(each.backward_flops for each in whole.graph.operators)
+        repeated = sum(each.recomputed_flops for each in whole.graph.operators)
+        inside = sum(each.forward_flops for each in whole.graph.operators if each.block)
+        more = inside if plan.choice.recomputation == "full" else 0
+        kinds.add(plan.choice.recomputation)
+        seconds = plan.step_time / 4 * graph.batch * peak
+        assert whole.utilization(plan) == pytest.approx((forward + backward - repeated) / seconds)
+        assert whole.utilization(plan, hardware=True) == pytest.approx((forward + backward + more) / seconds)
+    assert kinds == {"none", "full"}
+
+
+def test_equal_placed_plans_are_shown_once_at_their_first_place() -> None:
+    other = PLACED._replace(most_exchanging=2)
+    ranking = (
+        plan_of(PLACED),
+        plan_of(other),
+        plan_of(WHOLE),
+        plan_of(WHOLE),
+        plan_of(other, 2.0),
+        plan_of(other, memory=2.0),
+        plan_of(other, site="there"),
+        plan_of(other._replace(k=4)),
+        plan_of(other, energy=SimpleNamespace(known_j=2.0)),
+    )
+    places = shown(ranking).distinct
+    assert list(places) == [1, *range(3, 10)]
+    assert all(plan is ranking[place - 1] for place, plan in places.items())
+
+
+def test_intervals_are_those_of_the_first_plans_of_each_kind_and_of_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[Any, list[Any]]] = []
+    monkeypatch.setattr(plans, "plan_intervals", lambda winner, some: asked.append((winner, list(some))))
+    same = plan_of(PLACED, strategy="placed")
+    ranking = (
+        same,
+        plan_of(PLACED, strategy="placed"),
+        *(plan_of(WHOLE) for _ in range(14)),
+        plan_of(WHOLE, strategy="fsdp"),
+    )
+    reference = tuple(plan_of(WHOLE) for _ in range(5))
+    _ = shown(ranking, reference).intervals
+    (winner, some) = asked[0]
+    wanted = [ranking[0], *ranking[2:13], ranking[16], *reference[:3]]
+    assert winner is same and [id(plan) for plan in some] == [id(plan) for plan in wanted]
+
+
+def test_the_first_plan_of_every_cluster_is_kept() -> None:
+    clusters = [SimpleNamespace(), SimpleNamespace(), SimpleNamespace()]
+    made = [plan_of(WHOLE, ledger=SimpleNamespace(cluster=clusters[at])) for at in (1, 1, 0, 1, 2, 2)]
+    of = shown(tuple(made[:4]), tuple(made[4:]))
+    assert [id(plan) for plan in of.first_of_clusters] == [id(made[at]) for at in (0, 2, 4)]
+    assert of.best_of("ddp") is made[0] and of.best_of("placed") is None
+
+
+def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Interval(2 / 1.5, 2 * 1.5, False).half_width == pytest.approx((1.5 - 1 / 1.5) / 2)
+    belief = Belief(("a", "b"), np.diag([0.04, 0.09]), 0.1, "made up")
+
+    def priced(seconds: float, slopes: tuple[float, float], cluster: object = "here") -> Any:
+        plan: Any = SimpleNamespace(step_time=8 * seconds, sample_time=seconds, cluster=cluster)
+        return _Priced(plan, belief, np.array(slopes))
+
+    one = priced(1.0, (1.0, 0.5))
+    width = np.sqrt(1.645**2 * (0.04 + 0.25 * 0.09) + 0.01)
+    assert one.half_width == pytest.approx(width)
+    wider = np.sqrt(1.645**2 * 4 * 0.09 + 0.01)
+    for cluster, slopes, between in (
+        ("here", (1.0, 0.5), np.sqrt(2) * 0.1),
+        ("here", (1.0, 1.5), np.sqrt(1.645**2 * 0.09 + 2 * 0.01)),
+        ("there", (0.0, 2.0), np.hypot(width, wider)),
+    ):
+        for factor, apart in ((0.99, False), (1.01, True)):
+            for sign in (1, -1):
+                assert priced(exp(sign * factor * between), slopes, cluster).apart(one) == apart
+    far, idle, unknown = (priced(3.0, (1.0, 0.5)), priced(0.0, (1.0, 0.5)), priced(2.0, (1.0, 0.5)))
+    known = {id(each.plan): each for each in (one, far, idle)}
+    monkeypatch.setattr(intervals, "_priced", lambda plan: known.get(id(plan)))
+    told = plan_intervals(one.plan, [each.plan for each in (one, far, idle, unknown)])
+    assert set(told) == {id(one.plan), id(far.plan)}
+    assert (told[id(one.plan)].apart, told[id(far.plan)].apart) == (False, True)
+    for each in (one, far):
+        time = each.plan.step_time
+        assert told[id(each.plan)][:2] == pytest.approx((time / exp(width), time * exp(width)))
+    assert plan_intervals(unknown.plan, [one.plan])[id(one.plan)].apart
+
+
+def test_parameters_are_moved_down_one_by_one_and_those_of_links_where_a_library_sends() -> None:
+    on = load_cluster("h100-512-two-tier", {"ranks": 2})
+    job = Job.of(transformer(1), on.accelerator, on.fabric, on.training, GroupPrices(on.fabric, on.training))
+    belief, kernels, library = belief_of(on.accelerator, on.fabric), on.accelerator.kernels, on.fabric.library
+    assert belief is not None and kernels is not None and library is not None
+    links = library.transport.priors()
+    assert {name for name in belief.names if name in links} and {name for name in belief.names if name not in links}
+    for name in belief.names:
+        for by_library in (False, True):
+            moved = _moved(job, name, by_library=by_library)
+            changed = moved.accelerator.kernels
+            assert changed is not None and isinstance(moved.pricing, LibraryPricing) == by_library
+            if name in links:
+                assert moved.accelerator == on.accelerator and (moved.fabric == on.fabric) != by_library
+                if by_library:
+                    values = moved.fabric.library.transport.priors()  # type: ignore[union-attr]
+                    ratios = {each: values[each].value / links[each].value for each in links if links[each].value}
+                    assert {each for each, ratio in ratios.items() if ratio != 1} == {name}
+                    assert 0.99 < ratios[name] < 1
+            else:
+                assert moved.fabric == on.fabric and 0.99 < getattr(changed, name) / getattr(kernels, name) < 1
+                assert changed.model_copy(update={name: getattr(kernels, name)}) == kernels
+            assert by_library or moved.pricing is job.pricing
+    still = _moved(job, "", by_library=True)
+    assert still.accelerator == on.accelerator and still.fabric == on.fabric
+
+
+def test_placed_plans_move_as_the_sum_of_their_operators() -> None:
+    plan = next(each for each in found().ranking if each.strategy == "placed" and each.choice.recomputation == "none")
+    job = plan.job
+    one, samples = np.ones(1, np.int64), np.array([plan.choice.samples])  # type: ignore[union-attr]
+    computing = sum(float(each.sum()) for each in job.operators.passes(samples, one, 0 * one))
+    share = plan.breakdown["compute_s"] / plan.step_time
+    assert 0 < share <= 1 and _log_seconds(plan, job) == pytest.approx(share * log(computing))
