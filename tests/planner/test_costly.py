@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from lightloom.parallelism.operators import times_and_launches
+from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.search.costly import costly_operators
+from lightloom.planner.pricing.placed_space import PlacedChoice
+from lightloom.planner.search.costly import _bound, costly_operators
 from lightloom.planner.search.document import plan_document
 from lightloom.planner.search.plans import PlanSearch, sequence_length
 from lightloom.planner.search.request import Pins, SearchRequest
@@ -48,6 +51,56 @@ def test_equally_expensive_operators_go_by_name(staged: PlanSearch) -> None:
     rows = costly_operators(replace(staged.graph, operators=operators), staged.winner)
     alike = [row.name for row in rows if row.share == rows[0].share]
     assert len(alike) > 1 and alike == sorted(alike)
+
+
+@pytest.mark.parametrize("recomputation", ["none", "full"])
+def test_shares_are_those_of_the_seconds_of_the_operators_of_a_rank(staged: PlanSearch, recomputation: str) -> None:
+    """Forward passes that are repeated count again; what bounds an operator is what its figures alone would take."""
+    graph, plan = staged.graph, staged.winner
+    assert isinstance(plan.choice, Strategy)
+    choice = plan.choice._replace(tp=1, recomputation=recomputation)
+    plan = replace(plan, choice=choice)
+    chip, settings = plan.cluster.accelerator, plan.cluster.training
+    local = local_graph(graph, settings.model_copy(update={"batch_per_rank": choice.samples}))
+    (forward, backward), _ = times_and_launches(local, chip, settings.precision)
+    names = [re.sub(r"\d+", "*", each.name) for each in graph.operators]
+    seconds = dict.fromkeys(names, 0.0)
+    for x, operator in enumerate(graph.operators):
+        again = 2 if recomputation == "full" and operator.block else 1
+        seconds[names[x]] += again * float(forward[x]) + float(backward[x])
+    found = {row.name: row for row in costly_operators(graph, plan)}
+    assert len(found) == min(len(seconds), 10)
+    for name, row in found.items():
+        assert row.share == pytest.approx(seconds[name] / sum(seconds.values()))
+        assert row.operators == names.count(name)
+        assert row.kind == graph.operators[names.index(name)].kind
+    flat = chip.flat()
+    for bandwidth, rate, bound in ((1e30, 1.0, "arithmetic"), (1.0, 1e30, "memory")):
+        update = {"memory_bandwidth": bandwidth, "peak": dict.fromkeys(flat.peak, rate), "kernel_launch": 0.0}
+        on = replace(plan.cluster, accelerator=flat.model_copy(update=update))
+        products = [row for row in costly_operators(graph, replace(plan, cluster=on)) if row.kind == "linear"]
+        assert products and {row.bound for row in products} == {bound}
+
+
+def test_launching_bounds_what_neither_arithmetic_nor_memory_explains_half_of() -> None:
+    for seconds, arithmetic, memory, launched, bound in (
+        (1.0, 0.49, 0.3, True, "launch"),
+        (1.0, 0.3, 0.49, True, "launch"),
+        (1.0, 0.3, 0.49, False, "memory"),
+        (1.0, 0.5, 0.3, True, "arithmetic"),
+        (1.0, 0.3, 0.5, True, "memory"),
+        (1.0, 0.7, 0.7, True, "arithmetic"),
+    ):
+        assert _bound(seconds, arithmetic, memory, launched=launched) == bound
+
+
+def test_nothing_is_costly_where_nothing_takes_time_or_operators_are_cut(staged: PlanSearch) -> None:
+    plan = replace(staged.winner, choice=PlacedChoice(2, 2, 1e-6, 32, 1, 1.0))
+    assert costly_operators(staged.graph, plan) == ()
+    idle = replace(staged.graph.operators[0], forward_flops=0, backward_flops=0, forward_bytes=0, shared_bytes=0)
+    idle = replace(idle, kind="activation", parameters=0, parameter_bytes=0, activation_bytes=0)
+    (row,) = costly_operators(replace(staged.graph, operators=(idle,)), staged.winner)
+    assert row.share == 0 and row.operators == 1
 
 
 def test_what_tensor_groups_do_not_share_takes_more_of_a_rank(staged: PlanSearch) -> None:

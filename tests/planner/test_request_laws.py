@@ -136,3 +136,26 @@ def test_no_batch_is_the_largest_where_none_fits() -> None:
     for fitting in product((False, True), repeat=2):
         most = [fitting[0] and not fitting[1], fitting[1]]
         assert with_largest_batch(rows, rows.dp * 0 + fitting > 0).tolist() == most
+
+
+def test_refusals_name_what_was_asked() -> None:
+    for asked, told in (({"cost_model": "paper"}, "--cost-model paper"), ({"overlap": False}, "--no-overlap")):
+        with pytest.raises(UnsupportedError, match=f"^--reconfigure-in-step and {told}: "):
+            SearchRequest(reconfigure_in_step=True, **asked)  # type: ignore[arg-type]
+    for asked, told in (({"cost_model": "paper"}, "the paper cost model"), ({"overlap": False}, "--no-overlap")):
+        with pytest.raises(UnsupportedError, match=f"^{told} is not for --strategy placed"):
+            SearchRequest(strategies=("placed",), **asked)  # type: ignore[arg-type]
+
+
+def test_a_model_of_one_block_has_one_stage() -> None:
+    of = job(1, 2)
+    assert Pins(tp=1).contradiction(of, (8,)) is None is Pins(virtual_stages=1).contradiction(of, (8,))
+    for pins in (Pins(pp=2), Pins(virtual_stages=2)):
+        assert "2 stages: the model has 1 blocks" in str(pins.contradiction(of, (8,)))
+
+
+def test_experts_are_shared_by_the_ranks_that_hold_the_same_parameters() -> None:
+    of = job(1, 8, model=mixture)
+    for dp, cp, ep in product((1, 2, 4), (None, 1, 2), (2, 4)):
+        reasons = filter(None, Pins(dp=dp, cp=cp, ep=ep)._contradictions(of, (16,)))
+        assert any("experts to divide the replicas" in why for why in reasons) == (dp * (cp or 1) % ep > 0)

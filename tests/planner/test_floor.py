@@ -1,0 +1,79 @@
+"""The least bound of all strategies on a cluster, of which few are bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.spec import Kind
+from lightloom.planner.bounds.strategies import admitted, bounds, memory
+from lightloom.planner.search import floor as of_floor
+from lightloom.planner.search.floor import Floor
+from lightloom.planner.search.request import SearchRequest
+from lightloom.planner.search.rows import ClusterRows
+from tests.planner.jobs import MadeUp, cluster, transformer
+from tests.simulation.prices import linear
+
+BATCHES = (16, 32)
+
+
+class Serving(MadeUp):
+    """Prices of the kinds of collectives that are named."""
+
+    def __init__(self, kinds: tuple[str, ...], bandwidth: float) -> None:
+        super().__init__(linear(bandwidth, 1e-6 if bandwidth < 1e15 else 0.0))
+        self.kinds = kinds
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        return None if kind in self.kinds else "refused"
+
+
+def rows_at(bandwidth: float, share: float, *kinds: str) -> ClusterRows:
+    """A small transformer on accelerators whose memory holds a share of its strategies."""
+    on, graph = cluster(4), transformer(1, 64)
+    prices: Any = Serving(kinds, bandwidth)
+    request = SearchRequest(strategies=("ddp", "fsdp", "tensor-pipeline"), global_batches=BATCHES)
+    whole = ClusterRows(graph, on, request, prices)
+    held = memory(whole.job, whole.strategies(BATCHES))
+    chip = on.accelerator.model_copy(update={"memory": float(np.quantile(held, share))})
+    return ClusterRows(graph, replace(on, accelerator=chip), request, prices)
+
+
+ALL = ("all-reduce", "all-gather", "reduce-scatter")
+
+
+@pytest.mark.parametrize(
+    ("free_kinds", "kinds", "at_once"), [(ALL, ALL, 2), (ALL, ALL[:1], 64), (ALL[1:], ALL, 64), (ALL, (), 64)]
+)
+def test_the_least_bound_is_that_of_all_strategies_that_fit_and_are_served(
+    free_kinds: tuple[str, ...], kinds: tuple[str, ...], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the fabric without exchanges serves; where nothing is served but stages, these are left."""
+    monkeypatch.setattr(of_floor, "_AT_ONCE", at_once)
+    bounded: list[int] = []
+
+    def counted(job: Any, rows: Any, *, proved: bool) -> Any:
+        bounded.append(len(rows))
+        return bounds(job, rows, proved=proved)
+
+    for share, bandwidth in ((0.2, 1e7), (1.0, 1e10)):
+        free, on = rows_at(1e30, share, *free_kinds), rows_at(bandwidth, share, *kinds)
+        floor = Floor.of(free, BATCHES)
+        assert (np.diff(floor.per_sample) >= 0).all() and np.isfinite(floor.per_sample).all()
+        space = on.strategies(BATCHES)
+        space = space.rows(memory(on.job, space) <= on.capacity)
+        assert len(floor.strategies) == len(space)
+        space = space.rows(admitted(on.job, space))
+        every = bounds(on.job, space, proved=True) / space.global_batch
+        bounded.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(of_floor, "bounds", counted)
+            assert floor.least(on.job) == pytest.approx(min(every, default=inf))
+        assert sum(bounded) <= len(space)
+        if at_once == 2 and bandwidth == 1e10:
+            assert sum(bounded) < len(space) / 2
+    assert Floor(free.strategies(BATCHES).rows(slice(0, 0)), np.zeros(0)).least(on.job) == inf
