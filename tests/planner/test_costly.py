@@ -101,6 +101,8 @@ def test_nothing_is_costly_where_nothing_takes_time_or_operators_are_cut(staged:
     idle = replace(idle, kind="activation", parameters=0, parameter_bytes=0, activation_bytes=0)
     (row,) = costly_operators(replace(staged.graph, operators=(idle,)), staged.winner)
     assert row.share == 0 and row.operators == 1
+    beside = replace(staged.graph, operators=(idle, *staged.graph.operators[1:]))
+    assert sum(each.share for each in costly_operators(beside, staged.winner)) == pytest.approx(1)
 
 
 def test_what_tensor_groups_do_not_share_takes_more_of_a_rank(staged: PlanSearch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from lightloom.collectives.spec import Kind
 from lightloom.planner.bounds.strategies import admitted, bounds, memory
+from lightloom.planner.pricing.price_line import LowerPrice
 from lightloom.planner.search import floor as of_floor
 from lightloom.planner.search.floor import Floor
 from lightloom.planner.search.request import SearchRequest
@@ -22,14 +24,19 @@ BATCHES = (16, 32)
 
 
 class Serving(MadeUp):
-    """Prices of the kinds of collectives that are named."""
+    """Prices of the kinds of collectives that are named; where nothing takes time, replicas alone lack the others."""
 
     def __init__(self, kinds: tuple[str, ...], bandwidth: float) -> None:
-        super().__init__(linear(bandwidth, 1e-6 if bandwidth < 1e15 else 0.0))
+        self.free = bandwidth > 1e15
+        super().__init__(linear(bandwidth, 0.0 if self.free else 1e-6))
         self.kinds = kinds
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        return None if kind in self.kinds else "refused"
+        return None if self.free or kind in self.kinds else "refused"
+
+    def lines(self, kind: Kind, *given: Any, hidden_setup: bool, **others: Any) -> Sequence[LowerPrice]:
+        unknown = self.free and hidden_setup and kind not in self.kinds
+        return () if unknown else super().lines(kind, *given, hidden_setup=hidden_setup, **others)
 
 
 def rows_at(bandwidth: float, share: float, *kinds: str) -> ClusterRows:

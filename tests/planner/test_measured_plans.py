@@ -20,7 +20,7 @@ H100, A100 = load_cluster("h100-512-two-tier", {"ranks": 2}), load_cluster("a100
 def timed(*, bare: int = 0, **given: Any) -> ComputeGraph:
     """A transformer with durations of its first three operators; so many of all have no figures but these."""
     graph = transformer(1)
-    none = {"forward_flops": 0, "backward_flops": 0, "forward_bytes": 0, "shared_bytes": 0}
+    none: Any = {"forward_flops": 0, "backward_flops": 0, "forward_bytes": 0, "shared_bytes": 0}
     operators = (*(replace(each, **none) for each in graph.operators[:bare]), *graph.operators[bare:])
     seconds = [1e-3, 0.0, 2e-3] + [None] * (len(graph.operators) - 3)
     times = MeasuredTimes(batch=13, forward=tuple(seconds), backward=tuple(seconds), clock="kernels", **given)

@@ -174,12 +174,12 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
         for factor, apart in ((0.99, False), (1.01, True)):
             for sign in (1, -1):
                 assert priced(exp(sign * factor * between), slopes, cluster).apart(one) == apart
-    far, idle, unknown = (priced(3.0, (1.0, 0.5)), priced(0.0, (1.0, 0.5)), priced(2.0, (1.0, 0.5)))
-    known = {id(each.plan): each for each in (one, far, idle)}
+    near, far, idle, unknown = (priced(seconds, (1.0, 0.5)) for seconds in (1.01, 3.0, 0.0, 2.0))
+    known = {id(each.plan): each for each in (one, near, far, idle)}
     monkeypatch.setattr(intervals, "_priced", lambda plan: known.get(id(plan)))
-    told = plan_intervals(one.plan, [each.plan for each in (one, far, idle, unknown)])
-    assert set(told) == {id(one.plan), id(far.plan)}
-    assert (told[id(one.plan)].apart, told[id(far.plan)].apart) == (False, True)
+    told = plan_intervals(one.plan, [each.plan for each in (one, near, far, idle, unknown)])
+    assert set(told) == {id(one.plan), id(near.plan), id(far.plan)}
+    assert [told[id(each.plan)].apart for each in (one, near, far)] == [False, False, True]
     for each in (one, far):
         time = each.plan.step_time
         assert told[id(each.plan)][:2] == pytest.approx((time / exp(width), time * exp(width)))
@@ -216,7 +216,7 @@ def test_parameters_are_moved_down_one_by_one_and_those_of_links_where_a_library
 def test_placed_plans_move_as_the_sum_of_their_operators() -> None:
     plan = next(each for each in found().ranking if each.strategy == "placed" and each.choice.recomputation == "none")
     job = plan.job
-    one, samples = np.ones(1, np.int64), np.array([plan.choice.samples])  # type: ignore[union-attr]
+    one, samples = np.ones(1, np.int64), np.array([plan.choice.samples])
     computing = sum(float(each.sum()) for each in job.operators.passes(samples, one, 0 * one))
     share = plan.breakdown["compute_s"] / plan.step_time
     assert 0 < share <= 1 and _log_seconds(plan, job) == pytest.approx(share * log(computing))

@@ -20,6 +20,12 @@ from tests.planner.jobs import job, mixture, space
 NAMES = [each.name for each in fields(Pins)]
 
 
+def pinned(name: str) -> Pins:
+    """One choice of two."""
+    given: Any = {name: 2}
+    return Pins(**given)
+
+
 def test_pins_say_whether_there_are_any_and_what_they_allow() -> None:
     assert not Pins() and [name for name, _ in Pins()] == NAMES
     values: dict[str, Any] = dict.fromkeys(NAMES, 2) | {"recomputation": "full", "sharding": "zero-1"}
@@ -73,7 +79,7 @@ def test_rows_match_that_have_everything_that_is_pinned() -> None:
         ({"pins": Pins(recomputation="half")}, UnknownNameError),
         ({"pins": Pins(sharding="zero-9")}, UnknownNameError),
         *(
-            ({"pins": Pins(**{name: 2}), "strategies": ("fsdp", "ddp")}, UnsupportedError)
+            ({"pins": pinned(name), "strategies": ("fsdp", "ddp")}, UnsupportedError)
             for name in ("tp", "pp", "cp", "ep")
         ),
         ({"reconfigure_in_step": True, "cost_model": "paper"}, UnsupportedError),
@@ -125,7 +131,8 @@ def test_what_is_pinned_is_tried_however_large() -> None:
 def test_methods_get_the_engines_of_a_cluster() -> None:
     methods: Any = [SimpleNamespace(on=lambda chip, number=number: (number, chip)) for number in range(2)]
     chip: Any = "chip"
-    assert replace(SearchRequest(), exchanges=methods).exchanges_on(chip) == ((0, chip), (1, chip))
+    found: Any = replace(SearchRequest(), exchanges=methods).exchanges_on(chip)
+    assert found == ((0, chip), (1, chip))
 
 
 def test_no_batch_is_the_largest_where_none_fits() -> None:
@@ -141,10 +148,10 @@ def test_no_batch_is_the_largest_where_none_fits() -> None:
 def test_refusals_name_what_was_asked() -> None:
     for asked, told in (({"cost_model": "paper"}, "--cost-model paper"), ({"overlap": False}, "--no-overlap")):
         with pytest.raises(UnsupportedError, match=f"^--reconfigure-in-step and {told}: "):
-            SearchRequest(reconfigure_in_step=True, **asked)  # type: ignore[arg-type]
+            SearchRequest(reconfigure_in_step=True, **asked)
     for asked, told in (({"cost_model": "paper"}, "the paper cost model"), ({"overlap": False}, "--no-overlap")):
         with pytest.raises(UnsupportedError, match=f"^{told} is not for --strategy placed"):
-            SearchRequest(strategies=("placed",), **asked)  # type: ignore[arg-type]
+            SearchRequest(strategies=("placed",), **asked)
 
 
 def test_a_model_of_one_block_has_one_stage() -> None:

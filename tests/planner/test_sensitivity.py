@@ -65,7 +65,8 @@ def test_the_least_latency_at_which_another_plan_wins_is_found_with_few_searches
     changed = [seconds for seconds in tried if seconds >= limit]
     assert found.own == own and found.latency == min(changed, default=None)
     if changed:
-        assert (found.winner, found.slower) == (f"winner at {changed[0]}", 1.001 if slower else None)
+        winner: Any = found.winner
+        assert (winner, found.slower) == (f"winner at {changed[0]}", 1.001 if slower else None)
         assert asked[0] == tried[-1] and len(asked) <= 1 + len(tried).bit_length()
         assert len(set(asked)) == len(asked)
     else:
@@ -81,7 +82,9 @@ def test_the_first_winner_is_compared_with_itself_at_another_latency(monkeypatch
         given = {"choice": choice, "sample_time": seconds, "algorithm": algorithm, "strategy": strategy}
         return SimpleNamespace(**given, cluster=on, global_batch=8)
 
-    first, ranking, asked = plan(4, 1.0), [], []
+    first = plan(4, 1.0)
+    ranking: list[Any] = []
+    asked: list[Any] = []
     ranked: Any = SimpleNamespace(winner=first, graph="graph", request=SearchRequest(largest_batches=True))
 
     def search_again(*given: Any) -> Any:

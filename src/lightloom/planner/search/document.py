@@ -233,7 +233,7 @@ def exchange_json(plan: Plan) -> dict[str, Any] | None:
         "scale_free": method.scale_free,
         "state_bytes_per_parameter": exchange.state_bytes,
         "replicas": ranks,
-        "phases": [phase_document(phase) for phase in method.phases(exchange.gradient, ranks)] if ranks > 1 else [],
+        "phases": [phase_document(phase) for phase in method.phases(exchange.gradient, ranks)],
         "accuracy": accuracy_note(exchange.name),
         "evidence": [row.to_json() for row in evidence_of(exchange.name)],
     }
