@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +17,10 @@ from lightloom.parallelism.operators import times_and_launches
 from lightloom.parallelism.plan import local_graph
 from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
 from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, ZERO_1
-from lightloom.parallelism.strategy_space import Strategies, Strategy
+from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.stage_exchanges import distance
 from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.simulation.engine import run
 from lightloom.simulation.lower import Price, Priced
@@ -30,7 +28,6 @@ from lightloom.simulation.pipelined import PipelinedStep, StageTimes
 from lightloom.simulation.pipelined_tasks import lower_pipelined
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import (
-    MadeUp,
     Model,
     cluster,
     hiddens,
@@ -107,34 +104,6 @@ def test_bounds_are_reached_where_one_kind_of_time_decides() -> None:
     rows = rows.rows(np.arange(0, len(rows), 3))
     ratio = [simulate(of, rows[row]).step_time / bound for row, bound in enumerate(bounds(of, rows))]
     assert min(ratio) == pytest.approx(1, rel=1e-6) and np.median(ratio) < 1.05
-
-
-def needed(of: Job, row: Strategy) -> set[tuple[str, int, int]]:
-    """Collectives of the groups of several ranks of a strategy, with the distance of neighbours."""
-    beside = int(distance(of.fabric, np.array([row.tp]))[0])
-    gradients = ("all-reduce",) if row.sharding == "none" else ("all-gather", "reduce-scatter")
-    tensor = ("all-reduce", *(("all-gather", "reduce-scatter") if row.sequence_parallel else ()))
-    groups = [*((kind, row.dp, beside) for kind in gradients), *((kind, row.tp, 1) for kind in tensor)]
-    return {group for group in groups if group[1] > 1}
-
-
-def test_strategies_are_admitted_where_all_of_their_groups_of_several_ranks_are_served() -> None:
-    of = job(4, 8)
-    rows = space(of, (64,))
-    rows = rows.rows((rows.ep == 1) & (rows.cp == 1) & (rows.sharding != HYBRID))
-    each = [needed(of, rows[row]) for row in range(len(rows))]
-    for group in sorted(set().union(*each)):
-
-        class Refusing(MadeUp):
-            """Serves all but one kind of groups, and ranks alone."""
-
-            def refusal(
-                self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, group: Any = group
-            ) -> str | None:
-                return "refused" if ranks == 1 or (kind, ranks, stride) == group else None
-
-        refusing = replace(of, pricing=Refusing(linear(1e9)))
-        assert admitted(refusing, rows).tolist() == [group not in groups for groups in each]
 
 
 @pytest.mark.parametrize("parameters", [1, 0])

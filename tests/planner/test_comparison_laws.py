@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -10,13 +11,17 @@ from typing import Any
 import pytest
 
 from lightloom.clusters.load import load_cluster
+from lightloom.collectives.registry import algorithms, build_with_loads
+from lightloom.collectives.registry import find as find_algorithm
 from lightloom.economics.goodput.evaluate import goodput_of
 from lightloom.economics.ledger import ClusterLedger
 from lightloom.exchange.registry import find
 from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.gradients.priced import PricedExchange
+from lightloom.planner.pricing import schedule_prices
 from lightloom.planner.pricing.group_prices import GroupPrices
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.library import LIBRARY
 from lightloom.planner.pricing.placed_space import PlacedChoice
 from lightloom.planner.search.data_parallel import Comparison
 from lightloom.planner.search.document import (
@@ -201,3 +206,42 @@ def test_what_intervals_rest_on_is_said() -> None:
         assert "linearised" in intervals_basis(each) and "links" not in intervals_basis(each)
     flat = replace(plan.job, accelerator=plan.job.accelerator.flat())
     assert "no interval is known" in intervals_basis(replace(plan, job=flat))
+
+
+def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows are gone once an algorithm is compared; those of sizes of their own are not built for bounds."""
+    made = build_with_loads
+    built: list[tuple[str, str]] = []
+
+    def building(algorithm: Any, collective: Any, *given: Any) -> Any:
+        built.append((algorithm.name, collective.kind))
+        return made(algorithm, collective, *given)[0], None
+
+    monkeypatch.setattr(schedule_prices, "build_with_loads", building)
+    monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())
+    of: Any = comparison(algorithms=NAMES, strategies=("ddp",))
+    of.run((4,))
+    assert sorted(built) == sorted(product(NAMES, ("all-reduce", "all-gather", "reduce-scatter")))
+    for name in NAMES:
+        rows = space(of.job, (8,), (name,))
+        assert (bounds(of.job, rows.rows(rows.plain & (rows.exchange == 0))) > 0).all()
+    assert len(built) == 6 and not any(part._built for (name, _), part in of.prices._plain.items() if name in NAMES)
+    by_size = find_algorithm("synthesized")
+    assert by_size.by_size
+    monkeypatch.setattr(of.prices, "failure", lambda kind, *_: built.append((kind, "")))
+    built.clear()
+    carried = replace(by_size, name="ring")
+    monkeypatch.setattr(Comparison, "_carriers", lambda _: [carried])
+    monkeypatch.setattr(Comparison, "_of_algorithm", lambda *_: [])
+    of.run((4,))
+    assert not built
+
+
+def test_named_algorithms_are_compared_else_the_library_else_all() -> None:
+    of = comparison()
+    assert [each.name for each in of._carriers()] == list(NAMES)
+    free = replace(of, request=SearchRequest())
+    assert free._carriers() == list(algorithms().values())
+    nodes = load_cluster("h100-512-two-tier", {"ranks": 4})
+    by_library: Any = replace(free, job=replace(of.job, fabric=nodes.fabric))
+    assert by_library._carriers() == [LIBRARY]

@@ -55,7 +55,9 @@ def needed(of: Job, row: Strategy) -> set[tuple[str, int, int, int]]:
     }
 
 
-def test_rows_are_admitted_where_all_of_their_groups_of_several_ranks_are_served() -> None:
+def test_rows_are_admitted_where_all_of_their_groups_of_several_ranks_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     of = on_nodes()
     rows = space(of, (64,))
     rows = rows.rows(np.random.default_rng(1).permutation(len(rows))[:120])
@@ -79,6 +81,9 @@ def test_rows_are_admitted_where_all_of_their_groups_of_several_ranks_are_served
         assert admitted(refusing, rows).tolist() == [group not in groups for groups in each]
     light = replace(of, fabric=load_cluster("optinc-16").fabric)
     assert admitted(light, rows).tolist() == [choice.pp == 1 for choice in choices]
+    rings = np.arange(len(rows)) % 3 > 0
+    monkeypatch.setattr(strategies, "has_ring", lambda *_: rings)
+    assert (admitted(of, rows) == rings).all()
 
 
 @pytest.mark.parametrize("divided", [False, True])
