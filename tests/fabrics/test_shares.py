@@ -12,6 +12,7 @@ from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.footprint import links_of
 from lightloom.fabrics.mesh import Mesh
 from lightloom.fabrics.wdm_ring import Ring, RingGroup, WdmRing
+from lightloom.parts.choices import BillChoices
 
 
 @st.composite
@@ -107,3 +108,39 @@ def test_a_share_has_the_channels_that_reach_a_group(fabric: Fabric, data: st.Da
             assert part.hop_latency == pytest.approx(stride * fabric.hop_latency)
             assert part.step_overhead == fabric.step_overhead
             assert part.shared_channels in (channels // stride, part.channels)
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.none() | st.integers(1, 40))
+def test_every_channel_that_is_used_both_ways_takes_two_transceivers(
+    fibres: int, wavelengths: int, transceivers: int | None
+) -> None:
+    """A rank receives no more than its transceivers take, of channels that both ways have; a bill pays for as many."""
+    ring = WdmRing(ranks=6, fibres=fibres, wavelengths=wavelengths, transceivers=transceivers, wavelength_bandwidth=2.0)
+    usable = [n for n in range(fibres * wavelengths + 1) if transceivers is None or 2 * n <= transceivers]
+    assert ring.channels == fibres * wavelengths and ring.usable_channels == usable[-1]
+    sending = 2 * ring.channels if transceivers is None else transceivers
+    assert ring.total_receive_bandwidth() == 6 * 2.0 * min(sending, 2 * ring.channels)
+    bill = ring.bill(BillChoices(wdm="built"))
+    counts = {line.part.kind: line.per_rank for line in bill.lines}
+    assert bill.bandwidth == 2.0 * sending and counts == {"engine": sending, "fibre": 2 * fibres}
+
+
+@given(st.integers(2, 12), st.integers(1, 2), st.integers(1, 12), st.booleans(), st.data())
+def test_light_of_a_group_goes_from_rank_to_rank_and_back_where_the_group_does_not_reach_around(
+    size: int, fibres: int, reach: int, around: bool, data: st.DataObject
+) -> None:
+    """As many links as it may pass, of which a single rank needs none; to several ranks, it goes one way at once."""
+    fields = {"ranks": size, "wavelengths": 12, "multicast_taps": 3, "lightpath_reach": reach}
+    own = {"fibres": fibres} if around else {"held": 24, "reaches_around": False}
+    whole = (WdmRing if around else RingGroup).model_validate(fields | own)
+    ranks = data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
+    stride = data.draw(st.sampled_from([n for n in range(1, size // ranks + 1) if size // ranks % n == 0]))
+    part, closes = whole.share(ranks, stride, 24), around and ranks * stride == size
+    assert (part is not None) == (reach >= stride if closes else reach >= (ranks - 1) * stride)
+    if part is None:
+        return
+    itself = closes and ranks == size and fibres == 1 and part.channels == whole.channels
+    assert (part is whole) == itself
+    assert part.reach == (reach if itself else max(reach // stride, 1))
+    assert part.taps == (3 if closes else 1)
+    assert itself or (part.shared_channels, getattr(part, "closes", None)) == (24 // stride, closes)

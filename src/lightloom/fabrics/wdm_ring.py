@@ -207,7 +207,7 @@ class WavelengthRing(RingGeometry):
             ranks=ranks,
             wavelengths=wavelengths,
             hop_latency=self.hop_latency * stride,
-            lightpath_reach=None if reach is None else reach // stride,
+            lightpath_reach=None if reach is None else max(reach // stride, 1),
             held=channels // stride,
             reaches_around=closes,
             **common,
