@@ -244,7 +244,7 @@ class WavelengthRing(RingGeometry):
         shift, rank = self.shift(stride, channels), np.arange(self.ranks)
         slot = first + rank % shift.hop * shift.width
         onward = (rank + shift.hop) % self.ranks
-        passes = np.zeros(self.ranks, np.bool_) if self.closes else onward < rank
+        passes = np.zeros(self.ranks, np.bool_) if self.closes else rank + shift.hop >= self.ranks
         back = channels // self.shift_unit(stride)
         forward = Lightpaths(rank, onward, np.where(passes, COUNTERCLOCKWISE, CLOCKWISE), slot + passes * back)
         backward = Lightpaths(onward, rank, 1 - forward.route, forward.channel)
