@@ -18,6 +18,8 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.fabrics import derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.footprint import Footprint
+from lightloom.fabrics.graph.edges import Edge
+from lightloom.fabrics.graph.graph import Graph
 from lightloom.fabrics.packet_switch import PacketSwitch
 from lightloom.fabrics.part import PartFabric
 from lightloom.fabrics.structure import structure
@@ -195,6 +197,20 @@ def test_a_rank_of_a_group_has_its_part_of_what_bounds_all_groups(blocks: int, r
     star = PacketSwitch(ranks=blocks * ranks * stride)
     for bounds in derived.rank_bandwidths(GroupFabric.of(star, ranks, stride)):
         assert bounds.tolist() == [star.bandwidth] * ranks
+
+
+@given(st.lists(st.sampled_from([1e9, 2e9, 5e9]), min_size=12, max_size=12))
+def test_a_rank_alone_is_bounded_by_the_larger_of_what_enters_and_what_leaves_it(rates: list[float]) -> None:
+    """Of ranks that are all joined; what all receive is the sum of what enters each."""
+    ends = list(permutations(range(4), 2))
+    edges = tuple(Edge(*pair, rate) for pair, rate in zip(ends, rates, strict=True))
+    part = PartFabric.on(Graph(ranks=4, edges=edges, one_way=True), range(4))
+    receive, send = (
+        [sum(edge.bandwidth for edge in edges if edge[side] == rank) for rank in range(4)] for side in (1, 0)
+    )
+    assert [bound.tolist() for bound in part.rank_bandwidths()] == [receive, send]
+    assert part.total_receive_bandwidth() == sum(receive)
+    assert [(cut.ranks, cut.capacity) for cut in part.cuts()] == [(1, min(map(max, receive, send)))]
 
 
 @given(SEEDS, st.data())

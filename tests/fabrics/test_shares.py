@@ -144,3 +144,24 @@ def test_light_of_a_group_goes_from_rank_to_rank_and_back_where_the_group_does_n
     assert part.reach == (reach if itself else max(reach // stride, 1))
     assert part.taps == (3 if closes else 1)
     assert itself or (part.shared_channels, getattr(part, "closes", None)) == (24 // stride, closes)
+
+
+@given(st.integers(2, 9), st.integers(2, 12), st.booleans(), st.integers(0, 30))
+def test_light_takes_as_long_as_it_goes_along_the_ring_that_a_group_is_part_of(
+    ranks: int, held: int, closes: bool, stride: int
+) -> None:
+    """Where it cannot go around, over all ranks between, either way; sends at a stride are those of a shift."""
+    group = RingGroup(ranks=ranks, held=held, reaches_around=closes, hop_latency=2.0, conversion_time=0.5)
+    source, destination = np.nonzero(~np.eye(ranks, dtype=np.bool_))
+    apart = np.abs(source - destination)
+    for way in (0, 1):
+        onward = (destination - source) * (1 - 2 * way) % ranks
+        seconds = group.latency(source, destination, np.full_like(source, way))
+        assert (seconds == 2.0 * (onward if closes else apart)).all()
+    assert group.diameter_latency() == 2.0 * (np.minimum(apart, ranks - apart) if closes else apart).max()
+    assert group.neighbour_latency() == 2.0
+    assert group.pair(stride * ranks) == (np.inf, 0.0)
+    if stride % ranks:
+        shift = group.shift(stride % ranks, held)
+        assert group.pair(stride) == (shift.rate, shift.latency)
+    assert group.embedding().channels == group.shared_channels == held and group.closes == closes

@@ -113,7 +113,7 @@ class Fabric(Shares):
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Links that each transfer crosses."""
-        crossed: Ints = self.footprint(source, destination, route).length.sum(axis=-1)
+        crossed: Ints = self.footprint(source, destination, route).length.sum(axis=1)
         return crossed
 
     def cuts(self) -> list[Cut]:
@@ -127,7 +127,8 @@ class Fabric(Shares):
 
     def total_receive_bandwidth(self) -> float:
         """Sum over ranks of what each can receive, bytes per second."""
-        return float(derived.rank_bandwidths(self)[0].sum())
+        receive, _ = derived.rank_bandwidths(self)
+        return float(receive.sum())
 
     def diameter(self) -> int:
         """Links between the two ranks farthest apart."""
