@@ -115,5 +115,8 @@ def test_a_transfer_of_a_group_is_those_of_all_groups_at_once(whole: Fabric, dat
         assert Counter(link[transfer == row].tolist()) == Counter(links_of(whole.footprint(*ways))[1].tolist())
         assert hops[row] == whole.hops(*ways).max()
         assert math.isclose(seconds[row], whole.latency(*ways).max())
+    none = source[:0]
+    assert not any(map(len, (group.hops(none, none, none), group.latency(none, none, none))))
+    assert group.footprint(none, none, none).length.size == 0
     order = group.ring_order()
     assert (np.diff(np.argsort(whole.ring_order())[members[0]][order]) > 0).all()

@@ -157,6 +157,10 @@ def test_each_failure_blocks_what_it_should() -> None:
         (["segment:1:clockwise", "segment:5:counter-clockwise"], "cut the ring into parts"),
         ([f"wavelength:{each}" for each in range(4)], "cut the ring into parts"),
         ([f"transceiver:6:{each}" for each in range(4)], "leave node 6 nothing to receive on"),
+        (
+            ["segment:6:clockwise", *(f"transceiver:6:{each}:counter-clockwise" for each in range(4))],
+            "leave node 6 nothing to send on",
+        ),
     ],
 )
 def test_impossible_failures_are_named(texts: list[str], complaint: str) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
 from lightloom.collectives.spec import OF_SIZE, Collective
-from lightloom.fabrics import derived
+from lightloom.fabrics import base, derived
 from lightloom.fabrics.base import Fabric, GroupFabric
 from lightloom.fabrics.capabilities import Axis
 from lightloom.fabrics.load import load_fabric
@@ -267,3 +268,42 @@ def test_circuits_join_blocks_of_all_that_lies_beneath_them(fabric: Tiers) -> No
     assert fabric.node_ranks == fabric.levels[0].size
     open_ended = Tiers(ranks=6, tiers=(Tier(shape="switch", bandwidth=1e9),))
     assert open_ended.circuit_block is None and Torus(ranks=4).circuit_block is None
+
+
+@given(st.sampled_from([(2, 1), (3, 2), (4, 3), (6, 2)]), st.sampled_from([4, 11, 12]), st.booleans())
+def test_groups_of_large_fabrics_are_bounded_by_what_holds_for_every_rank(
+    sizes: tuple[int, int], most: int, alone: bool
+) -> None:
+    """Beyond so many ranks, and only where all groups are there; a single rank is a part, too."""
+    whole = Mesh(ranks=12, hop_latency=1e-6)
+    exact = PartFabric.on(whole, range(1, sizes[0])) if alone else GroupFabric.of(whole, *sizes)
+    if exact.ranks == 1:
+        assert exact.diameter_latency() == exact.neighbour_latency() == exact.diameter() == 0
+        return
+    figures = exact.cuts(), exact.total_receive_bandwidth(), exact.neighbour_latency(), exact.diameter_latency()
+    with patch.object(base, "_MOST_PAIRED", most):
+        found = exact.cuts(), exact.total_receive_bandwidth(), exact.neighbour_latency(), exact.diameter_latency()
+    if most == 12 or alone:
+        assert found == figures
+        return
+    ones = [cut for cut in whole.cuts() if cut.ranks == 1]
+    assert found[0] == ones and found[1] == pytest.approx(whole.total_receive_bandwidth() * exact.ranks / 12)
+    assert found[2:] == (whole.neighbour_latency(), whole.neighbour_latency())
+
+
+def test_packets_alone_are_shared_by_groups_of_any_fabric() -> None:
+    mesh = Mesh(ranks=12)
+    assert mesh.group(12) is mesh and mesh.group(5) is None and mesh.group(4, 2) is None
+    assert mesh.group(3, 2) == GroupFabric.of(mesh, 3, 2)
+    for other in ("exclusive", "in_network_reduction"):
+        kind = type("Other", (Mesh,), {"__module__": __name__, other: True})
+        assert kind(ranks=12).group(3, 2) is None
+
+
+def test_a_message_takes_what_the_library_takes_besides_the_links() -> None:
+    carried = load_fabric("two-tier-400g", 16)
+    for fabric in (carried, carried.as_carried(), Mesh(ranks=16, hop_latency=1e-6)):
+        for stride in (1, 3, 8):
+            (rate, latency), own = fabric.pair(stride), fabric.library
+            assert fabric.message(stride) == (rate, latency + (own.message_latency(stride) if own else 0.0))
+    assert carried.library is not None and carried.library.message_latency(8) > 0

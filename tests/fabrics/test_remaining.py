@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -56,6 +58,26 @@ def test_links_are_those_of_the_fabric(fabric: Fabric) -> None:
     assert graph.total_receive_bandwidth() == pytest.approx(fabric.total_receive_bandwidth())
 
 
+@given(st.lists(st.sampled_from([1e9, 2e9, 3e9]), min_size=20, max_size=20), st.lists(st.permutations(range(5))))
+@settings(max_examples=60)
+def test_links_that_no_transfer_takes_alone_are_found_by_those_before_and_after(
+    rates: list[float], ways: list[list[int]]
+) -> None:
+    """Of ranks that are all joined, with routes over some others; refused where nothing begins or ends at a rank."""
+    edges = [Edge(*pair, rate, 1e-6) for pair, rate in zip(permutations(range(5), 2), rates, strict=True)]
+    given = [tuple(way[: 2 + n % 4]) for n, way in enumerate(ways)]
+    routes = {(way[0], way[-1]): way for way in given}
+    graph = Graph(ranks=5, edges=tuple(edges), one_way=True, given_routes=tuple(routes.values()))
+    taken = [routes.get(pair, pair) for pair in permutations(range(5), 2)]
+    used = {pair for way in taken for pair in pairwise(way)}
+    try:
+        found = links_between_ranks(graph)
+    except UnsupportedError:
+        assert used - {way for way in taken if len(way) == 2}
+    else:
+        assert sorted(found) == sorted(edge for edge in edges if (edge.source, edge.target) in used)
+
+
 def test_a_cut_link_and_a_dead_node_leave_what_they_should() -> None:
     torus = Torus(ranks=16)
     cut = without(torus, "link:1:0")
@@ -72,6 +94,7 @@ def test_a_cut_link_and_a_dead_node_leave_what_they_should() -> None:
     assert switch == PacketSwitch(ranks=7)
     assert without(CircuitSwitch(ranks=8, degree=3), "plane:1", "node:2") == CircuitSwitch(ranks=7, degree=2)
     assert without(torus) is torus
+    assert without(torus, "node:5", "dark-node:5") == dark
 
 
 @settings(deadline=None, max_examples=40)
@@ -121,7 +144,7 @@ def test_more_damage_never_raises_a_bound_that_holds_of_less() -> None:
         (CircuitSwitch(ranks=8, degree=2), ["plane:2"], "plane:2: expected one of 2 planes"),
         (CircuitSwitch(ranks=8, degree=1), ["plane:0"], "all 1 planes have failed"),
         (PacketSwitch(ranks=2), ["node:1"], "failures leave 1 of 2 ranks"),
-        (Torus(ranks=8, dims=(2, 2, 2)), ["node:1"], "several links from rank"),
+        (Torus(ranks=8, dims=(2, 2, 2)), ["node:1"], "several links from rank 2 to rank 0"),
         (Ring(ranks=2), ["link:0:1"], "several links from rank"),
         (
             Tiers(

@@ -321,18 +321,18 @@ class GroupFabric(Fabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         runs = self.whole.footprint(*self._of_all(source, destination))
-        shape = (len(np.asarray(source)), -1)
-        return Footprint(*(part.reshape(shape) for part in (runs.base, runs.start, runs.length, runs.period)))
+        shape = len(np.asarray(source)), len(self.siblings()[1]) * runs.base.shape[1]
+        return Footprint(*(part.reshape(shape) for part in runs))
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         seconds = self.whole.latency(*self._of_all(source, destination))
-        slowest: Floats = seconds.reshape(len(np.asarray(source)), -1).max(axis=1)
+        slowest: Floats = seconds.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
         return slowest
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Links that the transfer of the group with the longest way crosses."""
         links = self.whole.hops(*self._of_all(source, destination))
-        most: Ints = links.reshape(len(np.asarray(source)), -1).max(axis=1)
+        most: Ints = links.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
         return most
 
     def bill(self, choices: BillChoices | None = None) -> Bill:

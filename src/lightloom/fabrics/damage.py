@@ -109,10 +109,10 @@ class DamagedWdmRing(WavelengthRing):
     def blocked(self) -> NDArray[np.bool_]:
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
-            cables = {"segment": (0,), "cable": (0,), "dark-node": (-1, 0)}.get(failure.what, ())
-            for way in (0, 1) if failure.way is None else (failure.way,):
-                for offset in cables:
-                    blocked[way * self.ranks + self._after(failure.at + offset)] = True
+            if failure.what in ("segment", "cable", "dark-node"):
+                # Between the ranks to either side of a dead node there is one link.
+                for way in (0, 1) if failure.way is None else (failure.way,):
+                    blocked[way * self.ranks + self._after(failure.at)] = True
         return blocked
 
     def blocked_ends(self) -> NDArray[np.bool_]:
@@ -155,8 +155,8 @@ class DamagedWdmRing(WavelengthRing):
             return self.hop_latency * (self.nodes - int(broken.min()))
         # The first node that is left half of the way round or beyond, from each of them: of the two that are farthest
         # from each other, one is that of the other.
-        opposite = np.searchsorted(place, (place + self.nodes / 2) % self.nodes)
-        stride = (place[opposite % self.ranks] - place) % self.nodes
+        twice = np.concatenate([place, place + self.nodes])
+        stride = twice[np.searchsorted(twice, place + self.nodes / 2)] - place
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
     def neighbour_latency(self) -> float:

@@ -14,15 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from lightloom.core.configfile import validate
-from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.derived import pairs
 from lightloom.fabrics.failures import Failure
 from lightloom.fabrics.graph.edges import Edge, Vertex
 from lightloom.fabrics.graph.graph import Graph
 
-_PAIRS: Effort = 1 << 17
-"""Pairs of ranks that are looked at at once."""
 _OWN = frozenset({"kind", "ranks", "sources", "edges", "one_way", "given_routes"})
 """Fields of a graph that do not come from the fabric; packets are in the rates of its links already."""
 _PACKETS = frozenset({"packet_payload", "packet_header", "packet_time"})
@@ -70,16 +68,14 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
         UnsupportedError: some link leads to a switch, or two lead from one rank to the same other one, of which a graph
             has one: twice as fast, it would carry more than the sound fabric, whose packets take one of both.
     """
+    from scipy.sparse import csgraph, csr_array
+
     rate, seconds = fabric.link_bandwidth(), fabric.link_latency()
     tail, head = np.full((2, fabric.links), -1, np.int64)
     used, follow = np.zeros(fabric.links, np.bool_), [np.zeros(0, np.int64)]
-    block = max(_PAIRS // fabric.ranks, 1)
-    for begin in range(0, fabric.ranks, block):
-        pair = np.arange(begin * fabric.ranks, min(begin + block, fabric.ranks) * fabric.ranks)
-        pair = pair[pair // fabric.ranks != pair % fabric.ranks]
+    for source, destination in pairs(fabric.ranks):
         for route in range(fabric.routes):
-            source, destination = np.divmod(pair, fabric.ranks)
-            path = fabric.path(source, destination, np.full(len(pair), route))
+            path = fabric.path(source, destination, np.full(len(source), route))
             taken = path >= 0
             used[path[taken]] = True
             row = np.arange(len(path))
@@ -87,11 +83,13 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
             head[path[row, path.shape[1] - 1 - taken[:, ::-1].argmax(axis=1)]] = destination
             onward = taken[:, 1:] & taken[:, :-1]
             follow.append(np.unique(path[:, :-1][onward] * fabric.links + path[:, 1:][onward]))
-    # Where one link leads, the next one begins.
+    # Where one link leads, the next one begins: both ends are one vertex.
     before, after = np.divmod(np.unique(np.concatenate(follow)), fabric.links)
-    for _ in range(2):
-        tail[after] = np.where(tail[after] < 0, head[before], tail[after])
-        head[before] = np.where(head[before] < 0, tail[after], head[before])
+    meets = csr_array((np.ones(len(after)), (fabric.links + before, after)), shape=(2 * fabric.links,) * 2)
+    count, vertex = csgraph.connected_components(meets, directed=False)
+    rank = np.full(count, -1, np.int64)
+    np.maximum.at(rank, vertex, np.concatenate([tail, head]))
+    tail, head = rank[vertex].reshape(2, -1)
     # Between a link to a switch and one from it no rank is known.
     through = np.flatnonzero(used & ((tail < 0) | (head < 0)))
     if len(through):
