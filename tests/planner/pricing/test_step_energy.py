@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lightloom.collectives.spec import Kind
+from lightloom.parallelism.strategy_space import Strategy
+from lightloom.planner.pricing import step_energy
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.step_energy import strategy_joules
 from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.planner.pricing.tied_exchange import TiedSum
 from lightloom.simulation.lower import Priced
 from tests.planner.jobs import job, space
 from tests.simulation.prices import linear
@@ -46,3 +52,26 @@ def test_joules_of_sends_and_of_collectives_add_up_and_are_unknown_where_either_
         assert (sent > 0) == (strategy.pp > 1)
         seen.add((sent > 0, exchanged > 0))
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("holders", [[0, 3], [0, 1, 3], [1, 2]])
+def test_holders_of_a_table_send_around_a_ring_of_their_stages(
+    holders: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each to the next one, as far as that lies, and the last one back to the first."""
+    of, strategy = job_at(BIT, 0.0), Strategy(1, 1, 4, 2, 8, "none", "none", "ring", 0)
+    sent: list[tuple[float, int, int]] = []
+
+    def with_holders(*told: Any, **options: Any) -> Any:
+        return stage_exchanges(*told, **options)._replace(tied=[TiedSum(holders, np.array([7.0]), np.array([0.0]))])
+
+    def noted(job: Job, nbytes: float, ranks: int, stride: int) -> float:
+        sent.append((nbytes, ranks, stride))
+        return 0.0
+
+    monkeypatch.setattr(step_energy, "stage_exchanges", with_holders)
+    monkeypatch.setattr(step_energy, "_sends", noted)
+    strategy_joules(of, strategy, simulate(of, strategy))
+    tied = [stride for nbytes, ranks, stride in sent if (nbytes, ranks) == (7.0, 1)]
+    pairs = zip(holders, [*holders[1:], holders[0]], strict=True)
+    assert tied == [receiver - sender for sender, receiver in pairs] and sum(tied) == 0

@@ -67,8 +67,8 @@ def _staged(job: Job, strategy: Strategy) -> float:
     ranks = strategy.replicas * strategy.tp
     sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
     for each in exchanges.tied:
-        away = (each.stages[-1] - each.stages[0]) * ranks
-        sends += _sends(job, len(each.stages) * float(each.nbytes[0]), ranks, away)
+        for sender, receiver in zip(each.stages, np.roll(each.stages, -1).tolist(), strict=True):
+            sends += _sends(job, float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
     sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
     return sends + ranks * (passes + once + 2 * whole * gathered)
 
