@@ -21,6 +21,8 @@ from lightloom.planner.circuits.in_step import InStep, _phase_seconds, _Search
 from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes, after_the_passes
 from lightloom.planner.circuits.plane_numbers import plane_numbers
 from lightloom.planner.circuits.settings import Settings, gains, segmentations
+from lightloom.planner.circuits.step_bytes import OnceBytes, PassBytes
+from lightloom.planner.circuits.timeline import _Notes
 from lightloom.planner.pricing.planes import Planes
 from lightloom.planner.pricing.stage_exchanges import Axis
 from lightloom.simulation.pipelined import PipelinedStep, StageTimes
@@ -397,3 +399,41 @@ def test_planes_turn_only_for_axes_that_lack_some(each: list[Planes]) -> None:
             assert held >= stands[phase].get(axis, 0)
             if place not in turning[:1]:
                 assert taken == max(stands[phase].get(axis, 0) - had, 0)
+
+
+NAMES: list[tuple[str, Phase, list[int], dict[Axis, float], tuple[Axis, ...]]] = [
+    ("send forward 0 from 1 to 2", "passes", [1, 0], {"pipeline": 32.0}, ("pipeline",)),
+    ("send backward 2 from 3 to 2", "last", [1, 0], {"pipeline": 533.0}, ("pipeline",)),
+    ("exchange in forward 2 on 3", "passes", [1], {"tensor": 513.0}, ("tensor", "expert")),
+    ("exchange in backward 2 on 3", "last", [1], {"tensor": 523.0}, ("tensor", "expert")),
+    ("exchange in backward 1 on 2", "passes", [0], {"tensor": 22.0}, ("tensor", "expert")),
+    ("ring in backward 2 on 1", "last", [1], {}, ("context",)),
+    ("gather for forward 0 on 2", "passes", [0], {}, ("data", "expert-data")),
+    ("gather 1", "gather", [1], {"data": 41.0}, ("data", "expert-data")),
+    ("add up tied 1", "tied", [1], {"pipeline": 51.0}, ("pipeline",)),
+    ("exchange all but the first unit of chunk 3", "last", [1], {"data": 63.0}, ("data", "expert-data")),
+    ("exchange the first unit of chunk 3", "gradients", [1], {"data": 73.0}, ("data", "expert-data")),
+    ("exchange 1", "closing", [1], {"data": 81.0}, ("tensor", "data", "expert-data")),
+]
+
+
+@pytest.mark.parametrize(("name", "phase", "stages", "nbytes", "axes"), NAMES)
+def test_transmissions_use_the_bytes_of_their_phase_and_chunk(
+    name: str, phase: Phase, stages: list[int], nbytes: dict[Axis, float], axes: tuple[Axis, ...]
+) -> None:
+    """Of three micro-batches on two stages of two chunks; those of the last one are other bytes."""
+    notes: Any = object.__new__(_Notes)
+    notes._strategy, notes._stages = SimpleNamespace(micro_batches=3), STAGES
+    notes._step = SimpleNamespace(settings={"passes": {}, "last": {}})
+    chunks = np.arange(CHUNKS, dtype=np.float64)
+    notes._pass = PassBytes({"tensor": 10 + chunks}, {"tensor": 20 + chunks}, 30 + chunks)
+    notes._last = PassBytes({"tensor": 510 + chunks}, {"tensor": 520 + chunks}, 530 + chunks)
+    notes._once = OnceBytes(
+        {"data": 40 + chunks[:2]},
+        {"data": 60 + chunks},
+        {"data": 70 + chunks},
+        {"data": 80 + chunks[:2]},
+        50 + chunks[:2],
+    )
+    interval: Any = SimpleNamespace(name=name)
+    assert notes._used(interval) == (phase, stages, nbytes, axes)

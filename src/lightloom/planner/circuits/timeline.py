@@ -141,17 +141,17 @@ class _Notes:
             return self._sent(words)
         if " in " in name or name.startswith("gather for"):
             return self._within(words)
+        place = int(words[-1])
         if name.startswith("gather"):
-            return "gather", [int(words[-1])], _at(once.gather, int(words[-1])), REPLICAS
+            return "gather", [place], _at(once.gather, place), REPLICAS
         if name.startswith("add up tied"):
-            return "tied", [int(words[-1])], {"pipeline": float(once.tied[int(words[-1])])}, ("pipeline",)
-        chunk = int(words[-1])
+            return "tied", [place], {"pipeline": float(once.tied[place])}, ("pipeline",)
         if name.startswith("exchange all but"):
             phase: Phase = "last" if "last" in self._step.settings else "passes"
-            return phase, [chunk % self._stages], _at(once.early, chunk), REPLICAS
+            return phase, [place % self._stages], _at(once.early, place), REPLICAS
         if name.startswith("exchange the first"):
-            return "gradients", [chunk % self._stages], _at(once.late, chunk), REPLICAS
-        return "closing", [chunk], _at(once.exchange, chunk), ("tensor", *REPLICAS)
+            return "gradients", [place % self._stages], _at(once.late, place), REPLICAS
+        return "closing", [place], _at(once.exchange, place), ("tensor", *REPLICAS)
 
     def _sent(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
         """As :meth:`_used`, of "send forward 0 from 1 to 2"."""
