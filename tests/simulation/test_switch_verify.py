@@ -110,5 +110,52 @@ def test_seeded_violations_are_found(seeded: Callable[[], tuple[Interval, ...]],
         check(seeded())
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1e7])
+def test_what_is_refused_does_not_depend_on_how_long_a_step_is(unit: float) -> None:
+    """A hundredth of a turn too early is refused, and less than what rounding makes is not."""
+
+    def scaled(place: int, earlier: float, nbytes: float = 0.0) -> None:
+        intervals = [
+            replace(each, start=(each.start - (at == place) * earlier) * unit, end=each.end * unit)
+            for at, each in enumerate(STEP)
+        ]
+        demands = {axis: amount + nbytes for axis, amount in DEMANDS.items()}
+        verify_switching(Timeline.of(intervals), OWNERS, TURN * unit, RATE / unit, demands)
+
+    for place in (1, 2, 3):
+        scaled(place, 1e-10)
+        with pytest.raises(VerificationError, match="turns"):
+            scaled(place, 0.01)
+    for place in (0, 2):
+        scaled(place, -5e-7)
+        with pytest.raises(VerificationError, match="but its bytes need"):
+            scaled(place, -0.01)
+    for more in (-1e-6, 1e-6):
+        scaled(0, 0.0, more)
+        with pytest.raises(VerificationError, match="bytes are sent, of"):
+            scaled(0, 0.0, 1e4 * more)
+
+
+def test_turns_are_finished_before_others_begin_and_as_far_as_in_the_step_before() -> None:
+    there, back = (interval("turn", 1, 1.5, {axis: [0, 1]}) for axis in ("data", "tensor"))
+    with pytest.raises(VerificationError, match="turns to tensor before it has turned to data"):
+        check((STEP[0], there, replace(back, start=1.5, end=2.5)), {"tensor": 20.0})
+    # Planes that hold data turn to the gradients' axis again, and have to finish that.
+    again, late = replace(there, start=4.0, end=4.5), replace(STEP[2], start=4.5, end=6.5)
+    with pytest.raises(VerificationError, match=r"plane 0 at stage 0 turns until 4\.5"):
+        check((*STEP[1:3], again, late), {"data": 80.0})
+    check((*STEP[1:3], again, replace(again, start=4.5, end=5.0)), {"data": 40.0})
+    for seconds, ends, begins in ((1.0, 100, 50), (0.5, 50, 25)):
+        halfway = replace(there, end=1 + seconds)
+        with pytest.raises(VerificationError, match=f"{ends}.0% of its turn to data when .* and {begins}.0% when"):
+            check((halfway,), {}, seconds=2.0)
+
+
+def test_only_what_is_sent_needs_circuits() -> None:
+    """Neither does work on a device hold planes, nor an exchange that takes no time."""
+    work = Interval(resource="stage 0", category="forward", name="forward", start=0.0, end=5.0)
+    check((*STEP, work, interval("nothing", 3.0, 3.0, {"tensor": [0]})))
+
+
 def test_a_switch_that_turns_in_no_time_holds_whatever_is_sent() -> None:
     check((STEP[0], STEP[2]), seconds=0.0)

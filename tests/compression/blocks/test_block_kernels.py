@@ -84,6 +84,28 @@ def test_pieces_do_not_matter_and_hold_every_block_once(fmt: BlockFormat, x: Arr
     assert all(alike(one, other) for one, other in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.parametrize("name", NAMES)
+@given(fmt=formats, counts=st.lists(st.integers(0, 700), max_size=4), seed=seeds, add=st.booleans())
+def test_every_kernel_takes_runs_one_by_one(
+    name: str, fmt: BlockFormat, counts: list[int], seed: int, add: bool
+) -> None:
+    kernel, random = native(name), np.random.default_rng(seed)
+    begins = np.cumsum([0, *(fmt.nbytes(count) + 1 for count in counts)])
+    runs = np.array([(3 + sum(counts[:n]), count, begins[n]) for n, count in enumerate(counts)], np.int64).reshape(-1, 3)
+    x, residual, sums = random.standard_normal((3, sum(counts) + 4)).astype(np.float32)
+    for fed_back in (False, True):
+        (rest, out, wire), (left, expected, sent) = (
+            (residual.copy(), sums.copy(), np.full(begins[-1], 7, np.uint8)) for _ in range(2)
+        )
+        kernel.encode_runs(fmt, x, rest if fed_back else None, runs, wire)
+        kernel.decode_runs(fmt, wire, runs, out, 0.25, add)
+        for first, count, at in runs.tolist():
+            part, message = slice(first, first + count), sent[at : at + fmt.nbytes(count)]
+            kernel.encode(fmt, x[part].copy(), left[part] if fed_back else None, message, False)
+            kernel.decode(fmt, message, expected[part], 0.25, add)
+        assert np.array_equal(wire, sent) and np.array_equal(rest, left) and np.array_equal(out, expected)
+
+
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "fallback"])
 @given(fmt=formats, count=st.integers(0, 600), seed=seeds)
 def test_any_bytes_decode_as_in_numpy_and_nothing_else_is_touched(

@@ -430,6 +430,12 @@ def test_nonsense_is_refused() -> None:
     for name in ("power_noise", "drift", "aging"):
         with pytest.raises(ConfigError, match=f"{name}=-1.0: expected a finite number of at least 0"):
             Conditions(**{name: -1.0})  # type: ignore[arg-type]
+        assert getattr(Conditions(**{name: 10.0}), name) == 10  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=f"{name}=10.5: expected at most 10 "):
+            Conditions(**{name: 10.5})  # type: ignore[arg-type]
+    assert Conditions(settings=1).settings == 1
+    with pytest.raises(ConfigError, match="settings=0: expected at least 1"):
+        Conditions(settings=0)
     chip = SimulatedChip(disturb(random_mesh(3, "rectangular", 0), SILICON, np.random.default_rng(0)))
     with pytest.raises(ConfigError, match="a chip of 3 interferometers, 6 phases for it"):
         calibrate(chip, random_mesh(4, "rectangular", 0))

@@ -188,8 +188,8 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
     """Per step, the most chunks that a rank encodes, and decodes.
 
     Args:
-        coded_as: −1 where a rank holds a sum that was not encoded yet, −2 where it holds the bytes, and in line the
-            last lightpath that took the chunk: [rank and chunk].
+        coded_as: −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or took the bytes,
+            in line the last one that took them: [rank and chunk].
         count: scratch, [2, ranks].
         most: out, [2, steps].
     """
@@ -203,20 +203,16 @@ def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, mo
         # What a step sends is what was held before it, so all sends come before all arrivals.
         for i in range(begin, end):
             row = order[i]
-            cell = rows.reads[row]
-            if in_line:
-                if coded_as[cell] != rows.lightpath[row]:
-                    coded_as[cell] = rows.lightpath[row]
-                    count[0, sender[row]] += 1
-            elif coded_as[cell] == -1:
-                coded_as[cell] = -2
+            cell, path = rows.reads[row], rows.lightpath[row]
+            if coded_as[cell] < 0 or (in_line and coded_as[cell] != path):
+                coded_as[cell] = path
                 count[0, sender[row]] += 1
-                if not rows.reduces[row]:
+                if not (in_line or rows.reduces[row]):
                     count[1, sender[row]] += 1
         for i in range(begin, end):
             row = order[i]
             count[1, receiver[row]] += 1
             if not in_line:
-                coded_as[rows.writes[row]] = -1 if rows.reduces[row] else -2
+                coded_as[rows.writes[row]] = -1 if rows.reduces[row] else rows.lightpath[row]
         most[0, now], most[1, now] = count[0].max(), count[1].max()
         begin = end

@@ -288,16 +288,13 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
     """
     first, nodes = sends.first, ranks if cut_through < 0 else ranks + 1
     words = (ranks + 63) // 64
-    width, longest, at_once = min(words, _WORDS), 0, 0
-    for chunk in range(len(first) - 1):
-        longest = max(longest, first[chunk + 1] - first[chunk])
-        at_once = max(at_once, _most_of_a_step(sends, first[chunk], first[chunk + 1]))
+    width, longest = min(words, _WORDS), np.diff(first).max()
     copies = _Copies(
         np.empty((nodes, width), np.uint64),
         np.empty(nodes, np.int32),
         np.empty(nodes, np.int32),
         np.empty(nodes, np.int64),
-        np.empty((at_once, width), np.uint64),
+        np.empty((longest, width), np.uint64),
         np.empty(longest, np.int64),
         np.empty(longest, np.uint8),
         np.empty(width, np.uint64),
@@ -333,16 +330,6 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
         if missing >= 0:
             return WRONG_END, chunk, missing
     return OK, 0, 0
-
-
-@njit_without_arrays
-def _most_of_a_step(sends: Sends, begin: int, stop: int) -> int:
-    rows, step = sends.rows, sends.step
-    most = run = 0
-    for i in range(begin, stop):
-        run = run + 1 if i > begin and step[rows[i]] == step[rows[i - 1]] else 1
-        most = max(most, run)
-    return most
 
 
 @njit_without_arrays
