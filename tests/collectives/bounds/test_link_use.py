@@ -229,3 +229,10 @@ def test_the_least_seconds_are_found_with_the_hops_that_they_allow(seconds: list
 
     least = next(time for time in range(2 * fewest, 99) if time >= falling[allowed(time) - fewest])
     assert _least_seconds(lambda hops: float(falling[hops - fewest]), 2.0, fewest, most) == (least, allowed(least))
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(0, 1), (1, 0), (0, 0), (-1, 3), (5, -1)])
+def test_links_are_counted_among_ranks_and_within_hops(ranks: int, hops: int) -> None:
+    with pytest.raises(ValueError, match=f"{ranks} ranks in {hops} hops: expected at least 1 of each"):
+        broadcast_uses(ranks, hops)
+    assert broadcast_uses(1, 1) == 0 and broadcast_uses(2, 1) == 1

@@ -91,7 +91,9 @@ def test_every_kernel_takes_runs_one_by_one(
 ) -> None:
     kernel, random = native(name), np.random.default_rng(seed)
     begins = np.cumsum([0, *(fmt.nbytes(count) + 1 for count in counts)])
-    runs = np.array([(3 + sum(counts[:n]), count, begins[n]) for n, count in enumerate(counts)], np.int64).reshape(-1, 3)
+    runs = np.array([(3 + sum(counts[:n]), count, begins[n]) for n, count in enumerate(counts)], np.int64).reshape(
+        -1, 3
+    )
     x, residual, sums = random.standard_normal((3, sum(counts) + 4)).astype(np.float32)
     for fed_back in (False, True):
         (rest, out, wire), (left, expected, sent) = (

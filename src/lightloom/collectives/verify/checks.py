@@ -121,7 +121,7 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
     row = kernels.lightpaths_agree(
         schedule.lightpath, kernels.PathColumns(**{"step": schedule.source} | columns), first_row
     )
-    if row >= 0:
+    if row != -1:
         first = first_row[schedule.lightpath[row]]
         name, column = next((name, column) for name, column in columns.items() if column[row] != column[first])
         raise VerificationError(
@@ -233,7 +233,7 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
             # Steps that nothing orders may run at once, so their needs add up; of a chain of steps one runs at a time.
             together = (1.0 - np.maximum(reach, reach.T)) @ used
             used = np.minimum(together, sum(used[chain].max(axis=0) for chain in _chains(reach)))
-        if used.max(initial=0) > fabric.transmitters:
+        if (used > fabric.transmitters).any():
             at, node = np.unravel_index(int(np.argmax(used)), used.shape)
             raise VerificationError(
                 f"step {names[at]}: rank {node} {verb} on {int(used[at, node])} wavelengths at once: "
@@ -259,8 +259,7 @@ def _chains(reach: Column) -> list[list[int]]:
 
 def shares(schedule: Schedule) -> None:
     """Prove that owners have equally many chunks, and that what only moves data never adds."""
-    kind, ranks = schedule.collective.kind, schedule.collective.ranks
-    owners = ranks if kind == "all-reduce" and schedule.folding is not None else schedule.collective.parts
+    kind, owners = schedule.collective.kind, schedule.collective.parts
     if schedule.chunks < 1 or schedule.chunks % owners:
         raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")
     if kind in STORING and schedule.reduces.any():

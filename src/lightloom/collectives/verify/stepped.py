@@ -94,8 +94,9 @@ def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint
     if schedule.dependencies is None:
         return np.arange(steps, dtype=np.int32), np.zeros((0, 0), np.uint8)
     pairs = np.asarray(schedule.dependencies, dtype=np.int64).reshape(-1, 2)
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= steps):
-        raise VerificationError(f"a dependency names a step outside 0..{steps - 1}: {pairs[np.argmax(pairs.max(1))]}")
+    outside = ((pairs < 0) | (pairs >= steps)).any(axis=1)
+    if outside.any():
+        raise VerificationError(f"a dependency names a step outside 0..{steps - 1}: {pairs[np.argmax(outside)]}")
     waits = np.bincount(pairs[:, 0], minlength=steps)
     followers: list[list[int]] = [[] for _ in range(steps)]
     for after, before in pairs.tolist():
