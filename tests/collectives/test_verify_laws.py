@@ -16,7 +16,7 @@ from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify import stepped
-from lightloom.collectives.verify.queued import _farthest
+from lightloom.collectives.verify.queued import _farthest, verify_queued
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.load import load_fabric
@@ -160,6 +160,58 @@ def test_every_copy_of_a_folded_schedule_keeps_within_the_channels() -> None:
                     says = f"copy {copy} of lightpath {path} takes channels {wrong} and {width - 1} more: the fabric"
                     with pytest.raises(VerificationError, match=says):
                         verify(moved, fabric)
+                    channel[copy:, path:] = wrong
+                    with pytest.raises(VerificationError, match=says):
+                        verify(moved, fabric)
+
+
+def test_lightpaths_of_any_two_copies_clash_where_they_share_a_channel_of_a_link() -> None:
+    folded, fabric = exchanged(6, 1, 2, 1e4), wdm_ring(6, 8)
+    folding = folded.folding
+    assert folding is not None and not folding.channel.any()
+    paths = [int(np.flatnonzero(folded.lightpath == path)[0]) for path in range(folding.channel.shape[1])]
+
+    def used(copy: int, path: int) -> set[int]:
+        source, destination, route = folded.ends(np.array([paths[path]]))
+        ends = (folding.moved(rank, np.array([copy])) for rank in (source, destination))
+        return {link for link in fabric.path(*ends, route).ravel().tolist() if link >= 0}
+
+    # Each copy has a channel of its own, and then one lightpath of a copy takes two that reach into another's.
+    for copy, other in ((1, 2), (2, 1), (1, 0), (2, 0)):
+        for path in range(len(paths)):
+            channel = folding.channel + 2 * np.arange(3, dtype=np.int32)[:, None]
+            wide = folded.with_columns({"wavelength_count": np.full(len(folded), 2)})
+            channel[copy, path] = 2 * other + 1
+            moved = replace(wide, folding=replace(folding, channel=channel))
+            if any(
+                used(copy, path) & used(at, p)
+                for at in (other, other + 1)
+                for p in range(len(paths))
+                if at != copy and at < 3
+            ):
+                with pytest.raises(VerificationError, match="lightpaths share wavelength"):
+                    verify(moved, fabric)
+            else:
+                verify(moved, fabric)
+
+
+def test_queues_are_refused_where_light_does_not_pass_or_the_network_adds() -> None:
+    queued = exchanged(6, 1, 2, 1e4)
+    failed = EndsAlone(ranks=6, wavelengths=3)
+    verify(queued, EndsAlone(ranks=6, wavelengths=8))
+    channel = np.full((3, 4), 2, np.int32)
+    folding = queued.folding
+    assert folding is not None
+    broken = replace(queued, folding=replace(folding, channel=channel)).with_columns(
+        {"first_wavelength": 2 + 0 * queued.step}
+    )
+    verify(broken, wdm_ring(6, 3))
+    with pytest.raises(VerificationError, match=r"at rank 3 .* its transceiver has failed"):
+        verify(broken, failed)
+    with pytest.raises(VerificationError, match="no steps that could depend on each other"):
+        verify(replace(queued, dependencies=np.array([(1, 0)])), wdm_ring(6, 8))
+    with pytest.raises(VerificationError, match="this fabric reduces in the network"):
+        verify_queued(queued, load_fabric("optical-averager", 6))
 
 
 def test_transceivers_serve_one_step_after_another_but_all_that_nothing_orders_at_once() -> None:
@@ -204,9 +256,8 @@ def test_of_every_lightpath_the_row_that_goes_farthest_is_looked_at(rows: list[t
     zeros = np.zeros(len(rows), np.int64)
     columns = dict.fromkeys(COLUMNS, zeros) | {"destination": [to for _, to in rows], "lightpath": path}
     schedule = any_schedule().with_columns(columns | {"route": zeros + routes - 1})
-    first = np.array([np.flatnonzero(path == number)[0] for number in range(len(used))])
     hops = fabric.hops(*schedule.ends(slice(None)))
-    farthest = _farthest(schedule, fabric, first)
+    farthest = _farthest(schedule, fabric)
     assert schedule.lightpath[farthest].tolist() == list(range(len(used)))
     assert hops[farthest].tolist() == [hops[path == number].max() for number in range(len(used))]
 

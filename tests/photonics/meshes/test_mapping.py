@@ -19,6 +19,7 @@ from lightloom.photonics.meshes import (
     compact_count,
     connected_components,
     crossings,
+    decibels,
     full_count,
     map_blocks,
     map_components,
@@ -249,3 +250,38 @@ def test_gains_of_rows_scale_each_row_to_length_one_and_all_to_norm_one() -> Non
     assert gains / gains[1] == pytest.approx(lengths)
     assert np.linalg.norm(matrix / gains[:, None], 2) == pytest.approx(1)
     assert row_gains(np.zeros((2, 3))).tolist() == [1.0, 1.0]
+
+
+@given(st.integers(1, 6), st.integers(0, 999), st.booleans(), st.floats(-3.0, 3.0))
+@settings(max_examples=30, deadline=None)
+def test_scales_of_the_approximation_are_gains_or_attenuations(
+    size: int, seed: int, real: bool, decades: float
+) -> None:
+    """With a gain for each output nothing but rows of zeros is attenuated; with a common one, all below the largest."""
+    matrix = matrices(size, size, seed, real) * 10**decades
+    matrix[seed % 7 : seed % 7 + 1] = 0.0
+    unitary, scales = sigma_u(matrix)
+    rows, common = (map_matrix(matrix, "sigma-u", gains=gains) for gains in ("rows", "common"))  # type: ignore[arg-type]
+    for mapped in (rows, common):
+        np.testing.assert_allclose(mapped.matrix(), scales[:, None] * unitary, atol=1e-12 * max(1.0, scales.max()))
+    assert rows.attenuations.tolist() == (scales > 0).tolist()
+    assert rows.gains.tolist() == np.where(scales > 0, scales, 1.0).tolist()
+    assert common.gains.tolist() == [max(1.0, scales.max())] * size
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 5), st.integers(0, 999), st.floats(-9.0, 6.0))
+@settings(max_examples=30, deadline=None)
+def test_a_compact_form_has_as_many_attenuators_as_the_matrix_has_rank(
+    outputs: int, inputs: int, rank: int, seed: int, decades: float
+) -> None:
+    """Whatever its scale; a matrix of zeros has one."""
+    rng = np.random.default_rng(seed)
+    matrix = 10**decades * rng.normal(size=(outputs, rank)) @ rng.normal(size=(rank, inputs))
+    for gains in ("rows", "common"):
+        mapped = map_matrix(matrix, "compact", gains=gains)  # type: ignore[arg-type]
+        assert mapped.attenuations.size == max(1, min(rank, outputs, inputs))
+        np.testing.assert_allclose(mapped.matrix(), matrix, atol=1e-10 * 10**decades * 30)
+
+
+def test_gains_in_decibels_are_those_of_powers() -> None:
+    assert [decibels(gain) for gain in (0.1, 1.0, 10.0**0.5, 100.0)] == pytest.approx([-20.0, 0.0, 10.0, 40.0])

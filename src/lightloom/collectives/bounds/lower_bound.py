@@ -102,8 +102,6 @@ def _farthest_seconds(collective: Collective, fabric: Fabric) -> float:
 
 def _root_may_be_nearer(fabric: Fabric) -> bool:
     """Whether rank 0 may be nearer to all others than the farthest two are to each other: on graphs, after failures."""
-    if fabric.exclusive or fabric.in_network_reduction:
-        return fabric.blocked() is not None
     others = np.arange(1, fabric.ranks)
     distances = [
         fabric.latency(*ends, np.full(len(others), route))

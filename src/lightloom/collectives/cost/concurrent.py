@@ -62,7 +62,8 @@ def shared_times(
     step, link, busy = _link_uses(loads, fabric)
     if coding is None and not len(step):
         return SharedTimes(alone, nothing, nothing)
-    if coding is not None and in_line:
+    if in_line:
+        assert coding is not None
         step, link = np.concatenate([step, np.arange(steps)]), np.concatenate([link, np.full(steps, engine)])
         busy = np.concatenate([busy, np.maximum(*coding)])
         order = np.argsort(step, kind="stable")

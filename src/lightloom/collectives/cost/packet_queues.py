@@ -122,7 +122,7 @@ def _paths(
 def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
     """The links of transfers, each named by the smallest of those in its place in all copies: [transfer, place]."""
     link = fabric.path(source, destination, route)
-    at_once = max(_BLOCK // len(source), 1)
+    at_once = max(_BLOCK, len(source)) // len(source)
     for first in range(1, folding.copies, at_once):
         copy = np.arange(first, min(first + at_once, folding.copies))[:, None]
         begins, ends = (folding.moved(rank, copy).ravel() for rank in (source, destination))

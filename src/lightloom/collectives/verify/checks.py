@@ -105,12 +105,8 @@ def reached(schedule: Schedule) -> Ints:
     return np.unique(served, return_index=True)[1]
 
 
-def lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
-    """Prove that the rows of a lightpath agree, and that it has no more taps than allowed.
-
-    Returns:
-        First row of each lightpath, or −1: [lightpath].
-    """
+def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that the rows of a lightpath agree, and that it has no more taps than allowed."""
     from lightloom.collectives.verify import _replay_kernels as kernels
 
     columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
@@ -136,7 +132,6 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Ints:
                 f"lightpath {worst} from rank {schedule.source[first_row[worst]]} serves {taps[worst]} destinations: "
                 f"the fabric's light can be tapped by {fabric.taps}"
             )
-    return first_row
 
 
 def light(schedule: Schedule, fabric: Fabric) -> None:

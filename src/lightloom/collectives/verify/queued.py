@@ -53,22 +53,20 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
     if schedule.dependencies is not None:
         raise VerificationError("a queued schedule has no steps that could depend on each other")
     check_folding(schedule, fabric)
-    first_row = checks.lightpaths(schedule, fabric)
+    checks.lightpaths(schedule, fabric)
     if not fabric.exclusive:
-        _check_rotation(schedule, fabric, first_row[first_row >= 0])
+        _check_rotation(schedule, fabric, checks.reached(schedule))
         _replay(schedule, fabric)
         return
-    _check_channels(schedule, fabric, _farthest(schedule, fabric, first_row[first_row >= 0]))
+    _check_channels(schedule, fabric, _farthest(schedule, fabric))
     checks.light(schedule, fabric)
     checks.transceivers(schedule, fabric, np.zeros_like(schedule.step), _UNORDERED)
     _replay(schedule, fabric)
 
 
-def _farthest(schedule: Schedule, fabric: Fabric, first: Ints) -> Ints:
-    """The row of each lightpath that is used which goes to its farthest destination; ``first`` has its first row."""
+def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
+    """The row of each lightpath that is used which goes to its farthest destination."""
     at = checks.reached(schedule)
-    if len(at) == len(first):
-        return first
     path = schedule.lightpath[at]
     nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), path))
     return at[nearest_first[np.flatnonzero(np.diff(path, append=-1))]]
@@ -102,22 +100,22 @@ def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
             )
 
 
-def _check_rotation(schedule: Schedule, fabric: Fabric, first: Ints) -> None:
+def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
     """Prove that copies of a folded schedule use links alike, so that what is true of the first is true of all.
 
     To turn all ranks by a period turns the links that rows use: each link into as many as there are copies, equally
     fast, and no two links into some that they share and some that they do not.
 
     Args:
-        first: a row of each lightpath.
+        rows: one for each lightpath.
     """
     folding = schedule.folding
     if folding is None or len(fabric.siblings()[1]) > 1:
         return
-    ends = schedule.ends(first)
+    ends = schedule.ends(rows)
     own = fabric.path(*ends)
     used, number = np.unique(own[own >= 0], return_inverse=True)
-    turned, at_once = np.empty((folding.copies, len(used)), np.int64), max(_BLOCK // len(first), 1)
+    turned, at_once = np.empty((folding.copies, len(used)), np.int64), max(_BLOCK, len(rows)) // len(rows)
     for begin in range(0, folding.copies, at_once):
         copy = np.arange(begin, min(begin + at_once, folding.copies))
         taken = _links_of_copies(fabric, ends, own, copy, folding)
