@@ -173,8 +173,8 @@ def test_lightpaths_of_any_two_copies_clash_where_they_share_a_channel_of_a_link
 
     def used(copy: int, path: int) -> set[int]:
         source, destination, route = folded.ends(np.array([paths[path]]))
-        ends = (folding.moved(rank, np.array([copy])) for rank in (source, destination))
-        return {link for link in fabric.path(*ends, route).ravel().tolist() if link >= 0}
+        begin, end = (folding.moved(rank, np.array([copy])) for rank in (source, destination))
+        return {link for link in fabric.path(begin, end, route).ravel().tolist() if link >= 0}
 
     # Each copy has a channel of its own, and then one lightpath of a copy takes two that reach into another's.
     for copy, other in ((1, 2), (2, 1), (1, 0), (2, 0)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound, lower_bound
+from lightloom.collectives.bounds.lower_bound import Bound, _owner_seconds, bandwidth_bound, lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import Collective, Kind
@@ -106,6 +106,16 @@ def test_a_run_with_its_circuits_in_place_is_compared_without_their_set_up() -> 
     assert Bound(3.0, "a port").repeated_ratio(cost(static=False)) is None
     assert Bound(3.0, "a port").repeated_ratio(cost(setup=0.0)) is None
     assert Bound(1.0, "a port").repeated_ratio(cost()) is None
+
+
+def test_owners_that_receive_slowly_are_bound_by_that() -> None:
+    """Rates of ranks differ each way, as where transceivers have failed."""
+    receive, send = np.array([1.0, 4.0, 2.0]), np.array([8.0, 2.0, 4.0])
+    slow: Any = SimpleNamespace(rank_bandwidths=lambda: (receive, send))
+    shares = np.array([5.0, 3.0, 2.0])
+    into, out = _owner_seconds(Collective("reduce-scatter-v", 3, 10.0, sizes=Sizes(shares)), slow)
+    assert into == (pytest.approx(5.0), "what rank 0 must receive")
+    assert out == (pytest.approx(3.5), "what rank 1 must send")
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "reduce", "gather", "scatter"])

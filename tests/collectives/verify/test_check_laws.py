@@ -175,7 +175,7 @@ def test_a_lightpath_needs_transceivers_at_both_ends_on_all_of_its_channels(seed
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ranks", [2, 3, 6])
 def test_owners_have_equally_many_chunks(kind: str, ranks: int) -> None:
-    collective = collective_of(kind, ranks, 6e3)  # type: ignore[arg-type]
+    collective = collective_of(kind, ranks, 6e3)
     for chunks in range(-1, 3 * collective.parts + 2):
         schedule: Any = SimpleNamespace(collective=collective, chunks=chunks, reduces=np.zeros(3, np.bool_))
         if chunks > 0 and chunks % collective.parts == 0:

@@ -261,7 +261,7 @@ def test_scales_of_the_approximation_are_gains_or_attenuations(
     matrix = matrices(size, size, seed, real) * 10**decades
     matrix[seed % 7 : seed % 7 + 1] = 0.0
     unitary, scales = sigma_u(matrix)
-    rows, common = (map_matrix(matrix, "sigma-u", gains=gains) for gains in ("rows", "common"))  # type: ignore[arg-type]
+    rows, common = (map_matrix(matrix, "sigma-u", gains=gains) for gains in ("rows", "common"))
     for mapped in (rows, common):
         np.testing.assert_allclose(mapped.matrix(), scales[:, None] * unitary, atol=1e-12 * max(1.0, scales.max()))
     assert rows.attenuations.tolist() == (scales > 0).tolist()
@@ -278,7 +278,7 @@ def test_a_compact_form_has_as_many_attenuators_as_the_matrix_has_rank(
     rng = np.random.default_rng(seed)
     matrix = 10**decades * rng.normal(size=(outputs, rank)) @ rng.normal(size=(rank, inputs))
     for gains in ("rows", "common"):
-        mapped = map_matrix(matrix, "compact", gains=gains)  # type: ignore[arg-type]
+        mapped = map_matrix(matrix, "compact", gains=gains)
         assert mapped.attenuations.size == max(1, min(rank, outputs, inputs))
         np.testing.assert_allclose(mapped.matrix(), matrix, atol=1e-10 * 10**decades * 30)
 

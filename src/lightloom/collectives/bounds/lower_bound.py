@@ -146,8 +146,7 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
 
 def _owner_seconds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
     """What a rank sends of the parts of all others, and receives of its own."""
-    if fabric.in_network_reduction or collective.sizes is None:
-        return []
+    assert collective.sizes is not None
     own = collective.nbytes * collective.sizes.share
     receive, send = fabric.rank_bandwidths()
     into, out = own / receive, (collective.nbytes - own) / send
