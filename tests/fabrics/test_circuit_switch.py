@@ -7,7 +7,9 @@ from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
 from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError
+from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import changed, fabric_from, load_fabric
+from lightloom.parts.choices import BillChoices
 
 
 def test_a_measured_switch_waits_for_its_links() -> None:
@@ -57,3 +59,21 @@ def test_links_that_come_up_late_cost_as_much_as_slow_mirrors() -> None:
         assert costs[0].time == costs[1].time
         assert costs[0].reconfiguration == costs[1].reconfiguration >= 30e-3
     assert lower_bound(collective, slow).time == lower_bound(collective, late).time
+
+
+def test_receivers_in_burst_mode_are_assumed_only_where_circuits_change() -> None:
+    assumed = [
+        any("burst mode" in line for line in CircuitSwitch(ranks=8, reconfiguration_time=r, link_up_time=u).warnings)
+        for r, u in ((0.0, 0.0), (1e-3, 0.0), (0.0, 1.0), (1e-3, 1.0))
+    ]
+    assert assumed == [False, True, False, False]
+
+
+@pytest.mark.parametrize("product", [None, "palomar-136", "calient-s320"])
+@pytest.mark.parametrize("chosen", [None, "polatis-7000", "calient-s320"])
+def test_a_bill_counts_the_switch_that_is_chosen_else_the_one_of_the_fabric(
+    product: str | None, chosen: str | None
+) -> None:
+    bill = CircuitSwitch(ranks=100, product=product).bill(BillChoices(circuit_switch=chosen))
+    counted = [line.part.name for line in bill.lines if line.part.kind == "circuit-switch"]
+    assert counted == [chosen or product or "palomar-136"]

@@ -268,6 +268,34 @@ def test_one_rank_without_a_link_to_another_is_enough() -> None:
         check_fabric(joined(ranks=3, edges=((0, 1, 1e9), (0, "hub", 1e9), ("hub", 2, 1e9)), hop_latency=1e-6))
 
 
+@pytest.mark.parametrize("fabric", [Mesh(ranks=4), Ring(ranks=4), PacketSwitch(ranks=4)], ids=lambda f: f.kind_name)
+def test_packets_wait_for_no_circuits(fabric: Fabric) -> None:
+    assert (fabric.setup_time, fabric.step_overhead, fabric.piece_overhead, fabric.arithmetic_share) == (0.0,) * 4
+    assert (fabric.channels, fabric.usable_channels, fabric.fibre_channels, fabric.taps) == (0, 0, 1, 1)
+    absent = fabric.reach, fabric.transmitters, fabric.circuit_block, fabric.library
+    assert (*absent, fabric.blocked(), fabric.blocked_ends()) == (None,) * 6 and not fabric.assigns_circuits
+    assert fabric.may_fail[-2:] == ("node", "dark-node") and ("link" in fabric.may_fail) == fabric.joins_ranks
+
+
+def test_circuits_take_the_times_and_have_the_limits_that_are_stated() -> None:
+    ring = WdmRing(
+        ranks=4,
+        reconfiguration_time=1.0,
+        conversion_time=2.0,
+        guard_time=3.0,
+        multicast_taps=4,
+        lightpath_reach=5,
+        transceivers=6,
+    )
+    assert (ring.setup_time, ring.step_overhead, ring.piece_overhead) == (1.0, 2.0, 3.0)
+    assert (ring.taps, ring.reach, ring.transmitters) == (4, 5, 6)
+    switch = CircuitSwitch(ranks=4, degree=3, reconfiguration_time=1.0, link_up_time=2.0)
+    assert (switch.setup_time, switch.fibre_channels, switch.circuit_block) == (3.0, 1, 1)
+    assert switch.may_fail == ("plane", "node", "dark-node")
+    left = damaged(ring, [Failure.parse("wavelength:0")])
+    assert [each.assigns_circuits for each in (ring, switch, left)] == [True, True, False]
+
+
 class _Line(Mesh):
     """A row of ranks whose light reaches the next one only."""
 
