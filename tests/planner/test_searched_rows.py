@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lightloom.clusters.load import load_cluster
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.parallelism.strategy_space import Strategies
 from lightloom.planner.bounds.placed import coarse_bound
@@ -369,3 +369,21 @@ def test_circuits_of_all_axes_are_proved_where_axes_divide_the_channels(monkeypa
     divided = replace(plan, step=replace(plan.step, division=SimpleNamespace()))  # type: ignore[arg-type]
     rows.verify_winner(divided)
     assert proved == [(plan.job, plan.choice, divided.step)]
+
+
+def test_what_placed_plans_lack_is_said() -> None:
+    """Memory, or links between groups."""
+    made = made_on(strategies=("placed",), quanta=(1e-6,), memory_bytes=1e4)
+    assert made.first((16,)) == [] and made.too_large and made.counts.too_large == made.counts.rows > 0
+    assert "the smallest placed plan needs at least" in str(made.nothing())
+    on = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "ring"}})
+    prices: Any = MadeUp(linear(1e10, 1e-6))
+    none = ClusterRows(transformer(1), on, SearchRequest(strategies=("placed",)), prices)
+    assert none.first((16,)) == [] and none.counts == Counts()
+    (why,) = none.refusals
+    assert "placed plans on ring" in why and str(none.nothing()).endswith(f"none of 0 plans is feasible: {why}")
+
+
+def test_choices_that_contradict_each_other_have_no_rows() -> None:
+    with pytest.raises(ConfigError, match="--tp 3: 3 ranks in all"):
+        made_on(strategies=SPLIT, pins=Pins(tp=3)).first((16,))

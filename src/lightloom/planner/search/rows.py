@@ -99,7 +99,7 @@ class ClusterRows:
         self._second_bounds: Floats
         """Of the strategies; not a number where it was not needed so far."""
         self._at_once = _AT_ONCE
-        self._placed = PlacedRows.of([])
+        self._placed: PlacedRows
         self._counts = Counts()
         self._needed: list[str] = []
         """Memory that rows which do not fit need."""
