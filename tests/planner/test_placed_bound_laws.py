@@ -12,6 +12,7 @@ import pytest
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
+from lightloom.parallelism.circuits.circuits import Timing
 from lightloom.parallelism.circuits.pipes import GroupCircuits
 from lightloom.parallelism.hybrid import HybridPlan
 from lightloom.parallelism.loss import loss_bytes
@@ -219,7 +220,7 @@ def test_placed_plans_are_bounded_by_devices_paths_gradients_and_bytes(case: int
     step, first = path(job, plan, transfer, sending)
     least = max(step, _bytes(job, plan, total), first + _bytes(job, plan, gradients))
     assert structure_bound(job, plan, choice.ratio) == pytest.approx(ROUNDING * least, rel=1e-12)
-    for circuits in two(plans.circuits(choice)):
+    for circuits in several(plans.circuits(choice)):
         lit = circuits.bandwidth.max(axis=0)
         pipes = {
             (int(a), int(b)): (float(rate), float(seconds))
@@ -245,12 +246,16 @@ def test_placed_plans_are_bounded_by_devices_paths_gradients_and_bytes(case: int
         assert found_bound == pytest.approx(ROUNDING * least, rel=1e-12)
 
 
-def two(circuits: GroupCircuits) -> list[GroupCircuits]:
-    """Circuits that stand, and others that are a hundred times as slow one way, of which some are never set."""
-    bandwidth = circuits.bandwidth[:1] * np.where(circuits.source < circuits.destination, 1.0, 0.01)
-    latency = circuits.latency * np.where(circuits.source < circuits.destination, 1.0, 50.0)
-    bandwidth[:, ::5] = 0.0
-    return [circuits, replace(circuits, bandwidth=bandwidth, latency=latency, timing=None)]
+def several(circuits: GroupCircuits) -> list[GroupCircuits]:
+    """Circuits that stand, and others of which some are slow, some far, some never set, or set in two holds."""
+    found, pipes = [circuits], len(circuits.source)
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        bandwidth = circuits.bandwidth[:1] * 10 ** rng.uniform(-2, 0, pipes) * (rng.random(pipes) < 0.8)
+        latency = 1e-5 * 10 ** rng.uniform(-2, 1, pipes)
+        found.append(replace(circuits, bandwidth=bandwidth, latency=latency, timing=None))
+    turned = np.concatenate([0.1 * bandwidth, bandwidth])
+    return [*found, replace(found[-1], bandwidth=turned, timing=Timing(1e-4, 1e-5))]
 
 
 def port_seconds(circuits: GroupCircuits, sent: Floats) -> float:
@@ -361,3 +366,40 @@ def test_an_engine_in_line_sends_fewer_bytes_at_its_own_pace() -> None:
         assert found == (1.0 if expected is None else pytest.approx(expected * values))
     none: Any = SimpleNamespace(destination=np.array([3, 2]), bandwidth=np.ones((1, 2)))
     assert plans._ratio(none, 4, 5.0) == 5.0 * values
+
+
+def test_circuits_follow_the_step_where_that_is_asked_and_no_codec_is_paced_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, asked = job_on(2), []
+
+    def faster(step: Any, plan: Any, fabric: Any, simulated: Any) -> Any:
+        asked.append((step.step_time, plan, fabric))
+        return "faster"
+
+    monkeypatch.setattr(placed_plans, "faster_regranted", faster)
+    in_line = {3.0: coded(3.0, "nic", 3.2e9)}
+    for ratio in (1.0, 3.0):
+        choice = CHOICE._replace(ratio=ratio)
+        still = PlacedPlans(job, in_line).simulate(choice)
+        assert still.step_time > 0 and not asked
+        plans = PlacedPlans(job, in_line, regrants=True)
+        found: Any = plans.simulate(choice)
+        if ratio == 1:
+            assert found == "faster" and asked == [(still.step_time, plans.plan(choice), job.fabric)]
+            asked.clear()
+        else:
+            assert found.step_time == still.step_time and not asked
+
+
+@pytest.mark.parametrize("fabric", [1, 2, 5])
+def test_groups_exchange_no_faster_than_over_the_nearest_counterparts(fabric: int) -> None:
+    on = cluster_on(fabric, 8).fabric
+    for k in (1, 2, 4, 8):
+        ways = [
+            float(on.latency(np.array([rank]), np.array([(rank + k) % 8]), np.array([way]))[0])
+            for rank in range(8)
+            for way in range(on.routes)
+        ]
+        hops = 2 * (8 // k - 1)
+        assert exchange_latency(on, k) == pytest.approx(hops * min(ways) if hops else 0)

@@ -166,3 +166,9 @@ def test_experts_are_shared_by_the_ranks_that_hold_the_same_parameters() -> None
     for dp, cp, ep in product((1, 2, 4), (None, 1, 2), (2, 4)):
         reasons = filter(None, Pins(dp=dp, cp=cp, ep=ep)._contradictions(of, (16,)))
         assert any("experts to divide the replicas" in why for why in reasons) == (dp * (cp or 1) % ep > 0)
+
+
+def test_micro_batches_of_interleaved_stages_are_a_multiple_of_the_stages_that_there_are() -> None:
+    of, pins = job(6, 6), Pins(virtual_stages=2, micro_batches=3)
+    rows = space(of, (36,))
+    assert pins.contradiction(of, (36,)) is None and set(rows.pp[pins.match(rows)].tolist()) == {3}
