@@ -138,10 +138,7 @@ def _exchange_gradients(
     begin, pass_end, gone = times
     ready = pass_end - reduction[0]
     still = max(max(network[1], ready) + reduction[1], pass_end) + reduction[2]
-    if reduction[1] > 0:
-        ready = max(ready, begin + turns[LAST])
-    if reduction[2] > 0 and turns[LAST] > 0:
-        pass_end = max(pass_end, begin + turns[LAST])
+    ready, pass_end = max(ready, begin + turns[LAST]), max(pass_end, begin + turns[LAST])
     if reduction[2] > 0 and alone and turns[GRADIENTS] + turns[WAITS_FOR_SEND] > 0:
         pass_end = max(pass_end, gone + turns[GRADIENTS])
     return max(max(network[0], ready) + reduction[1], pass_end) + reduction[2], still

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.link_use import (
     Uses,
+    _cheapest,
+    _equally_priced,
+    _least_in_last_slot,
     _least_seconds,
     all_reduce_uses,
     broadcast_uses,
@@ -236,3 +240,19 @@ def test_links_are_counted_among_ranks_and_within_hops(ranks: int, hops: int) ->
     with pytest.raises(ValueError, match=f"{ranks} ranks in {hops} hops: expected at least 1 of each"):
         broadcast_uses(ranks, hops)
     assert broadcast_uses(1, 1) == 0 and broadcast_uses(2, 1) == 1
+
+
+@pytest.mark.parametrize(("ranks", "hops"), [(9, 2), (16, 2), (16, 3), (30, 3), (64, 4)])
+def test_a_last_slot_carries_what_those_before_leave_and_nothing_once_they_carry_all(ranks: int, hops: int) -> None:
+    """On the line between two prices; where those before carry less than at equal prices, nothing is said."""
+    equal, alone = _equally_priced(ranks, hops), broadcast_uses(ranks, hops - 1)
+    assert sum(equal) == broadcast_uses(ranks, hops)
+    assert _least_in_last_slot(ranks, hops, equal[0] - 0.5) == 0 == _least_in_last_slot(ranks, hops, float(alone))
+    assert _least_in_last_slot(ranks, hops, equal[0]) == equal[1] > 0
+    most = equal[1]
+    for capacity in np.linspace(equal[0], alone, 9)[1:-1]:
+        found = _least_in_last_slot(ranks, hops, float(capacity))
+        prices = [(a / b, _cheapest(ranks, hops, a / b)) for a in range(1, 40) for b in range(1, 5) if a >= b]
+        expected = max((others + price * last - capacity) / price for price, (others, last) in prices)
+        assert found == pytest.approx(expected, rel=1e-2) and 0 < found < most
+        most = found

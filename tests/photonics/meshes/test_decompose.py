@@ -14,6 +14,7 @@ from scipy.linalg import expm
 from lightloom.core.errors import InputError
 from lightloom.photonics.devices import mzi
 from lightloom.photonics.meshes import Kind, Mesh, decompose
+from lightloom.photonics.meshes._nulling_kernels import null_rectangle
 from lightloom.photonics.meshes.mesh import by_columns
 from tests.photonics.meshes.strategies import haar, unitaries
 
@@ -172,3 +173,19 @@ def test_what_is_nulled_is_exactly_zero_and_moves_to_its_neighbour(side: str, se
     assert abs(rotated[moved_to]) == pytest.approx(beside, rel=1e-14)
     before, after = (x[: row + 1] if side == "right" else x[:, column:] for x in (unitary, rotated))
     assert np.linalg.norm(after) == pytest.approx(np.linalg.norm(before), rel=1e-14)
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.6, 1.0])
+def test_an_element_beside_zero_changes_places_with_it_and_none_that_is_zero_is_turned(moved: float) -> None:
+    """Zeros need no phase: what is there is moved, or stays, exactly; an interferometer reverses its second wave."""
+    unitary = np.array([[1j * np.sqrt(1 - moved**2), -moved], [moved, -1j * np.sqrt(1 - moved**2)]])
+    planes = np.zeros((2, 2, 10))
+    planes[:, 0, :2], planes[:, 1, :2] = unitary.real, unitary.imag
+    before, rotations = planes[:, :, :2].copy(), np.zeros((2, 2, 4))
+    null_rectangle(planes, 2, rotations)
+    after: NDArray[Any] = planes[:, 0, :2] + 1j * planes[:, 1, :2]
+    assert after[1, 0] == 0 and np.abs(np.abs(np.diag(after)) - 1).max() <= _EXACT
+    if moved == 0:
+        assert np.array_equal(planes[:, :, :2], before * [1, -1]) and rotations[1, 0].tolist() == [1, 0, 1, 0]
+    if moved == 1:
+        assert np.array_equal(planes[:, :, :2], before[:, :, ::-1]) and rotations[1, 0].tolist() == [0, 1, 1, 0]
