@@ -19,6 +19,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.circuit_switch import CircuitSwitch
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.parallelism.placement.base import Reach
 from lightloom.parallelism.sharding import SHARDINGS
 from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.circuits import margins as margins_module
@@ -36,7 +37,7 @@ from lightloom.planner.pricing.division import (
     undivided_pair,
 )
 from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.pricing.placed_space import exchanging, placed_space, reach
+from lightloom.planner.pricing.placed_space import exchanging, peers, placed_space, reach
 from lightloom.planner.pricing.replica_exchanges import replica_groups
 from lightloom.planner.pricing.stage_memory import memory_parts, stage_memory
 from lightloom.planner.pricing.stage_times import _update
@@ -493,9 +494,34 @@ def test_memory_of_stages_is_the_same_column_by_column_and_row_by_row() -> None:
             assert column[place] == pytest.approx(own[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["terarack", "switch", "circuit-switch"])
+@given(*[st.booleans()] * 4, st.sampled_from([None, 2, 40]))
+def test_a_rank_reaches_as_many_at_once_as_it_has_circuits_or_ports(
+    light: bool, exclusive: bool, routed: bool, ports: bool, transmitters: int | None
+) -> None:
+    """Of a ring's wavelengths at most sixteen, and one for the next group; links that others share are refused."""
+    fabric: Any = SimpleNamespace(
+        in_network_reduction=light,
+        exclusive=exclusive,
+        wavelength_routed=routed,
+        transmitters=transmitters,
+        channels=6,
+        ranks=32,
+        kind_name="made up",
+        ports=lambda source, destination: ports,
+    )
+    if light or not (exclusive or ports):
+        with pytest.raises(UnsupportedError, match="placed plans on made up"):
+            peers(fabric)
+        return
+    expected = 32 if not exclusive else min(17, transmitters or 17) if routed else 6
+    assert peers(fabric) == expected
+    for groups in (1, 2, 3):
+        assert reach(fabric, groups) == Reach(expected if groups == 1 else expected - 1)
+
+
+@pytest.mark.parametrize("name", ["terarack", "switch", "circuit-switch", "one plane"])
 def test_every_way_to_divide_the_ranks_into_groups_is_placed(name: str) -> None:
-    fabric = load_fabric(name, 8)
+    fabric = CircuitSwitch(ranks=8, degree=1) if name == "one plane" else load_fabric(name, 8)
     batches, quanta, ratios = (4, 8, 24), (1e-6, 1e-5), (1.0, 2.0)
     rows, refused = placed_space(fabric, batches, quanta, ratios)
     found = [rows[place] for place in range(len(rows))]
