@@ -38,7 +38,7 @@ from lightloom.planner.search.verdict import verdict
 from lightloom.simulation.placed_step import PlacedStep
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import space, transformer
-from tests.planner.test_plans import found
+from tests.planner.search.test_plans import found
 
 NAMES = ("ring", "one-stage")
 
