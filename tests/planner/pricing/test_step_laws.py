@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -253,3 +254,12 @@ def test_an_operator_is_cut_into_the_most_parts_of_any_of_its_splits(graph: Any)
             least = min([(size // count) / size for count, size in ways if count == expected], default=1.0)
             assert share[row, place] == pytest.approx(least if expected > 1 else 1.0)
     assert (parts[0] == 1).all() and parts[1:].max() > 1
+
+
+def test_inputs_alone_are_not_placed() -> None:
+    """Nothing of a graph without other operators can be cut."""
+    inputs = transformer(1).operators[:1]
+    graph = replace(transformer(1), operators=(replace(inputs[0], kind="input", inputs=(), parameters=0),))
+    table = PartTable(DividedModel(graph, TrainingSettings(), load_accelerator("a100")))
+    parts, share = table.parts(PlacedRows.of([PlacedChoice(4, 2, 1e-9, 16, 4, 1.0)]), np.ones((1, 1)))
+    assert (parts.tolist(), share.tolist()) == ([[0]], [[1.0]])
