@@ -1,0 +1,63 @@
+"""How the price of a queued schedule grows with its bytes, what steps wait for, and loads of chunks of unlike sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.cost.order import steps_before
+from lightloom.collectives.cost.queued import queued_line
+from lightloom.collectives.cost.uneven import UnevenLoads, uneven_loads
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.spec import Collective
+from lightloom.fabrics.wdm_ring import Ring
+from tests.collectives.queued_reference import exchanged
+from tests.collectives.strategies import wdm_ring
+
+
+class PaidByPiece(Ring):
+    """Packet links that every piece holds for some time more."""
+
+    @property
+    def piece_overhead(self) -> float:
+        return 1e-6
+
+
+def test_prices_are_lines_on_packet_links_that_only_bytes_hold() -> None:
+    """From some bytes on, and nowhere else is anything said of other sizes."""
+    schedule, fabric = exchanged(6, 1, 2, 1e6), Ring(ranks=6, bandwidth=1e9)
+    cost, slope = queued_line(schedule, fabric)
+    twice, same = queued_line(schedule.resized(2e6), fabric)
+    assert slope > 0 and same == pytest.approx(slope)
+    assert twice.time - cost.time == pytest.approx(1e6 * slope, rel=1e-6)
+    for other, on in (
+        (schedule, wdm_ring(6, 8)),
+        (schedule, PaidByPiece(ranks=6, bandwidth=1e9)),
+        (schedule.resized(0.0), fabric),
+    ):
+        assert queued_line(other, on)[1] == 0
+
+
+def test_steps_without_dependencies_follow_each_other() -> None:
+    assert steps_before(4, None) == [[], [0], [1], [2]]
+    assert steps_before(4, np.array([(2, 0), (2, 1), (1, 3)])) == [[], [3], [0, 1], []]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_busiest_link_of_each_step_carries_the_sum_of_its_sizes(seed: int) -> None:
+    fabric = Ring(ranks=5, bandwidth=2e9, hop_latency=1e-6)
+    schedule = build(find("one-stage"), Collective("all-to-all", 5, 5e6), fabric).unfolded(1)
+    schedule = replace(schedule, steps=2, step=(np.arange(len(schedule)) % 2).astype(schedule.step.dtype))
+    weights = np.random.default_rng(seed).random(len(schedule))
+    load, latency = np.zeros((2, fabric.links)), np.zeros(2)
+    path = fabric.path(*schedule.ends(slice(None)))
+    for row, step in enumerate(schedule.step):
+        used = path[row][path[row] >= 0]
+        load[step, used] += weights[row]
+        latency[step] = max(latency[step], len(used) * 1e-6)
+    found = uneven_loads(schedule, fabric, weights)
+    assert found.seconds_per_byte == pytest.approx((load / 2e9).max(axis=1))
+    assert found.latency == pytest.approx(latency)
+    assert UnevenLoads(np.array([2.0, 3.0]), np.array([5.0, 7.0])).seconds(10.0).tolist() == [25.0, 37.0]
