@@ -175,6 +175,13 @@ def test_csv_and_yaml_hold_the_same_graph(tmp_path: Path) -> None:
     assert plain.latency(*(np.array([end]) for end in (0, 1, 0))) == pytest.approx([3e-6])
 
 
+def test_links_are_numbered_where_several_join_two_vertices() -> None:
+    graph = Graph(ranks=2, edges=(Edge(0, "a", 1e9), Edge(0, 1, 1e9), Edge("a", 1, 1e9), Edge(0, 1, 2e9)))
+    one_way = ["link 0→a", "link 0→1 number 1", "link a→1", "link 0→1 number 2"]
+    back = ["link a→0", "link 1→0 number 1", "link 1→a", "link 1→0 number 2"]
+    assert [graph.link_name(link) for link in range(graph.links)] == one_way + back
+
+
 _EDGES = [[0, "a", "1GB/s"], [1, "a", "1GB/s"]]
 
 
@@ -192,6 +199,10 @@ _EDGES = [[0, "a", "1GB/s"], [1, "a", "1GB/s"]]
         (
             {"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, 1]]},
             "route 0→1: no link joins two of its neighbours",
+        ),
+        (
+            {"edges": [*_EDGES, [2, "a", 1e9]], "given_routes": [[0, "a", 2, 1]]},
+            "route 0→a→2→1: no link joins two of its neighbours",
         ),
         *(
             (

@@ -41,6 +41,7 @@ def test_circuits_of_a_shift_stand_beside_each_other_and_lead_every_rank_on_and_
     circuits, width = fabric.shift_circuits(stride, first, channels)
     assert width == shift.width >= 1 and stride % shift.hop == 0
     assert circuits.channel.min() >= first and circuits.channel.max() + width <= first + channels
+    assert (circuits.destination[: fabric.ranks] == (np.arange(fabric.ranks) + shift.hop) % fabric.ranks).all()
     onward: dict[int, list[int]] = {}
     for source, destination in zip(circuits.source.tolist(), circuits.destination.tolist(), strict=True):
         onward.setdefault(source, []).append(destination)

@@ -313,3 +313,36 @@ def test_links_of_tiers_are_named_after_what_they_join(
         level = {link: each for each in fabric.levels for link in range(each.base, each.base + each.links)}
         labels = [level[link].tier.name or f"tier {level[link].number}" for link in links]
         assert [fabric.link_name(link) for link in links] == list(map("{} {}".format, labels, expected))
+
+
+@pytest.mark.parametrize("inner", [0.5e-6, 1e-6, 2e-6, 2.5e-6, 4e-6])
+@pytest.mark.parametrize("through", [False, True])
+def test_ranks_of_a_slow_domain_hear_of_each_other_over_a_quick_outer_tier(inner: float, through: bool) -> None:
+    """Which two transfers cross."""
+    tiers = (_switch(size=4, latency=inner), _switch(latency=1e-6, through_switch=through))
+    fabric = Tiers(ranks=8, tiers=tiers)
+    assert fabric.diameter_latency() == pytest.approx(derived.diameter_latency(fabric))
+    assert fabric.neighbour_latency() == pytest.approx(derived.neighbour_latency(fabric))
+    assert fabric.diameter() == derived.diameter(fabric)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (["mesh"], "what a corner rank can receive"),
+        (["torus"], "what one rank can receive"),
+        (["switch"], "what one rank's ports can receive"),
+        (["mesh", "switch"], "what one rank's ports can receive"),
+        (["switch", "torus"], "what one rank's ports can receive"),
+    ],
+)
+def test_what_enters_a_rank_is_named_after_its_links(shapes: list[str], expected: str) -> None:
+    tiers = [{"shape": shape, "size": 4, "bandwidth": 1e9} for shape in shapes]
+    fabric = Tiers.model_validate({"ranks": 4 ** len(shapes), "tiers": tiers})
+    assert fabric.cuts()[0].name == expected
+    assert fabric.joins_ranks == (shapes[0] != "switch")
+
+
+def test_a_grid_joins_ranks_although_nothing_lies_beyond() -> None:
+    tiers = (Tier(shape="ring", size=4, bandwidth=1e9), _switch(size=1))
+    assert Tiers(ranks=4, tiers=tiers).joins_ranks

@@ -116,7 +116,7 @@ class CircuitSwitch(StarGeometry):
 
     def share(self, ranks: int, stride: int, channels: int) -> Self | None:
         """A switch of fewer planes: circuits of other groups end at other ports."""
-        return self._with(ranks=ranks, degree=channels) if 1 <= channels <= self.degree else None
+        return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
         """The same planes for all groups."""

@@ -110,7 +110,7 @@ class Network:
                 (joined.get(ends, []) + [-1] * (turn + 1))[turn]
                 for ends, turn in zip(pairwise(places), turns, strict=True)
             ]
-            if min(links, default=0) < 0:
+            if -1 in links:
                 raise ValueError(f"{text}: no link joins two of its neighbours")
             if not links or max(places[0], places[-1]) >= self.ranks or places[0] == places[-1]:
                 raise ValueError(f"{text}: expected a way from one rank to another")
