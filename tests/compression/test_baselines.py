@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ def test_truncation_reaches_its_bound(dropped: int) -> None:
 
 
 @given(st.integers(2, 16), vectors)
+@example(8, np.array([1, np.nan], np.float32))
+@example(8, np.array([np.inf, 0], np.float32))
 def test_block_fixed_point_is_off_by_a_step_at_most(width: int, values: NDArray[np.float32]) -> None:
     codec = BlockFixedPoint(width)
     if not np.isfinite(values).all():

@@ -220,7 +220,8 @@ def test_structures_tell_equal_links_and_dark_ones_from_others(seed: int, data: 
     drawn[1].rates = np.where(data.draw(st.booleans()), 2 * drawn[0].rates, drawn[1].rates)
     patterns = [[[a == b, a > 0] for a in each.rates for b in each.rates] for each in drawn]
     one, other = map(structure, drawn)
-    assert (one == other) == (patterns[0] == patterns[1])
+    same_text, same_pattern = one == other, patterns[0] == patterns[1]
+    assert same_text == same_pattern
 
 
 @pytest.mark.parametrize(
