@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -208,7 +209,9 @@ def test_what_intervals_rest_on_is_said() -> None:
     assert "no interval is known" in intervals_basis(replace(plan, job=flat))
 
 
-def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Their rows are gone once an algorithm is compared; those of sizes of their own are not built for bounds."""
     made = build_with_loads
     built: list[tuple[str, str]] = []
@@ -217,6 +220,7 @@ def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(m
         built.append((algorithm.name, collective.kind))
         return made(algorithm, collective, *given)[0], None
 
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr(schedule_prices, "build_with_loads", building)
     monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())
     of: Any = comparison(algorithms=NAMES, strategies=("ddp",))
