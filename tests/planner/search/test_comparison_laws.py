@@ -55,8 +55,9 @@ def comparison(ranks: int = 4, exchanges: tuple[PricedExchange, ...] = (), **ask
 
 
 def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_with_each_method(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     methods = by_name("int8"), by_name("topk")
     of = comparison(exchanges=methods)
     told: list[None] = []
