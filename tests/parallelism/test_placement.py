@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from benchmarks.placement import (
     random_graph,
     small_cases,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Column
@@ -34,6 +35,8 @@ from lightloom.parallelism.placement.partition import partition
 from lightloom.parallelism.placement.place import _too_large, place
 from lightloom.parallelism.placement.problem import problem_of
 from lightloom.workloads.load import load_workload
+
+Rule = Literal["peers", "forward"]
 
 
 def fan(*layers: int, nbytes: float = 0.0, full: bool = True) -> BalancedGraph:
@@ -254,3 +257,56 @@ def test_parts_that_cannot_be_packed_are_not_called_too_large() -> None:
     for gibibytes, why in ((3.0, "no placement found for 6"), (2.99, "too large, 6"), (1.9, "too large, 6")):
         refused = _too_large(problem_of(balanced, 2, Reach(1), gibibytes * 2**30, LINK))
         assert why in str(refused) and ("or smaller parts" in str(refused)) == (gibibytes < 2)
+
+
+def devices_of_a_line(memory: list[int], capacity: float) -> int:
+    """Devices that are filled one after the other, in order."""
+    devices, room = 0, 0.0
+    for size in memory:
+        if size > room:
+            devices, room = devices + 1, capacity
+        room -= size
+    return devices
+
+
+@given(
+    memory=st.lists(st.integers(1, 9), min_size=2, max_size=12),
+    devices=st.integers(2, 8),
+    degree=st.integers(1, 7),
+    rule=st.sampled_from(["peers", "forward"]),
+    capacity=st.integers(1, 30),
+)
+@example(memory=[2] * 6, devices=8, degree=2, rule="peers", capacity=4)
+@example(memory=[2] * 6, devices=8, degree=1, rule="forward", capacity=4)
+@example(memory=[2] * 6, devices=4, degree=2, rule="peers", capacity=4)
+@example(memory=[3] * 6, devices=4, degree=2, rule="forward", capacity=4)
+@example(memory=[5, 1, 1], devices=3, degree=2, rule="peers", capacity=4)
+def test_a_refusal_names_the_least_that_is_enough(
+    memory: list[int], devices: int, degree: int, rule: Rule, capacity: int
+) -> None:
+    """Of each change alone: with what it says a line fits, and with one less of it none does."""
+    reach = Reach(degree, rule)
+    if degree < (2 if rule == "peers" else 1):
+        return
+    balanced = replace(fan(len(memory)), memory=np.array(memory) * 2.0**30)
+    text = str(_too_large(problem_of(balanced, devices, reach, capacity * 2.0**30, LINK)))
+    least = next(room for room in range(max(memory), 1000) if devices_of_a_line(memory, room) <= reach.span(devices))
+    stated = re.search(r"on (\d+) devices of (.+) GiB with Δ = (\d+); enough would be (.+) GiB a device, or (.*)", text)
+    assert stated is not None and (int(stated[1]), float(stated[2]), int(stated[3])) == (devices, capacity, degree)
+    assert least - 0.01 <= float(stated[4]) <= least * 1.002 + 0.01
+    packs = sum(memory) <= devices * capacity and max(memory) <= capacity
+    assert ("no placement found for" in text, "too large" in text) == (packs, not packs)
+    change, enough = stated[5], devices_of_a_line(memory, capacity)
+    if max(memory) > capacity:
+        assert change == f"smaller parts (A/{memory.index(max(memory))} needs {max(memory)} GiB)"
+    elif enough > devices:
+        assert change == f"k = {enough} with Δ = {enough - 1}"
+        assert Reach(enough - 1, rule).span(enough) == enough
+    else:
+        found = re.fullmatch(r"Δ = (\d+)", change)
+        assert found is not None
+        assert (
+            Reach(int(found[1]), rule).span(devices)
+            >= enough
+            > Reach(int(found[1]) - 1, rule).span(devices) * (int(found[1]) > 0)
+        )

@@ -12,13 +12,19 @@ import lightloom as ll
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.evaluate import evaluate_all
+from lightloom.collectives.joint.parts import GroupPart
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
+from lightloom.collectives.verify.joint import verify_joint
 from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.shares import AxisShare
 from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.traffic.placing import neighbours, splits
+from lightloom.planner.traffic.placing import job_fabric, neighbours, splits
 from lightloom.planner.traffic.spec import TrafficJob
 from lightloom.planner.traffic.together import JobTraffic, Request, traffic
 from lightloom.planner.traffic.verified import verify_jobs
+from lightloom.planner.traffic.work import Work
 from tests.planner.jobs import transformer
 
 EVEN, ODD = "all-reduce@0-6/2:nbytes=64MiB,algorithm=ring,name=even", "all-reduce@1-7/2:nbytes=64MiB,name=odd"
@@ -40,6 +46,23 @@ def training(ranks: str, **pins: Any) -> Request:
         algorithms=("ring-two-way", "ring-two-way-striped"),
     )
     return Request(job=TrafficJob.parse(f"transformer@{ranks}"), graph=transformer(4, 256), search=request)
+
+
+def _alone(job: TrafficJob, fabric: Fabric, channels: int) -> Work:
+    """A ring all-reduce on so many channels."""
+    part = job_fabric(job, fabric, channels)
+    schedule = build(find("ring"), Collective("all-reduce", part.ranks, 1e6), part)
+    share = AxisShare(part.ranks, 1, 0, part.shared_channels)
+    return Work(
+        job=job,
+        fabric=part,
+        seconds=1.0,
+        label="ring",
+        exchanges=[],
+        slowed=lambda _: 1.0,
+        parts=[GroupPart("data", share, schedule)],
+        channels=channels,
+    )
 
 
 def works(jobs: list[JobTraffic]) -> list[float]:
@@ -80,24 +103,44 @@ def test_two_jobs_never_share_a_wavelength() -> None:
         verify_jobs(everything, cluster.fabric)
 
 
-def test_joined_jobs_keep_their_ranks_steps_lightpaths_and_channels() -> None:
-    cluster = on({"base": "sip-ring", "wavelengths": 16})
-    jobs = [Request(job=TrafficJob.parse(each), graph=None, search=None, nbytes=1e6) for each in (EVEN, ODD)]
-    works = [job.together for job in traffic(jobs, cluster, lambda: None)]
-    joined, first = verify_jobs(works, cluster.fabric), {"step": 0, "lightpath": 0, "channel": 0}
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_joined_jobs_keep_their_ranks_steps_lightpaths_and_channels(count: int) -> None:
+    """Every row is that of the job's own proof, on numbers and ranks of its own."""
+    last, fabric = 3 * count - 1, load_cluster("dgx-h100-64", {"ranks": 3 * count, "fabric": "sip-ring"}).fabric
+    jobs = [TrafficJob(what="all-reduce", ranks=tuple(range(first, last + 1, count))) for first in range(count)]
+    each = fabric.shared_channels // (count + 1)
+    works = [_alone(job, fabric, each + (number == 1)) for number, job in enumerate(jobs)]
+    joined = verify_jobs(works, fabric)
+    row = step = path = dependency = channel = 0
     assert joined.dependencies is not None
     for work in works:
-        own = np.isin(joined.source, work.job.ranks)
-        assert own.any() and np.isin(joined.destination[own], work.job.ranks).all() and work.channels
-        channel = joined.fibre.astype(int) * cluster.fabric.fibre_channels + joined.first_wavelength
-        columns = {"step": joined.step[own], "lightpath": joined.lightpath[own], "channel": channel[own]}
-        for name, column in columns.items():
-            assert column.min() == first[name]
-            first[name] = int(column.max()) + 1
-        steps = np.isin(joined.dependencies, columns["step"])
-        assert (steps[:, 0] == steps[:, 1]).all() and len(np.unique(columns["step"])) == np.ptp(columns["step"]) + 1
-        first["channel"] = int(first["channel"] + (work.channels - np.ptp(channel[own]) - 1))
-    assert first["step"] == joined.steps and first["channel"] <= 16
+        local = work.fabric.embedding()
+        own = verify_joint(work.parts, local)
+        assert own.dependencies is not None and work.channels is not None
+        rows = slice(row, row + len(own.step))
+        ranks = np.array(work.job.ranks)
+        held = joined.fibre[rows].astype(int) * fabric.fibre_channels + joined.first_wavelength[rows]
+        alone = own.fibre.astype(int) * local.fibre_channels + own.first_wavelength
+        expected = {
+            "step": own.step + step,
+            "lightpath": own.lightpath + path,
+            "source": ranks[own.source],
+            "destination": ranks[own.destination],
+            "route": own.route,
+            "wavelength_count": own.wavelength_count,
+            "chunk": own.chunk,
+            "reduces": own.reduces,
+        }
+        for name, column in expected.items():
+            assert np.array_equal(getattr(joined, name)[rows], column), name
+        assert np.array_equal(held, alone + channel)
+        assert held.min() >= channel and (held + joined.wavelength_count[rows]).max() <= channel + work.channels
+        found = joined.dependencies[dependency : dependency + len(own.dependencies)]
+        assert np.array_equal(found, own.dependencies + step)
+        row, step, dependency = rows.stop, step + own.steps, dependency + len(own.dependencies)
+        path, channel = path + len(np.unique(own.lightpath)), channel + work.channels
+    assert (row, step, dependency) == (len(joined), joined.steps, len(joined.dependencies))
+    assert len(np.unique(joined.lightpath)) == path and joined.chunks == fabric.ranks
 
 
 def test_a_collective_without_an_algorithm_takes_the_fastest() -> None:
