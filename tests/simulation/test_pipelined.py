@@ -116,3 +116,16 @@ def test_stages_with_tied_tables_add_them_up_together() -> None:
     assert played.step_time == 8 == run(lower_pipelined(step)).step_time
     assert played.spent["gradient_exchange_s"].tolist() == [8, 1, 5]
     assert played.spent["bubble_s"].tolist() == [0, 7, 3]
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_stages_that_wait_for_what_never_arrives_are_refused(lost: int, micro_batches: int) -> None:
+    """A send without end: the stages behind it have no first pass, those before it no gradients, and none is right."""
+    send = np.zeros(3)
+    chunk = {"forward": np.ones(3), "backward": np.ones(3), "send": send}
+    step = PipelinedStep(times=stage_times(3, given=chunk), micro_batches=micro_batches)
+    assert step.seconds == 2 * (micro_batches + 2)
+    send[lost] = np.inf
+    with pytest.raises(RuntimeError, match=r"^stages wait for each other$"):
+        step.play()

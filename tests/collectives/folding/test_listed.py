@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.optree_radices import stage_steps
+from lightloom.collectives.cost.loads import PacketLoads, step_loads
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.registry import find
@@ -158,14 +159,20 @@ def test_files_with_wild_lists_are_refused(tmp_path: Path, old: str, new: str, s
         read_schedule(path)
 
 
-def test_a_packet_fabric_carries_lists_too() -> None:
-    """Who writes lists for a fabric of packets gets the cost of their chunks."""
-    circuits, packets = wdm_ring(6, 2), Ring(ranks=6)
-    schedule = optree(Collective("all-gather", 6, 6e6), circuits)
+@pytest.mark.parametrize("radices", [None, (2, 3, 2), (3, 4), (4, 3)])
+def test_a_packet_fabric_carries_lists_too(radices: tuple[int, ...] | None) -> None:
+    """Who writes lists for a fabric of packets gets the loads and the cost of their chunks."""
+    circuits, packets = wdm_ring(12, 2), Ring(ranks=12, energy_per_bit=3e-12)
+    schedule = optree(Collective("all-gather", 12, 12e6), circuits, radices=radices)
+    assert radices is None or schedule.carried.max() > 1
     zero = np.zeros(len(schedule), np.int16)
     plain = schedule.with_columns({"fibre": zero, "first_wavelength": zero, "wavelength_count": zero})
     verify(plain, packets)
     assert same(cost(plain, packets), cost(plain.unfolded(1), packets))
+    one, other = (step_loads(rows, packets) for rows in (plain, plain.unfolded(1)))
+    assert isinstance(one.transfers, PacketLoads) and isinstance(other.transfers, PacketLoads)
+    assert one.transfers.chunks.tolist() == other.transfers.chunks.tolist() and one.crossings == other.crossings > 0
+    assert one.changes is None
 
 
 def test_rows_are_as_many_as_stated_at_most_and_steps_as_counted() -> None:
