@@ -17,6 +17,7 @@ from lightloom.planner.bounds.strategies import bounds
 from lightloom.planner.pricing.job import Job
 from lightloom.planner.pricing.stage_times import stage_exchanges
 from lightloom.planner.pricing.strategy_step import exchange_seconds, simulate
+from lightloom.simulation.contention import waiting
 from lightloom.simulation.link_turns import Groups, LinkTurns, Pass, _first_alike, _undominated, link_shares
 from tests.planner.jobs import MadeUp, transformer
 from tests.simulation.prices import linear
@@ -133,3 +134,57 @@ def test_links_alike_are_looked_at_once_and_lighter_sets_never(links: list[list[
     assert sorted(_first_alike(list(table.T)).tolist()) == sorted(first.values())
     heaviest = {row for row in first if all(other == row or np.less(other, row).any() for other in first)}
     assert {tuple(row) for row in _undominated(np.unique(table, axis=0)).tolist()} == heaviest
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.25, 1.0]))
+def test_an_exchange_is_under_way_until_the_busiest_of_its_links_has_carried_it(seed: int, share: float) -> None:
+    """Set of links by set of links, at what a pass leaves of them; one link that it leaves just enough of included."""
+    rng = np.random.default_rng(seed)
+    rows, chunks, sets = rng.integers(1, 4, 3)
+    seconds = rng.integers(0, 5, (rows, chunks)).astype(float)
+    busy = np.minimum(rng.integers(0, 5, (rows, chunks, sets)), seconds[..., None])
+    load, part = rng.integers(0, 3, (rows, 1, sets)) / 2, rng.choice([0.25, 0.5, 1.0], (rows, chunks))
+    exchanging = rng.integers(0, 4, (rows, chunks)) / 2
+    found = Pass(seconds, share, busy, load).exchanged(part, exchanging)
+    prolonged = Pass(seconds, share, busy, load).prolonged(part, exchanging)
+    for row, chunk in np.ndindex(rows, chunks):
+        longest, whole = float(exchanging[row, chunk]), float(part[row, chunk] * seconds[row, chunk])
+        for used, loaded in zip(part[row, chunk] * busy[row, chunk], load[row, 0], strict=True):
+            needs, left = loaded * exchanging[row, chunk], whole - used
+            longest = max(longest, needs * whole / left if left > 0 and needs <= left else used + needs)
+        longest = longest if exchanging[row, chunk] else 0.0
+        assert found[row, chunk] == pytest.approx(longest, rel=1e-12)
+        assert prolonged[row, chunk] == pytest.approx(waiting(whole, np.array(longest), share), rel=1e-12)
+    alone = Pass(seconds, share)
+    assert alone.exchanged(part, exchanging) is exchanging
+    assert alone.prolonged(part, exchanging).tolist() == waiting(part * seconds, exchanging, share).tolist()
+
+
+@pytest.mark.parametrize("dims", [(3, 4), (4, 3), (5, 3), (3, 3, 4)])
+@pytest.mark.parametrize("all_to_all", [False, True])
+def test_outer_axes_carry_what_inner_ones_leave(dims: tuple[int, ...], all_to_all: bool) -> None:
+    """Of a share of 1 − 1/n of the data around an axis of n ranks; of an all-to-all every axis carries all the data."""
+    fabric = Torus(ranks=int(np.prod(dims)), dims=dims)
+    sizes = [axis.size for axis in fabric.axes]
+    assert sorted(sizes) == sorted(dims)
+    carried = [(1 - 1 / size) / (1 if all_to_all else np.prod(sizes[:place])) for place, size in enumerate(sizes)]
+    shares = link_shares(fabric, fabric.ranks, 1, all_to_all)
+    expected = np.unique(np.round(np.array(carried) / max(carried), 9))
+    assert np.unique(shares.round(9)) == pytest.approx(expected)
+    for axis, seconds in zip(fabric.axes, carried, strict=True):
+        rank = np.arange(fabric.ranks)
+        number = rank // axis.stride % axis.size
+        after = rank + ((number + 1) % axis.size - number) * axis.stride
+        path = fabric.path(rank, after, fabric.route(rank, after))
+        assert (path >= 0).sum() == fabric.ranks
+        assert shares[path[path >= 0]] == pytest.approx(seconds / max(carried))
+    assert not link_shares(fabric, 1, 1, all_to_all).any()
+
+
+def test_what_is_known_of_links_does_not_ask_which_library_uses_them() -> None:
+    one, other = Torus(ranks=12, dims=(3, 4)), Torus(ranks=12, dims=(3, 4), bandwidth=2e9)
+    assert LinkTurns.on(one) is LinkTurns.on(one.model_copy())
+    assert LinkTurns.on(one) is not LinkTurns.on(other)
+    named = one.model_copy(update={"sources": {"bandwidth": "a data sheet"}})
+    assert LinkTurns.on(named) is LinkTurns.on(one)

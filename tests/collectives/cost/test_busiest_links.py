@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.cost import busiest
 from lightloom.collectives.cost._cost_kernels import add_loads, count_chunks, most_chunks
 from lightloom.collectives.cost.busiest import busiest_links
 from lightloom.collectives.registry import Collective, admitted, find
@@ -93,3 +96,25 @@ def test_the_ends_of_runs_say_what_every_link_of_them_says(seed: int) -> None:
     most = np.array([0, 5, 0])
     most_chunks(on_link, change, link_class, most)
     assert most.tolist() == np.maximum([expected[of::3].max() for of in range(3)], [0, 5, 0]).tolist()
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 100])
+def test_each_class_of_links_has_its_busiest_whatever_is_kept(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three classes, one of them on links that nothing crosses; no more steps are kept than may be."""
+    kept: OrderedDict[tuple[str, bytes], busiest.StepLoad] = OrderedDict()
+    monkeypatch.setattr(busiest, "_kept", kept)
+    monkeypatch.setattr(busiest, "_MOST_KEPT", most)
+    schedule = find("ring").build(Collective("broadcast", 6, 6e6), Ring(ranks=6)).unfolded(1)
+    fabric = Ring(ranks=6)
+    ends = [schedule.ends(schedule.step == step) for step in range(schedule.steps)]
+    loads = np.array([np.bincount(links_of(fabric.footprint(*one))[1], minlength=fabric.links) for one in ends])
+    unused = np.flatnonzero(loads.sum(axis=0) == 0)
+    link_class = np.arange(fabric.links) % 2
+    link_class[unused] = 2
+    expected = [loads[:, link_class == of].max(axis=1).tolist() for of in range(3)]
+    for _ in range(2):
+        found, latency = busiest_links(schedule, fabric, link_class)
+        assert found.tolist() == expected and not found[2].any() and found.shape == (3, schedule.steps)
+        assert latency.tolist() == [fabric.latency(*one).max() for one in ends]
+        different = {tuple(np.concatenate(one).tolist()) for one in ends}
+        assert len(kept) == min(most, 2 * len(different))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,3 +150,31 @@ def test_a_rank_without_a_circuit_is_found(kind: str) -> None:
     for rows in (slice(1, len(joint)), slice(0, len(joint) - 1)):
         with pytest.raises(VerificationError, match="a rank has no circuit"):
             _check_shift(shift, joint, rows, fabric)
+
+
+@pytest.mark.parametrize("hop", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("stride", [1, 3, 4, 6, 9])
+def test_sends_reach_as_far_as_their_hops_add_up_to_both_ways(hop: int, stride: int) -> None:
+    """With circuits of this hop from all ranks; those of other parts, before and behind, carry none of them."""
+    ranks = 10
+    rank = np.arange(ranks)
+    source = np.concatenate([rank[:3], rank, rank, rank[5:]])
+    hops = np.repeat([hop, hop, -hop, -hop], [3, ranks, ranks, 5])
+    joint: Any = SimpleNamespace(source=source, destination=(source + hops) % ranks)
+    part = ShiftPart("pipeline", stride, 0, 2, 1.0)
+    fabric: Any = SimpleNamespace(ranks=ranks, shift=lambda far, channels: SimpleNamespace(hop=hop))
+    rows = slice(3, 3 + 2 * ranks)
+    if stride // hop * hop % ranks == stride:
+        _check_shift(part, joint, rows, fabric)
+    else:
+        with pytest.raises(VerificationError, match=f"^pipeline: sends do not reach the rank {stride} further on$"):
+            _check_shift(part, joint, rows, fabric)
+    if hop > stride or 2 * hop == ranks:
+        return
+    for left_out, way in ((3, hop), (2 + ranks, hop), (3 + ranks, -hop), (2 + 2 * ranks, -hop)):
+        source = joint.source.copy()
+        kept, joint.source[left_out] = source, (source[left_out] + 1) % ranks
+        if way == hop or stride // hop * hop == stride:
+            with pytest.raises(VerificationError, match=f"a rank has no circuit to the one {way} further on"):
+                _check_shift(part, joint, rows, fabric)
+        joint.source = kept
