@@ -155,7 +155,7 @@ def test_an_exchange_is_under_way_until_the_busiest_of_its_links_has_carried_it(
             longest = max(longest, needs * whole / left if left > 0 and needs <= left else used + needs)
         longest = longest if exchanging[row, chunk] else 0.0
         assert found[row, chunk] == pytest.approx(longest, rel=1e-12)
-        assert prolonged[row, chunk] == pytest.approx(waiting(whole, np.array(longest), share), rel=1e-12)
+        assert prolonged[row, chunk] == pytest.approx(waiting(np.array(whole), np.array(longest), share), rel=1e-12)
     alone = Pass(seconds, share)
     assert alone.exchanged(part, exchanging) is exchanging
     assert alone.prolonged(part, exchanging).tolist() == waiting(part * seconds, exchanging, share).tolist()

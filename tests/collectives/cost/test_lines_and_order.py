@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from lightloom.collectives.cost.loads import PacketLoads
 from lightloom.collectives.cost.order import steps_before
 from lightloom.collectives.cost.queued import queued_line
 from lightloom.collectives.cost.uneven import UnevenLoads, uneven_loads
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.spec import Collective
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.wdm_ring import Ring
 from tests.collectives.queued_reference import exchanged
 from tests.collectives.strategies import wdm_ring
@@ -61,3 +65,29 @@ def test_the_busiest_link_of_each_step_carries_the_sum_of_its_sizes(seed: int) -
     assert found.seconds_per_byte == pytest.approx((load / 2e9).max(axis=1))
     assert found.latency == pytest.approx(latency)
     assert UnevenLoads(np.array([2.0, 3.0]), np.array([5.0, 7.0])).seconds(10.0).tolist() == [25.0, 37.0]
+
+
+def test_sizes_on_packet_links_want_steps_in_order() -> None:
+    fabric = Ring(ranks=5)
+    schedule = build(find("ring"), Collective("all-gather", 5, 5e6), fabric).unfolded(1)
+    weights = np.ones(len(schedule))
+    found = uneven_loads(schedule, fabric, weights)
+    assert found.seconds_per_byte.shape == found.latency.shape == (schedule.steps,)
+    with pytest.raises(UnsupportedError, match=f"^{schedule.algorithm}: steps with dependencies share packet links"):
+        uneven_loads(replace(schedule, dependencies=np.zeros((0, 2), np.int64)), fabric, weights)
+
+
+def test_links_of_one_class_stay_equally_fast_when_packets_are_smaller() -> None:
+    """Seconds of a step are those of its busiest link of each class, at the bandwidth that the class then has."""
+    chunks, latency = np.array([[3, 0], [2, 4]]), np.array([0.5, 0.25])
+    loads = PacketLoads(np.array([0, 1, 1]), np.array([0, 1]), chunks, latency)
+
+    def seconds(*bandwidth: float) -> list[float]:
+        fabric: Any = SimpleNamespace(kind_name="links", link_bandwidth=lambda: np.array(bandwidth))
+        found: list[float] = loads.seconds(2, 8.0, fabric).tolist()
+        return found
+
+    assert seconds(2.0, 4.0, 4.0) == [12.5, 8.25]
+    assert seconds(8.0, 1.0, 1.0) == [16.5, 32.25]
+    with pytest.raises(ConfigError, match=r"^links: with_smaller_packets tells links of equal bandwidth apart$"):
+        seconds(2.0, 4.0, 5.0)

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.schedule.columns import Folding
+from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.verify import queued
 from lightloom.core.errors import VerificationError
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.optical_averager import OpticalAverager
+from lightloom.fabrics.wdm_ring import Ring
+from tests.collectives.queued_reference import chained
 from tests.collectives.strategies import wdm_ring
 from tests.collectives.verify.test_check_laws import RANKS, of_rows
 
@@ -24,7 +28,7 @@ placed = st.lists(
 """Source, width, and the first channel in either copy, of lightpaths to the next rank."""
 
 
-@settings(max_examples=80)
+@settings(max_examples=40, deadline=None)
 @given(placed)
 @example([(0, 3, 1, 0), (2, 1, 0, 4)])
 @example([(0, 1, 3, 3), (2, 2, 2, 3), (4, 1, -1, 0)])
@@ -67,3 +71,51 @@ def test_the_first_lightpath_outside_of_the_channels_is_named_or_else_one_that_c
         return
     with pytest.raises(VerificationError, match=says):
         queued._check_channels(schedule, fabric, number)
+
+
+def without(schedule: Schedule, *rows: int) -> Schedule:
+    kept = np.setdiff1d(np.arange(len(schedule)), rows)
+    return schedule.with_columns({name: column[kept] for name, column in schedule.columns().items()})
+
+
+def with_row(schedule: Schedule, row: int, **changed: int) -> Schedule:
+    """One row more: this one on a lightpath of its own, with other values, behind all others."""
+    own = {"lightpath": int(schedule.lightpath.max()) + 1, "step": schedule.steps - 1} | changed
+    columns = schedule.columns().items()
+    return schedule.with_columns({name: np.append(column, own.get(name, column[row])) for name, column in columns})
+
+
+def refused(schedule: Schedule, fabric: Fabric, says: str) -> None:
+    with pytest.raises(VerificationError, match=says):
+        queued._replay(schedule, fabric)
+
+
+@pytest.mark.parametrize("rank", range(4))
+@pytest.mark.parametrize("chunk", range(2))
+def test_what_a_chain_of_five_lacks_or_sends_twice_is_named(rank: int, chunk: int) -> None:
+    """A row of the chain, by the rank that sends it or adds it and its chunk."""
+    fabric, row, last = wdm_ring(5, 8), 2 * rank + chunk, rank == 3
+    down, up = chained("broadcast", 5, 2, 1e4), chained("reduce", 5, 2, 1e4)
+    for schedule in (down, up):
+        queued._replay(schedule, fabric)
+    never = "is never sent: its source waits for something that does not come$"
+    refused(without(down, row), fabric, f"rank 4 does not end with the complete chunk {chunk}$" if last else never)
+    queued._replay(down, Ring(ranks=5))
+    if not last:
+        refused(without(down, row), Ring(ranks=5), never.removesuffix("$") + " before it$")
+    refused(without(up, row), fabric, f"rank 0 does not end with the complete chunk {chunk}$")
+    twice = r"\(row 8\): .*arrives where the chunk is already held, or was already sent on$"
+    refused(with_row(down, row), Ring(ranks=5), twice)
+    refused(with_row(up, row), fabric, "the source has already given away its part of this sum$")
+    stores = up.reduces.copy()
+    stores[row] = False
+    refused(up.with_columns({"reduces": stores}), fabric, f"^row {row}: a reduce must add$")
+
+
+def test_neither_sums_in_the_network_nor_steps_that_depend_on_each_other_are_queued() -> None:
+    down = chained("broadcast", 5, 2, 1e4)
+    with pytest.raises(VerificationError, match=r"sends from rank to rank, and this fabric reduces in the network$"):
+        queued.verify_queued(down, OpticalAverager(ranks=5))
+    with pytest.raises(VerificationError, match=r"no steps that could depend on each other$"):
+        queued.verify_queued(replace(down, dependencies=np.zeros((0, 2), np.int64)), wdm_ring(5, 8))
+    queued.verify_queued(down, wdm_ring(5, 8))
