@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from lightloom.simulation.placed_run import PlacedRun
 from lightloom.simulation.placed_state import ports_of
 from lightloom.simulation.placed_step import simulate_placed
+from lightloom.simulation.placed_timeline import _message_of
 from lightloom.simulation.timeline import SHARES
 from tests.simulation.placed_plans import A100, SETTINGS, pipes, random_pipes, random_plan
 
@@ -105,3 +108,19 @@ def test_micro_batches_follow_each_other_and_the_last_one_is_the_step_s_own(seed
     assert all(busy[name] == pytest.approx(step.busy_time[name], rel=1e-9, abs=1e-15) for name in SHARES)
     for name in ("waited_for_circuits", "relayed_bytes", "sent_bytes"):
         assert getattr(step, name) == pytest.approx(getattr(last, name) + count * getattr(earlier, name))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=6), st.integers(0, 3))
+def test_the_nodes_of_a_message_are_all_of_its_hops(listed: list[tuple[int, int]], behind: int) -> None:
+    """Messages one after the other, with nodes between them and behind them that are of none."""
+    message: list[int] = []
+    first, last = [], []
+    for number, (others, hops) in enumerate(listed):
+        message += [-1] * others + [number] * hops
+        first.append(len(message) - hops)
+        last.append(len(message) - 1)
+    message += [-1] * behind
+    hops_of = SimpleNamespace(first=np.array(first, np.int64), last=np.array(last, np.int64))
+    work: Any = SimpleNamespace(waits=np.zeros(len(message), np.int32), messages=hops_of)
+    assert _message_of(work).tolist() == message

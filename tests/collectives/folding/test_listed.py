@@ -17,7 +17,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.cost.straggling import straggling
 from lightloom.collectives.registry import find
 from lightloom.collectives.schedule.chunk_lists import ChunkLists
-from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.verify import listed as listed_rows
 from lightloom.collectives.verify.listed import check_lists
@@ -27,7 +27,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.wdm_ring import Ring
 from lightloom.interchange.files import read_schedule, write_schedule
 from tests.collectives.folding.twins import check_twins, mutated_columns, refused, same
-from tests.collectives.strategies import wdm_ring
+from tests.collectives.strategies import collective_of, wdm_ring
 
 QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
@@ -119,6 +119,15 @@ def test_lists_that_do_not_exist_are_named() -> None:
     number[3] = len(lists)
     with pytest.raises(VerificationError, match=rf"list {len(lists)} of chunks \(row 3\): chunk {len(lists)} is not"):
         verify(schedule.with_columns({"chunk": number}), fabric)
+    sized = collective_of("reduce-scatter-v", 8, 8e3)
+    for other in (
+        replace(schedule, queued=True),
+        replace(schedule, folding=Folding.alike(8, 8)),
+        replace(schedule, pipeline=Pipeline(1, 1)),
+        replace(schedule, collective=sized),
+    ):
+        with pytest.raises(VerificationError, match="carry lists of chunks: unfold the schedule"):
+            check_lists(other)
     for other in (replace(schedule, queued=True), replace(schedule, folding=Folding.alike(8, 8))):
         with pytest.raises(VerificationError, match="carry lists of chunks: unfold the schedule"):
             verify(other, fabric)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify import queued
 from lightloom.core.errors import VerificationError
 from lightloom.fabrics.base import Fabric
@@ -119,3 +122,16 @@ def test_neither_sums_in_the_network_nor_steps_that_depend_on_each_other_are_que
     with pytest.raises(VerificationError, match=r"no steps that could depend on each other$"):
         queued.verify_queued(replace(down, dependencies=np.zeros((0, 2), np.int64)), wdm_ring(5, 8))
     queued.verify_queued(down, wdm_ring(5, 8))
+
+
+@pytest.mark.parametrize(("ranks", "block"), [(4, 1), (6, 1), (6, 3)])
+def test_parts_of_an_all_to_all_begin_at_their_owners_and_end_at_their_readers(ranks: int, block: int) -> None:
+    """Of the ranks of the first period alone, whichever divides the ranks."""
+    chunks = ranks**2 * block
+    schedule: Any = SimpleNamespace(collective=Collective("all-to-all", ranks, 1e4), chunks=chunks)
+    chunk = np.arange(chunks)
+    for period in (each for each in range(1, ranks + 1) if ranks % each == 0):
+        cells = queued._ends_of_parts(schedule, period)
+        for found, holder in zip(cells, (chunk // (ranks * block), chunk // block % ranks), strict=True):
+            expected = [rank * chunks + own for rank in range(period) for own in chunk[holder == rank].tolist()]
+            assert sorted(found.tolist()) == expected
