@@ -29,6 +29,7 @@ from lightloom.photonics.meshes import (
     sweep,
 )
 from lightloom.photonics.meshes.disturb import DisturbedMesh, fabricate, neighbours, quantised
+from lightloom.photonics.meshes.mapping import Form
 from tests.photonics.meshes.strategies import haar
 
 ENDS: list[tuple[Kind, int, int, int]] = [
@@ -96,6 +97,22 @@ def test_a_mapped_matrix_states_its_depth_gain_and_phases() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             replace(mapped, **change)
+
+
+@pytest.mark.parametrize("form", ["svd", "economy"])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (5, 2), (4, 4)])
+def test_there_are_attenuators_for_all_shared_modes_and_none_beyond_those_of_the_second_mesh(
+    form: Form, shape: tuple[int, int]
+) -> None:
+    mapped = map_matrix(np.random.default_rng(0).normal(size=shape), form)
+    assert mapped.output_mesh is not None
+    most = mapped.output_mesh.inputs
+    for count in range(8):
+        if min(mapped.input_mesh.outputs, most) <= count <= most:
+            assert replace(mapped, attenuations=np.ones(count)).matrix().shape == shape
+        else:
+            with pytest.raises(ConfigError, match=f"{count} attenuations for a matrix of"):
+                replace(mapped, attenuations=np.ones(count))
 
 
 def test_blocks_state_the_deepest_and_the_strongest() -> None:
