@@ -236,3 +236,26 @@ def test_a_byte_gains_what_its_tree_costs_above_all_links_and_ends(ranks: int, d
     needed = 1 + max(int(np.flatnonzero(part.any(axis=1)).max(initial=0)) for part in search._trees[0])
     for slots in range(1, len(capacity) + 1):
         assert search._row(search._trees[0], slots).any() == (slots >= needed)
+
+
+@pytest.mark.parametrize(("ranks", "direction"), [(16, 3.125), (24, 5.0)])
+def test_new_prices_promise_no_more_than_circuits_carry_and_the_known_trees_cost(ranks: int, direction: float) -> None:
+    """Of all prices so long as a tree is known, none before anything was received but the root's."""
+    search, capacity = Search(ranks, direction), capacities(3.5)
+    search.gain(search._begin(capacity), capacity)
+    found = search._programme(capacity)
+    assert found is not None and not found.usual[0].any()
+    assert (found.usual >= 0).all() and (found.of_root >= 0).all()
+    assert (capacity @ found.usual <= 1 + 1e-9).all() and (capacity @ found.of_root[:, :-1] <= 1 + 1e-9).all()
+    # Per length, the root's lightpaths are no cheaper than others.
+    ends = [1]
+    while ends[-1] < ranks - 1:
+        ends.append(min(2 * ends[-1], ranks - 1))
+    within = np.array([[np.clip(at - a, 0, b - a) for a, b in pairwise([0, *ends])] for at in ends])
+    root = found.of_root[1:, :-1] @ within.T + found.of_root[1:, -1:]
+    assert (root >= found.usual[1:] @ within.T - 1e-9).all()
+    # What is known of one tree is met, and more than all links is promised.
+    used, first = search._trees[0]
+    end = float(capacity @ found.of_root[:, -1])
+    promised = (found.usual * used).sum() + (found.of_root * first).sum() - 2 * end / direction
+    assert promised > 2 * ranks / direction

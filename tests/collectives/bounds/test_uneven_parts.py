@@ -118,3 +118,10 @@ def test_of_sends_over_one_distance_all_links_prove_as_much_as_arcs(
     assert by_links == pytest.approx(by_arcs, rel=1e-12)
     hop = fabric.step_overhead + fabric.neighbour_latency()
     assert 2 * by_links[0] - by_links[1] == pytest.approx(fabric.setup_time + hop, rel=1e-3)
+
+
+def test_arcs_are_tried_up_to_so_many_pairs_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand, ring = Demand(drawn(6, 0)[0]), WdmRing(ranks=6, wavelengths=4)
+    for most, arcs in ((36, 1), (35, 0)):
+        monkeypatch.setattr(one_to_one, "_MOST_ARCS", most)
+        assert len(rank_seconds(demand, ring)) == 3 + arcs
