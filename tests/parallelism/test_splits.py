@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.parallelism.placement.splits import (
     SPLITS,
+    Layout,
     Need,
     axis_size,
     bounds,
     exchange,
+    exchanged_fraction,
     layout,
     need,
     region,
@@ -88,3 +90,47 @@ def test_a_halo_reaches_as_far_as_some_convolution_of_these_sizes_reads(
     assert (high == np.clip(last, 0, size)).all()
     assert (low <= np.clip(first, 0, size)).all()
     assert (low >= np.clip(first - max(stride for stride, _ in ways) // 2, 0, size)).all()
+
+
+@given(made=st.integers(1, 6), wanted=st.integers(1, 6), size=st.integers(2, 12), outputs=st.integers(1, 12))
+@example(made=4, wanted=3, size=2, outputs=5)
+@example(made=3, wanted=2, size=6, outputs=6)
+@example(made=2, wanted=4, size=8, outputs=8)
+@settings(deadline=None)
+def test_a_part_sends_the_elements_that_it_holds_of_those_that_are_read(
+    made: int, wanted: int, size: int, outputs: int
+) -> None:
+    """Set by set, also where some parts hold nothing; along another axis, its share of them."""
+    holds = [set(range(part * size // made, (part + 1) * size // made)) for part in range(made)]
+    edges = [part * outputs // wanted for part in range(wanted + 1)]
+    own = [set(range(low * size // outputs, -(-high * size // outputs))) for low, high in pairwise(edges)]
+    for reads, axis in product(("own", "whole"), ("channel", "sample")):
+        read = own if reads == "own" else [set(range(size))] * wanted
+        produced = Layout("channel", made, size, 1, False)
+        consumed = Need(reads, axis, wanted, outputs, 1, 1)  # type: ignore[arg-type]
+        sent = exchange(produced, consumed, size)
+        found = np.zeros((made, wanted))
+        np.add.at(found, (sent.source, sent.destination), sent.fraction)
+        expected = [
+            [len(a & b) / size if axis == "channel" else len(a) * len(b) / size**2 for b in read] for a in holds
+        ]
+        assert np.allclose(found, expected, rtol=1e-12)
+        near = [
+            [a == b * made // wanted if made <= wanted else b == a * wanted // made for b in range(wanted)]
+            for a in range(made)
+        ]
+        assert np.isclose(exchanged_fraction(produced, consumed, sent), found[~np.array(near)].sum())
+
+
+@given(groups=st.integers(1, 12), parts=st.integers(2, 12))
+@example(groups=4, parts=2)
+@example(groups=4, parts=3)
+@example(groups=2, parts=4)
+def test_parts_that_divide_the_groups_of_a_convolution_read_their_own_channels_and_others_all(
+    groups: int, parts: int
+) -> None:
+    operator = Operator(name="c", kind="conv", dimensions={"channel": 24, "in_channel": 24, "groups": groups})
+    (channel,) = (split for split in SPLITS["conv"] if split.dimension == "channel")
+    assert need(operator, channel, parts, 0).reads == ("whole" if groups % parts else "own")
+    (summed,) = (split for split in SPLITS["conv"] if split.partial)
+    assert split_size(operator, summed) == (24 if groups == 1 else 0)
