@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.cost import _concurrent_kernels as kernels
 from lightloom.collectives.cost.stepped import CodecTimes, cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
@@ -88,3 +91,34 @@ def test_steps_at_once_share_the_engine_of_a_codec(in_line: bool) -> None:
         cost(replace(schedule, dependencies=pairs), fabric, codec=codec) for pairs in (NOTHING, np.array([(1, 0)]))
     )
     assert at_once.time == pytest.approx(in_turn.time, rel=1e-3)
+
+
+SECONDS = st.sampled_from((0.0, 0.5, 1.0, 1.5, 7.0))
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS, st.integers(0, 2**8 - 1)), min_size=1, max_size=8), st.data())
+def test_tasks_that_share_nothing_wait_for_their_longest_path(
+    drawn: list[tuple[float, float, float, int]], data: st.DataObject
+) -> None:
+    """A task begins once the last of those before it has ended, and takes its lead, its own time and its tail."""
+    tasks = len(drawn)
+    number = data.draw(st.permutations(range(tasks)))
+    followers: list[list[int]] = [[] for _ in drawn]
+    waits, begin, end = np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks)
+    lead_alone_tail = np.zeros((3, tasks))
+    for i, (lead, alone, tail, before) in enumerate(drawn):
+        for j in range(i):
+            if before >> j & 1:
+                followers[number[j]].append(number[i])
+                waits[number[i]] += 1
+                begin[number[i]] = max(begin[number[i]], end[number[j]])
+        lead_alone_tail[:, number[i]] = lead, alone, tail
+        end[number[i]] = begin[number[i]] + lead + alone + tail
+    first = np.cumsum([0, *map(len, followers)])
+    follower = np.array([one for each in followers for one in each], np.int64)
+    leads, alones, tails = lead_alone_tail
+    uses = np.zeros(tasks + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    work = kernels.Work(waits, first, follower, leads, alones, tails, *uses)
+    found = np.zeros((2, tasks))
+    kernels.run_at_once(work, 0, *found)
+    assert found == pytest.approx(np.stack([begin, end]), rel=1e-9)
