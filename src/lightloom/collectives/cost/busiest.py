@@ -134,16 +134,15 @@ def _count(transfers: _Transfers, fabric: Fabric, link_class: Ints) -> StepLoad:
     from lightloom.collectives.cost import _cost_kernels as kernels
 
     on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
-    latency = 0.0
+    latencies: list[float] = []
     # A transfer of a group of ranks occupies the links of all sibling groups.
     block = max(BLOCK // len(fabric.siblings()[1]), 1)
     for begin in range(0, len(transfers.chunks), block):
         *ends, chunks = (column[begin : begin + block] for column in transfers)
         kernels.count_chunks(fabric.footprint(*ends), chunks, on_link, change)
-        latency = max(latency, float(fabric.latency(*ends).max()))
-    if fabric.in_network_reduction:
-        # Light runs up and down within one step, so the two delays follow each other.
-        latency = fabric.diameter_latency()
+        latencies.append(float(fabric.latency(*ends).max()))
+    # In a switch that reduces, light runs up and down within one step, so the two delays follow each other.
+    latency = fabric.diameter_latency() if fabric.in_network_reduction else max(latencies)
     most = np.zeros(int(link_class.max()) + 1, np.int64)
     kernels.most_chunks(on_link, change, link_class, most)
     return StepLoad(most, latency)
