@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from lightloom.fabrics.load import fabric_from, load_fabric, names
 from lightloom.fabrics.part import PartFabric
 from lightloom.parts.bill import Bill
 from lightloom.parts.choices import BillChoices
+from lightloom.parts.load import CATALOG, load_part
 
 CHOICES = (
     BillChoices(),
@@ -202,6 +204,17 @@ def test_bad_choices_are_one_line(choices: dict[str, object], complaint: str) ->
     fabric = load_fabric("circuit-switch" if "circuit_switch" in choices else "switch", 100)
     with pytest.raises((ConfigError, UnsupportedError, ValueError), match=complaint):
         fabric.bill(BillChoices.model_validate(choices))
+
+
+def test_a_switch_of_unknown_radix_is_refused_unless_the_radix_is_chosen(tmp_path: Path) -> None:
+    part = CATALOG / "switches" / "switch-port-400g.yaml"
+    own = tmp_path / "own.yaml"
+    own.write_text("\n".join(line for line in part.read_text().splitlines() if not line.startswith("radix:")))
+    fabric = load_fabric("switch", 100)
+    with pytest.raises(ConfigError, match="switch_port=own states no radix: expected one in the part, or switch_radix"):
+        fabric.bill(BillChoices(switch_port=str(own)))
+    radix = load_part("switch-port-400g").radix
+    assert fabric.bill(BillChoices(switch_port=str(own), switch_radix=radix)).dollars == fabric.bill().dollars
 
 
 def test_cubes_tile_the_torus() -> None:

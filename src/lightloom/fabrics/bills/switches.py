@@ -76,9 +76,15 @@ def network(
         taper: ports down over ports up of the leaves.
         least: fewest tiers of switches.
         below: medium of the links into the tier, whose other end is a card; None: a switch's port is at the other end.
+
+    Raises:
+        ConfigError: nothing says how many ports a switch has, or no tree of such switches joins so many.
     """
     port = switch_port(ports, choices)
-    tree = tree_of(joined, choices.switch_radix or port.radix or 1, taper, least)
+    radix = choices.switch_radix or port.radix
+    if radix is None:
+        raise ConfigError(f"switch_port={port.name} states no radix: expected one in the part, or switch_radix")
+    tree = tree_of(joined, radix, taper, least)
     links, up = ports.number * per_rank, tree.uplinks
     count = f"{per_rank:.4g} link{'s' * (per_rank != 1)} a rank x {ports.why}"
     lines = [Line(nic(ports, choices), links, count, rate=ports.rate)] if below is not None else []
