@@ -125,16 +125,20 @@ def test_the_order_in_which_rows_are_listed_proves_nothing(kind: str) -> None:
             verify(shuffled(schedule, list(reversed(range(len(schedule))))), fabric)
 
 
-def test_sums_in_the_network_are_replayed_step_by_step_however_they_are_listed() -> None:
-    """Two ranks send to the averager in one step and two in the next, after which it sends the sum to all."""
-    fabric = load_fabric("optical-averager", 4)
-    schedule = build(find("in-network"), Collective("all-reduce", 4, 4e3), fabric)
+@pytest.mark.parametrize("ranks", [4, 4_200])
+def test_sums_in_the_network_are_replayed_step_by_step_however_they_are_listed(ranks: int) -> None:
+    """Two ranks send to the averager in one step and the others in the next, after which it sends the sum to all.
+
+    Of 4,200 ranks contributions are replayed in two parts, of which neither may be sent before it came.
+    """
+    fabric = load_fabric("optical-averager", ranks)
+    schedule = build(find("in-network"), Collective("all-reduce", ranks, 4e3), fabric)
     late = (schedule.source != 0) & (schedule.source != 1)
     halves = replace(schedule, steps=2, step=late.astype(schedule.step.dtype))
     verify(halves, fabric)
     verify(shuffled(halves, list(reversed(range(len(halves))))), fabric)
-    early = np.where(schedule.source == 4, 0, 1).astype(schedule.step.dtype)
-    with pytest.raises(VerificationError, match="rank 4 has nothing of the chunk to send"):
+    early = np.where(schedule.source == ranks, 0, 1).astype(schedule.step.dtype)
+    with pytest.raises(VerificationError, match=f"rank {ranks} has nothing of the chunk to send"):
         verify(replace(schedule, steps=2, step=early), fabric)
 
 
