@@ -44,7 +44,7 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     yield from _blocks(problem, k, rounds)
     for width in sorted({clique, 1} - {k}):
         yield from forward_starts(problem, f"earliest finish on {width}", width, True, 0)
-        yield from _blocks(problem, width, 0)
+        yield from _blocks(problem, width, rounds)
     for width in sorted({1, problem.reach.span(k), k}):
         yield from _line(problem, width, rounds)
 
