@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
@@ -14,7 +19,15 @@ from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_av
 from lightloom.photonics.averaging.realised.files import FunctionArguments
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
-from lightloom.photonics.meshes import MeshMapping, disturb, map_blocks, map_components, map_matrix, monte_carlo
+from lightloom.photonics.meshes import (
+    MeshMapping,
+    batched,
+    disturb,
+    map_blocks,
+    map_components,
+    map_matrix,
+    monte_carlo,
+)
 from lightloom.photonics.meshes.batched import fabricated_matrices
 from lightloom.photonics.pam4 import encode
 from lightloom.photonics.tolerance.fabricated import Amplifiers, fabricate_averagers
@@ -54,6 +67,24 @@ def test_batches_have_the_statistics_of_single_fabrications(make: object) -> Non
     np.testing.assert_allclose(
         fabricated_matrices(part, crossed, rng, 1)[0], disturb(part, crossed, rng).matrix(), atol=1e-12
     )
+
+
+def test_every_error_of_a_device_is_a_draw_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both phases, both couplers and the loss: no draw is used twice, and none is left out."""
+    used: list[NDArray[np.float64]] = []
+
+    def matrices(
+        *phases: NDArray[np.float64], transmission: NDArray[np.float64], **couplers: NDArray[np.float64]
+    ) -> None:
+        used.extend(phase / HOW.phase_error for phase in phases)
+        used.extend(error / HOW.coupler_error for error in couplers.values())
+        used.append((-10 * np.log10(transmission) - HOW.loss_db) / HOW.loss_spread_db)
+
+    draws = SimpleNamespace(standard_normal=lambda shape: np.arange(math.prod(shape), dtype=float).reshape(shape))
+    monkeypatch.setattr(batched, "mzi", matrices)
+    beside: Any = np.zeros(2, np.bool_)
+    batched._devices((np.zeros(3), np.zeros(3)), beside, replace(HOW, dac_bits=0), cast("Any", draws), 2)
+    assert np.sort(np.concatenate(used).ravel()) == pytest.approx(np.arange(5 * 2 * 3), abs=1e-9)
 
 
 @pytest.mark.parametrize(("form", "components"), [("compact", True), ("svd", True), ("economy", False)])

@@ -80,8 +80,6 @@ def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost:
     """Children of a tier that states no size."""
     if not outermost:
         raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
-    if ranks % child:
-        raise ValueError(f"tiers of {child} ranks do not divide ranks={ranks}: expected a multiple of {child}")
     if tier.most is not None and ranks // child > tier.most:
         raise ValueError(f"{where} joins {ranks // child} children of {child} ranks: expected at most {tier.most}")
     return ranks // child
