@@ -215,12 +215,12 @@ class SearchRequest:
     @property
     def most_micro_batches(self) -> int:
         """Micro-batches of a step that are tried at most."""
-        return max(filter(None, (self.pins.micro_batches, MOST_MICRO_BATCHES)))
+        return max(self.pins.micro_batches or MOST_MICRO_BATCHES, MOST_MICRO_BATCHES)
 
     @property
     def most_virtual_stages(self) -> int:
         """Chunks of a stage that are tried at most."""
-        return max(filter(None, (self.pins.virtual_stages, MOST_VIRTUAL_STAGES)))
+        return max(self.pins.virtual_stages or MOST_VIRTUAL_STAGES, MOST_VIRTUAL_STAGES)
 
     @property
     def kinds(self) -> tuple[str, ...]:
