@@ -14,11 +14,11 @@ _ROOT = Path(__file__).parents[1]
 def test_package_citation_and_changelog_name_the_same_release() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((_ROOT / "CITATION.cff").read_text())
-    first = re.search(r"^## (.*)$", (_ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert first is not None
+    headings = re.findall(r"^## (.*)$", (_ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    releases = [heading for heading in headings if heading != "Unreleased"]
     version = project["version"]
     assert citation["version"] == version
-    assert first[1] == f"{version} - {citation['date-released']}"
+    assert releases[0] == f"{version} - {citation['date-released']}"
 
 
 def test_wheels_hold_every_file_that_the_package_reads() -> None:
