@@ -1,6 +1,6 @@
 """Change one line at a time, and see whether the tests notice.
 
-    python -m scripts.mutation                          24 mutants of each package, seeded by the commit
+    python -m scripts.mutation                          16 mutants of each package, seeded by the commit
     python -m scripts.mutation --package cost --each 40 --seed 7
     python -m scripts.mutation --report                 what the journal holds, without trying any
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from scripts.mutation.journal import report
 
-EACH = 24
+EACH = 16
 
 
 def main() -> None:

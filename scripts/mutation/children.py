@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import importlib
 import json
+import marshal
 import os
 import resource
 import shutil
@@ -20,12 +21,12 @@ import time
 import traceback
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 from typing import TypedDict
 
 import pytest
+from scripts.mutation.startup import sitecustomize
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("numpy", "numba", "scipy.optimize", "scipy.sparse", "hypothesis", "pydantic", "yaml", "rich", "typer")
@@ -146,18 +147,21 @@ def _prepare(task: Task, folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["LIGHTLOOM_CACHE"] = str(folder / "cache")
     os.environ["MPLBACKEND"] = "agg"
-    _replace_modules(task.code)
+    _replace_modules(task, folder)
     _forget_kernels(task.uncached)
 
 
-def _replace_modules(code: Mapping[str, CodeType]) -> None:
-    """Load these modules from code in memory."""
-    from_file = SourceFileLoader.get_code
-
-    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
-        return code[fullname] if fullname in code else from_file(self, fullname)
-
-    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010
+def _replace_modules(task: Task, folder: Path) -> None:
+    """Load these modules from code in memory, here and in the interpreters that tests start."""
+    sitecustomize.replace_modules(task.code)
+    sys.modules["sitecustomize"] = sitecustomize
+    startup = str(Path(sitecustomize.__file__).parent)
+    sys.path.insert(0, startup)
+    os.environ["PYTHONPATH"] = os.pathsep.join([startup, *filter(None, [os.environ.get("PYTHONPATH")])])
+    (folder / "code").write_bytes(marshal.dumps(dict(task.code)))
+    os.environ[sitecustomize.CODE] = str(folder / "code")
+    if task.reaching:
+        os.environ[sitecustomize.HITS] = str(folder / "hits")
 
 
 def _forget_kernels(modules: frozenset[str]) -> None:
@@ -197,10 +201,6 @@ def _run(task: Task, folder: Path) -> Outcome:
     return recorder.outcome
 
 
-HITS: set[str] = set()
-"""Functions entered since the set was last emptied; what `reaching_code` compiles adds to it."""
-
-
 @dataclass(eq=False)
 class _Recorder:
     """A pytest plug-in that notes times, failures and functions entered."""
@@ -209,16 +209,31 @@ class _Recorder:
     outcome: Outcome = field(
         default_factory=lambda: Outcome(passed=0, failed="", errors=[], tests={}, reached={}, modules=[])
     )
+    of_fixtures: dict[object, set[str]] = field(default_factory=dict)
+    """Functions that the making of a fixture entered: they count for every test that uses it."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Take the time of one test, and the functions that it enters."""
-        HITS.clear()
-        before = time.process_time()
+        _take_entered()
+        before = sum(os.times()[:4])
         result = yield
-        self.outcome["tests"][item.nodeid] = time.process_time() - before
+        self.outcome["tests"][item.nodeid] = sum(os.times()[:4]) - before
         if self.reaching:
-            self.outcome["reached"][item.nodeid] = sorted(HITS)
+            reached = _take_entered()
+            for definitions in getattr(item, "_fixtureinfo").name2fixturedefs.values():  # noqa: B009
+                reached = reached.union(*(self.of_fixtures.get(each, ()) for each in definitions))
+            self.outcome["reached"][item.nodeid] = sorted(reached)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: object) -> Generator[None, object, object]:
+        """Note the functions that the making of a fixture enters."""
+        others = _take_entered()
+        result = yield
+        own = _take_entered()
+        self.of_fixtures.setdefault(fixturedef, set()).update(own)
+        sitecustomize.entered.update(others)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -242,6 +257,18 @@ class _Recorder:
             self.outcome["errors"] = [
                 name for name in (*MISTAKES, *COMPILER_MISTAKES) if name in str(report.longrepr)
             ] or ["ImportError"]
+
+
+def _take_entered() -> set[str]:
+    """Return the functions entered since the last call, here and in interpreters that were started."""
+    entered = set(sitecustomize.entered)
+    sitecustomize.entered.clear()
+    if sitecustomize.HITS in os.environ:
+        file = Path(os.environ[sitecustomize.HITS])
+        if file.exists():
+            entered.update(file.read_text().splitlines())
+            file.unlink()
+    return entered
 
 
 def _types(error: BaseException) -> list[str]:
@@ -287,7 +314,7 @@ def reaching_code(text: str, path: Path, name: str) -> CodeType:
 
     visit(tree.body, "")
     first = next((n for n, each in enumerate(tree.body) if not _opens_module(each)), len(tree.body))
-    tree.body[first:first] = ast.parse("from scripts.mutation.children import HITS; __reached__ = HITS.add").body
+    tree.body[first:first] = ast.parse("from sitecustomize import entered; __reached__ = entered.add").body
     return compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True)
 
 

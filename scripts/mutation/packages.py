@@ -15,14 +15,26 @@ PACKAGES = {
     "bounds": ("collectives/bounds/**/*.py",),
     "fabrics": ("fabrics/**/*.py",),
     "planner": ("planner/**/*.py",),
-    "codec": ("compression/**/*.py",),
+    "codec": ("compression/*.py",),
     "meshes": ("photonics/meshes/**/*.py",),
     "placement": ("parallelism/placement/**/*.py", "parallelism/hybrid.py"),
     "simulation": ("simulation/**/*.py",),
+    "reports": ("reports/**/*.py",),
+    "interchange": ("interchange/**/*.py",),
+    "economics": ("economics/**/*.py",),
+    "exchange": ("exchange/**/*.py", "training/gradients/**/*.py"),
+    "link": ("photonics/link/**/*.py", "photonics/detection.py", "photonics/reducers.py"),
+    "tracing": ("workloads/torch/*.py",),
+    "api": ("api/*.py",),
+    "transports": ("transports/*.py",),
+    "workloads": ("workloads/*.py",),
+    "blocks": ("compression/blocks/*.py",),
+    "calibration": ("calibration/*.py",),
+    "designs": ("designs/*.py",),
 }
 """Source files of each package, under ``src/lightloom``."""
-PROSE = ("explain", "verdict", "export", "drawing", "files", "documents", "profil", "perfetto", "registry", "catalog")
-"""Words in the names of files that write documents, or that list what there is."""
+PROSE = ("explain", "verdict", "drawing", "documents", "templates", "registry", "catalog", "compile_ahead", "progress")
+"""Words in the names of files that write sentences, or that list what there is."""
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,8 @@ from typing import TypedDict
 from scripts.mutation.children import ROOT, Child, Outcome, Task, reaching_code, start
 from scripts.mutation.selection import SOURCE, Module, Selection
 
-LEFT_OUT = (
-    "training",
-    "sweeps",
-    "benchmarks",
-    "reports",
-    "interchange",
-    "studies",
-    "cli",
-    "workloads",
-    "accelerators",
-    "mutation",
-)
-"""Folders of tests that start other processes or look at what is drawn: slow, and not about numbers."""
+LEFT_OUT = ("sweeps", "benchmarks", "studies", "docs", "examples", "mutation")
+"""Folders of tests about whole pages, papers and runs of minutes: slow, and reached by no single function."""
 COMPILED = (".pyc", ".so", ".nbi", ".nbc")
 
 
