@@ -58,14 +58,17 @@ _RIVALS = """
 | `paper-network` | the paper's network: one gain a matrix, amplifiers in the light, units that nobody has built | amplifiers, heaters, lasers for its full scale; **not** its units |
 | `row-gain-network` | a gain for each row, [components](meshes.md) as meshes of their own, limiting homodyne units | units, local oscillators, carriers, heaters, phase locks |
 | `digit-sum`, `-nrz` | a wavelength for each server, added by a photodiode a digit (PAM4, or on-off), digital carries | multiplexers, converters, adders, transmitters split to servers |
-| `homodyne-sum` | fields of lasers locked in phase, added, detected against a local oscillator, digital carries | the same, local oscillators, phase locks |
+| `homodyne-sum` | fields of both signs of lasers locked in phase, added, detected against a local oscillator, digital carries | the same, local oscillators, phase locks |
 | `reducer-asic` | a dedicated chip with an optical end for every server | receivers, transmitters, error correction, logic |
 | `broadcasting-asic` | the same, its result on few transmitters split to the servers | the same |
 | `packet-switch` | a switch with co-packaged optics that reduces | silicon of the switch |
 
 All lanes are built of the same electronics and the same laser: that of a plain PAM4 lane with error correction, times the decibels
-that a rival needs beyond it (`photonics.detection`: levels, thermal and shot noise, intensity noise, levelling; then multiplexers and
-splitters). That laser (2 pJ/bit at an efficiency of 0.09: 18 mW for -12.3 dBm at the detector) implies 25 dB from the modulator to the
+that a rival needs beyond it (`photonics.detection`: levels, thermal and shot noise, intensity noise, levelling, phases; then
+multiplexers and splitters). More noise than the published constants state costs every lane light, plain ones too. Sums of fields
+carry the noise of all lasers and of the oscillator, levelling and phases, as [`onn link`](link.md) simulates them, and fields of both
+signs, which take a quarter of the light of fields from zero upwards; until version 0.2 they were counted without laser noise and
+levelling, with 3 dB for phases and fields from zero upwards (10.3 pJ for 4 servers, 10.4 for 8, 11.5 for 16). That laser (2 pJ/bit at an efficiency of 0.09: 18 mW for -12.3 dBm at the detector) implies 25 dB from the modulator to the
 detector, margin included, where [`onn link`](link.md) takes 10 dB of path: hence 143 mW a lane here and 7.5 mW there. The way up of sums and networks has no error correction, hence 1e-6 wrong words must do (`--word-errors`); the way back of
 a digit sum has it. Latency leaves out what is alike for all: fibres (5 ns a metre) and the servers' ends.
 """  # noqa: E501
@@ -208,7 +211,8 @@ def _digit_sum(made: Mapping[int, ReducerComparison]) -> Iterator[str]:
     tried = ", ".join(f"{comparison.tried_sums[0]:,} for {servers}" for servers, comparison in made.items())
     wrong = sum(comparison.tried_sums[1] for comparison in made.values())
     yield f"\nEvery tuple of sums was tried ({tried} servers): {wrong} wrong; tests try every number from 2 to 16.\n"
-    yield "dBm a lane at the detector for 1e-6 wrong words of 8 bits at 50 GBd, and effective bits of a converter:\n"
+    yield "dBm a lane at the detector for 1e-6 wrong words of 8 bits at 50 GBd, powers levelled to 1 %, lasers of"
+    yield "-150 dB/Hz within 0.055 rad, and effective bits of a converter:\n"
     rows = []
     for levels, servers in ((4, 2), (4, 4), (4, 8), (4, 16), (2, 8), (2, 16)):
         receiver = DigitReceiver(servers=servers, levels=levels)

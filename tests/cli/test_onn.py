@@ -18,7 +18,7 @@ from lightloom.photonics.tolerance import search
 from lightloom.photonics.tolerance.candidates import candidates
 from lightloom.photonics.tolerance.document import assumptions
 from tests.cli.test_onn_bad_input import run
-from tests.photonics.test_reducers import DESIGN, few_phases  # noqa: F401
+from tests.photonics.test_reducers import DESIGN
 
 SMALL = ["--servers", "2", "--bits", "4"]
 TINY = ["--servers", "2", "--bits", "2"]
@@ -210,7 +210,6 @@ def test_a_search_prints_its_front(onn: Command) -> None:
     assert "front" in text
 
 
-@pytest.mark.usefixtures("few_phases")
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]

@@ -13,7 +13,6 @@ import pytest
 from lightloom.cli.onn.disturb import disturb
 from lightloom.photonics.averaging import FunctionArguments, build, save_network
 from tests.cli.commands import lightloom
-from tests.photonics.test_reducers import few_phases  # noqa: F401
 
 DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9"]
 CALIBRATE = ["onn", "calibrate", "--modes", "2"]
@@ -111,7 +110,6 @@ def stamp(arguments: Sequence[str], folder: Path) -> tuple[str, int | None]:
     return origin["configuration"], origin["seed"]
 
 
-@pytest.mark.usefixtures("few_phases")
 @pytest.mark.parametrize(("command", "options"), OPTIONS, ids=[" ".join(command[:2]) for command, _ in OPTIONS])
 def test_every_option_that_decides_a_result_changes_its_hash(
     command: list[str], options: list[list[str]], folder: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics import detection
 from lightloom.photonics.link.sources import SOURCES
-from lightloom.photonics.reducers import compare, designs, networks, sums
+from lightloom.photonics.reducers import compare, designs, networks
 from lightloom.photonics.reducers.compare import RIVALS, compare_reducers
 from lightloom.photonics.reducers.comparison import ReducerComparison, saving_of
 from lightloom.photonics.reducers.constants import Constant, constants, drawn, nominal, published
@@ -39,14 +38,7 @@ DESIGN = Design(
 
 
 @pytest.fixture
-def few_phases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few draws of phase errors behind the limit of sums of fields, and none that other tests meet again."""
-    monkeypatch.setattr(detection, "_PHASE_DRAWS", 2000)
-    monkeypatch.setattr(sums, "_wrong_by_phase", lru_cache(sums._wrong_by_phase.__wrapped__))
-
-
-@pytest.fixture
-def stand_in(few_phases: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of known size, so that nothing is simulated."""
     made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
     monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: made[rows])
@@ -124,7 +116,46 @@ def test_sums_that_no_light_saves_say_so() -> None:
     assert saving_of(rival, reducer_asic(Setting(servers=8), values)) == -inf
     assert any("effective bits" in limit for limit in digit_sum(Setting(servers=16), VALUES, 2).limits)
     loose = {**VALUES, "phase_error": 0.3}
-    assert any("phases of 0.3 rad" in limit for limit in homodyne_sum(Setting(servers=4), loose).limits)
+    assert any("errors of phases" in limit for limit in homodyne_sum(Setting(servers=4), loose).limits)
+
+
+WORSE = {
+    "rin": -142.0,
+    "levelling": 0.02,
+    "phase_error": 0.1,
+    "noise_density": 20e-12,
+    "extinction": 5.0,
+    "mux_loss": 3.0,
+    "modulator_loss": 6.0,
+    "splitter_loss": 0.5,
+    "oscillator_loss": 10.0,
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("cause", WORSE)
+@pytest.mark.parametrize("servers", [2, 8, 16])
+def test_no_rival_gets_cheaper_with_more_noise_or_loss(stand_in: None, name: str, cause: str, servers: int) -> None:
+    setting = Setting(servers=servers)
+    between = [VALUES[cause] + share * (WORSE[cause] - VALUES[cause]) for share in (0.0, 0.25, 0.5, 1.0)]
+    energies = [RIVALS[name](setting, {**VALUES, cause: value}).energy_per_bit for value in between]
+    assert all(after >= before * (1 - 3e-4) for before, after in pairwise(energies))
+
+
+@pytest.mark.parametrize("cause", ["rin", "levelling", "phase_error", "noise_density"])
+def test_every_noise_costs_a_sum_of_fields_light(cause: str) -> None:
+    for servers in (8, 16):
+        sums = [
+            homodyne_sum(Setting(servers=servers), {**VALUES, cause: value}) for value in (VALUES[cause], WORSE[cause])
+        ]
+        assert sums[1].energy["lasers"] > 1.005 * sums[0].energy["lasers"]
+
+
+def test_plain_lanes_need_more_light_for_more_noise() -> None:
+    setting = Setting(servers=4)
+    for rival in (reducer_asic, broadcasting_asic, packet_switch):
+        plain, noisy = (rival(setting, {**VALUES, "noise_density": density}) for density in (10e-12, 20e-12))
+        assert noisy.energy["lasers"] == pytest.approx(2 * plain.energy["lasers"], rel=0.05)
 
 
 def test_networks_add_up(stand_in: None) -> None:
@@ -170,7 +201,7 @@ def test_a_break_even_is_one() -> None:
     assert turns["laser"].at_low == pytest.approx(0.3 / 5.6 - 0.25)
 
 
-def test_servers_without_a_network_have_the_other_rivals(few_phases: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
     monkeypatch.setattr(compare, "_SIZES", (2, 3))
     made = compare_reducers(17, draws=20)

@@ -7,17 +7,24 @@
 The sum of N digits of R levels has N(R-1)+1 levels. On wavelengths of their own the powers add, whatever the phases of
 the lasers; the step between levels is that of a single server, and what the sum costs is shot noise, intensity noise
 (sigma^2 = RIN B sum P_n^2) and resolution. With one wavelength for all, locked in phase, fields add, each weakened by
-the combiner to 1/N of its power, and a local oscillator detects the sum.
+the combiner to 1/N of its power, and a local oscillator detects the sum. Intensity noise and levelling of a power are
+half of themselves in its field; those of the oscillator multiply the whole sum:
 
-Errors are those of digits that are uniform and independent, averaged over every composition of a sum, in closed form
-but for phase errors, which are drawn. A word is right if the sums of all its digits are.
+    sigma^2 = 2 e R P_LO B + i_n^2 B + (RIN B + levelling^2) / 4 sum I_n^2 + RIN B / 4 (sum I_n)^2
+
+where I_n is the photocurrent of server n's field. Shot noise of the signal itself, which is weak beside the oscillator,
+is left out. `photonics.link` simulates the same noise.
+
+Errors are those of digits that are uniform and independent, averaged over every composition of a sum, in closed form:
+phase errors enter to their second order, as shifts by -I_n phi_n^2 / 2, by a saddle-point approximation. A word is
+right if the sums of all its digits are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import comb, log2, prod
+from math import comb, exp, log, log2, prod
 from statistics import NormalDist
 from typing import Literal
 
@@ -32,8 +39,13 @@ Scheme = Literal["separate", "wavelengths", "homodyne"]
 _ELECTRON = 1.602176634e-19
 _WEAKEST, _STRONGEST = 1e-8, 1e-1
 """Watts a lane between which the needed power is searched."""
+_PRECISION = 1e-4
+"""Relative precision of the needed power."""
 _MOST_COMPOSITIONS = 20_000
-_PHASE_DRAWS = 200_000
+_SADDLE_STEPS = 60
+"""Most Newton steps or bisections towards a saddle point."""
+_NEAR_THE_MEAN = 1e-3
+"""Standard deviations from the mean within which the formula of the tail is 0/0 and its limit is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +71,12 @@ class DigitReceiver:
     """Relative intensity noise of each laser, in dB/Hz."""
     local_oscillator: float = 10e-3
     """Power of the local oscillator, in watts."""
-    levelling: float = 0.0
+    levelling: float = 0.01
     """Standard deviation of each server's power from the common one, as a share: static, averaged over chips."""
-    phase_error: float = 0.0
+    phase_error: float = 0.055
     """Standard deviation of each server's optical phase from the local oscillator's, in radians."""
+    antipodal: bool = True
+    """Whether fields lie on both sides of zero, as behind a modulator about its null, or from zero to the highest."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.servers, int) and 1 <= self.servers <= 1024):
@@ -96,23 +110,27 @@ class DigitReceiver:
     def word_error(self, power: float, scheme: Scheme = "wavelengths") -> float:
         """Return the share of wrong words at ``power`` watts of a server's highest level at the detector.
 
-        The power of `homodyne` is that of a server's lane in front of the combiner.
+        The power of `homodyne` is that of a server's lane in front of the combiner. A separate receiver follows its
+        server's power, so that levelling costs it nothing.
         """
         if scheme == "separate":
-            alone = replace(self, servers=1).word_error(power)
+            alone = replace(self, servers=1, levelling=0.0).word_error(power)
             return float(-np.expm1(self.servers * np.log1p(-alone)))
         digit = self._homodyne_error(power) if scheme == "homodyne" else self._intensity_error(power)
         return float(-np.expm1(self.digits * np.log1p(-min(digit, 1 - 1e-12))))
 
     def needed_power(self, word_error: float, scheme: Scheme = "wavelengths") -> float | None:
-        """Return the least watts a lane for that share of wrong words, to 0.1 %; None where no power suffices."""
-        low, high = _WEAKEST, _STRONGEST
-        if self.word_error(high, scheme) > word_error:
+        """Return the least watts a lane for that share of wrong words, to 0.01 %; None where no power suffices."""
+        from scipy.optimize import brentq
+        from scipy.special import ndtri
+
+        def beyond(log_power: float) -> float:
+            return float(ndtri(np.clip(self.word_error(exp(log_power), scheme), 1e-300, 1 - 1e-12)) - goal)
+
+        goal, low, high = ndtri(word_error), log(_WEAKEST), log(_STRONGEST)
+        if beyond(high) > 0:
             return None
-        while high / low > 1.001:
-            middle = (low * high) ** 0.5
-            low, high = (middle, high) if self.word_error(middle, scheme) > word_error else (low, middle)
-        return high
+        return _WEAKEST if beyond(low) <= 0 else exp(brentq(beyond, low, high, xtol=_PRECISION) + _PRECISION)
 
     def needed_enob(self, word_error: float) -> float:
         """Return the effective number of bits of a converter whose noise alone makes that share of words wrong.
@@ -157,23 +175,71 @@ class DigitReceiver:
 
     def _homodyne_error(self, power: float) -> float:
         """Probability that the sum of one digit is decided wrong, fields added."""
-        from scipy.special import ndtr
+        counts, weights = compositions(self.servers, self.levels)
+        fields: Floats = np.arange(self.levels, dtype=np.float64) - (self.levels - 1) / 2 * self.antipodal
+        sums = counts @ np.arange(self.levels)
+        step = 2 * self.responsivity * (self.local_oscillator * power / self.servers) ** 0.5
+        step *= (2 if self.antipodal else 1) / (self.levels - 1)
+        receiver = homodyne_variance(self.local_oscillator, self.responsivity, self.noise_density, self.bandwidth)
+        relative = 10 ** (self.rin_db / 10) * self.bandwidth
+        variance = receiver / step**2 + (relative + self.levelling**2) / 4 * (counts @ fields**2)
+        variance += relative / 4 * (counts @ fields) ** 2
+        above = np.where(sums == self.sum_levels - 1, 0.0, _tail(variance, counts, fields, self.phase_error))
+        if self.antipodal:  # what raises a sum lowers that of the mirrored fields
+            return float(2 * weights @ above)
+        below = np.where(sums == 0, 0.0, _tail(variance, counts, -fields, self.phase_error))
+        return float(weights @ (above + below))
 
-        oscillator, top = self.local_oscillator, self.sum_levels - 1
-        step = 2 * self.responsivity * (oscillator * power / self.servers) ** 0.5 / (self.levels - 1)
-        shot = 2 * _ELECTRON * self.responsivity * oscillator * self.bandwidth
-        sigma = (shot + self.noise_density**2 * self.bandwidth) ** 0.5
-        if not self.phase_error:
-            outer = 2 * float(self.levels) ** -self.servers
-            return float((2 - outer) * ndtr(-step / 2 / sigma))
-        rng = np.random.default_rng(0)
-        digits = rng.integers(0, self.levels, (_PHASE_DRAWS, self.servers))
-        phases = rng.normal(0.0, self.phase_error, digits.shape)
-        shift = (digits * (np.cos(phases) - 1)).sum(axis=1)
-        sums = digits.sum(axis=1)
-        above = np.where(sums == top, 0.0, ndtr(-(0.5 - shift) * step / sigma))
-        below = np.where(sums == 0, 0.0, ndtr(-(0.5 + shift) * step / sigma))
-        return float((above + below).mean())
+
+def homodyne_variance(oscillator: float, responsivity: float, noise_density: float, bandwidth: float) -> float:
+    """Return the variance of a balanced detector's current in A^2: the oscillator's shot noise, and the amplifier's."""
+    return (2 * _ELECTRON * responsivity * oscillator + noise_density**2) * bandwidth
+
+
+def _tail(variance: Floats, counts: Ints, fields: Floats, phase_error: float) -> Floats:
+    """Return the odds that noise and phase errors raise sums by more than half a step, shape [compositions].
+
+    The sum moves by G - sum f_n phi_n^2 / 2 with Gaussian noise G of ``variance``, whose cumulants are generated by
+
+        K(t) = variance t^2 / 2 - 1/2 sum_n log(1 + f_n t phase_error^2).
+
+    With the saddle point K'(t) = 1/2 the odds are those of Lugannani and Rice, Adv. Appl. Prob. 12, 475 (1980).
+
+    Args:
+        variance: of the noise in steps squared, [compositions].
+        counts: servers at each level, [compositions, levels].
+        fields: field of each level in steps, [levels].
+        phase_error: standard deviation of the phases, in radians.
+    """
+    from scipy.special import ndtr
+
+    shares = np.where(counts > 0, fields * phase_error**2, 0.0)
+    up = (counts * np.maximum(shares, 0.0)).sum(axis=1) / 2
+    down = (counts * np.maximum(-shares, 0.0)).sum(axis=1) / 2
+    most, least = np.maximum(-shares, 0.0).max(axis=1), np.maximum(shares, 0.0).max(axis=1)
+    with np.errstate(divide="ignore"):
+        high = np.minimum((0.5 + up) / variance, 1 / most)
+        low = np.maximum(np.minimum((0.5 - down) / variance, 0.0), -1 / least)
+    point = np.clip((0.5 + up - down) / variance, (3 * low + high) / 4, (low + 3 * high) / 4)
+    for _ in range(_SADDLE_STEPS):
+        ratios = shares / (1 + point[:, None] * shares)
+        excess = variance * point - (counts * ratios).sum(axis=1) / 2 - 0.5
+        low, high = np.where(excess < 0, point, low), np.where(excess < 0, high, point)
+        curvature = variance + (counts * ratios**2).sum(axis=1) / 2
+        step = point - excess / curvature
+        moved = np.where((low < step) & (step < high), step, (low + high) / 2)
+        if (abs(moved - point) <= 1e-6 * abs(point)).all():
+            break
+        point = moved
+    cumulants = variance * point**2 / 2 - (counts * np.log1p(point[:, None] * shares)).sum(axis=1) / 2
+    root = np.sign(point) * np.sqrt(np.maximum(point - 2 * cumulants, 0.0))
+    near = abs(root) < _NEAR_THE_MEAN
+    slope = np.where(near, 1.0, point * np.sqrt(curvature))
+    density = np.exp(-(root**2) / 2) / (2 * np.pi) ** 0.5
+    far = ndtr(-root) + density * (1 / slope - 1 / np.where(near, 1.0, root))
+    skewness = -(counts * shares**3).sum(axis=1) / curvature**1.5
+    odds: Floats = np.clip(np.where(near, ndtr(-root) - density * skewness / 6, far), 0.0, 1.0)
+    return odds
 
 
 @lru_cache(maxsize=64)

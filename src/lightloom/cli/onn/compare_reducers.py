@@ -32,7 +32,8 @@ def compare_reducers(
     servers: Annotated[int, count_option("--servers", "Servers whose codes are averaged, 2 to 32.")],
     bits: Annotated[int, count_option("--bits", "Bits of a code.", "B")] = 8,
     word_errors: Annotated[
-        float, option("Share of wrong words that sums in the light may have; no error correction survives them.", "S")
+        float,
+        option("Share of wrong words that sums in the light may have; error correction of them is not counted.", "S"),
     ] = 1e-6,
     settings: Annotated[
         list[str] | None,

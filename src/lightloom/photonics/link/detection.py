@@ -13,15 +13,15 @@ import math
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.photonics.detection import homodyne_variance
 from lightloom.photonics.devices import amplifier_noise
 from lightloom.photonics.link.settings import Link
-from lightloom.photonics.link.sources import ELECTRON
 
 
 def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
     """Return the noise of a detected field, relative to full scale behind ``loss_db`` of loss."""
-    shot = 2 * ELECTRON * link.responsivity * link.local_oscillator if link.shot_noise else 0.0
-    current = math.sqrt((shot + link.noise_density**2) * link.detector_bandwidth)
+    shining = link.local_oscillator if link.shot_noise else 0.0
+    current = math.sqrt(homodyne_variance(shining, link.responsivity, link.noise_density, link.detector_bandwidth))
     power = link.full_scale * 10 ** (-loss_db / 10)
     return current / (2 * link.responsivity * math.sqrt(link.local_oscillator * power))
 

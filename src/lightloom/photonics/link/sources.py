@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-ELECTRON = 1.602176634e-19
-"""Charge of the electron, in coulombs (SI definition)."""
 AMPLIFIER_LIMIT = 10 ** (17.24 / 10) * 1e-3
 """Saturated output power of a hybrid III-V/silicon optical amplifier, in watts: 17.24 dBm with 27 dB of gain and 540 mW
 of electrical power (from a summary of the paper)."""

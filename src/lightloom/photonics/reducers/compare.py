@@ -55,7 +55,7 @@ def compare_reducers(
     Args:
         servers: number of servers, 2 to 32; networks are constructed for up to 16.
         bits: bits of a code.
-        word_errors: share of wrong words that sums in the light may have, for which no error correction is possible.
+        word_errors: share of wrong words that sums in the light may have, for which no error correction is counted.
         symbol_rate: digits a second of every lane.
         given: constants to replace, by name, in the units of `constants.yaml`.
         pair: rivals whose difference is explained.

@@ -29,7 +29,7 @@ def reducer_asic(setting: Setting, values: Values) -> Rival:
 def broadcasting_asic(setting: Setting, values: Values) -> Rival:
     """Return a dedicated chip whose mean leaves on as few transmitters as their modulators bear, split to servers."""
     lanes = Lanes(setting=setting, values=values)
-    down, transmitters = broadcast(lanes, RATE * 2 * values["laser"])
+    down, transmitters = broadcast(lanes, RATE * lanes.plain_laser)
     return Rival(
         name="broadcasting-asic",
         title=f"reducer chip, {transmitters} transmitter{'s' * (transmitters > 1)} a digit split to the servers",
@@ -37,14 +37,14 @@ def broadcasting_asic(setting: Setting, values: Values) -> Rival:
             **corrected_ends(lanes),
             "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
             "reducer transmitters": RATE * lanes.per_bit(lanes.sender) * transmitters / setting.servers,
-            "lasers": RATE * lanes.per_bit(2 * values["laser"]) + lanes.per_bit(down),
+            "lasers": RATE * lanes.per_bit(lanes.plain_laser) + lanes.per_bit(down),
             "error correction": (1 + (1 + transmitters / setting.servers) / 2) * values["error_correction"],
             "logic": values["reducer_logic"],
         },
         latency={"error correction": 2 * values["correction_latency"], "logic": values["reducer_latency"]},
         lanes=lanes.digits,
-        launched=lanes.digits * lanes.launched(2 * RATE * values["laser"]),
-        detected=lanes.reference_power,
+        launched=lanes.digits * lanes.launched(RATE * lanes.plain_laser),
+        detected=lanes.plain_power,
         needs=NEEDS,
     )
 
@@ -75,14 +75,14 @@ def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: 
             **corrected_ends(lanes),
             "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
             "reducer transmitters": RATE * lanes.per_bit(lanes.sender),
-            "lasers": 2 * RATE * lanes.per_bit(2 * values["laser"]),
+            "lasers": 2 * RATE * lanes.per_bit(lanes.plain_laser),
             "error correction": corrections * values["error_correction"],
             "logic": logic,
         },
         latency={"error correction": corrections * values["correction_latency"], "logic": latency},
         lanes=lanes.digits,
-        launched=lanes.digits * lanes.launched(2 * RATE * values["laser"]),
-        detected=lanes.reference_power,
+        launched=lanes.digits * lanes.launched(RATE * lanes.plain_laser),
+        detected=lanes.plain_power,
         needs=NEEDS,
     )
 

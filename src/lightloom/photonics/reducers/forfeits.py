@@ -5,9 +5,12 @@ from __future__ import annotations
 FORFEITS = (
     (
         "error correction",
-        "a code of sums is no code of the sum: the way up runs at raw errors, 1e-6 of the words by default instead of "
-        "corrected ones at 2e-3, and its lanes need that much more light (counted in lasers); the way back of a digit "
-        "sum is coded again, that of a network is not",
+        "codes of links, such as RS(544, 514) over GF(2^10), do not survive a sum of integers, and no code survives "
+        "the rounding of a network; the way up is counted at raw errors, 1e-6 of the words by default instead of "
+        "corrected ones at 2e-3, and its lanes need that much more light. A sum that is rounded behind its decoder "
+        "need not give this up: linear codes over a prime field larger than any sum are closed under addition, at "
+        "the cost of parities of more digits, and are not counted here. The way back of a digit sum is coded again, "
+        "that of a network is not",
     ),
     (
         "retransmission",

@@ -2,8 +2,8 @@
 
     needed at the detector (photonics.detection) ─▶ dB beyond a plain lane ─▶ laser of the lane
 
-A plain lane's laser is known as a share of an optical end's energy; what a rival needs beyond, for more levels, no
-error correction, multiplexers or splitters, multiplies it.
+A plain lane's laser is known as a share of an optical end's energy, for the published noise and extinction; what a
+lane needs beyond that, for more noise, more levels, no error correction, multiplexers or splitters, multiplies it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import expm1, log1p, log2, log10
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.detection import DigitReceiver, Scheme
-from lightloom.photonics.reducers.constants import Values
+from lightloom.photonics.reducers.constants import Values, nominal, published
 
 RATE = 544 / 514
 """Line bits for each bit of data of RS(544, 514)."""
@@ -31,7 +31,7 @@ class Setting:
     ports: int | None = None
     """Servers of one averager of a network; more servers take two levels. None: one averager for all."""
     word_errors: float = 1e-6
-    """Share of wrong words where no error correction is possible."""
+    """Share of wrong words where no error correction is counted."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.servers, int) and not isinstance(self.servers, bool) and 2 <= self.servers <= 32):
@@ -96,7 +96,7 @@ class Lanes:
         """Return joules for each bit of a server, of joules for a symbol of each of its lanes."""
         return joules_per_symbol * self.digits / self.setting.bits
 
-    def digit_receiver(self, servers: int, levelling: float = 0.0) -> DigitReceiver:
+    def digit_receiver(self, servers: int) -> DigitReceiver:
         """Return the receiver of the sum of so many servers' digits on these lanes."""
         return DigitReceiver(
             servers=servers,
@@ -106,7 +106,8 @@ class Lanes:
             noise_density=self.values["noise_density"],
             extinction_db=self.values["extinction"],
             rin_db=self.values["rin"],
-            levelling=levelling,
+            levelling=self.values["levelling"],
+            phase_error=self.values["phase_error"],
         )
 
     @property
@@ -115,10 +116,20 @@ class Lanes:
         return -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
 
     @property
-    def reference_power(self) -> float:
+    def plain_power(self) -> float:
         """Watts at the detector of a plain PAM4 lane with error correction."""
         plain = Lanes(setting=self.setting, values=self.values)
         return needed(plain.digit_receiver(1), self.corrected_errors, "separate")
+
+    @property
+    def plain_laser(self) -> float:
+        """Joules a symbol of the laser of a plain PAM4 lane with error correction."""
+        return self.laser(self.plain_power)
+
+    @property
+    def reference_power(self) -> float:
+        """Watts at the detector of a plain lane with the published noise and extinction, whose laser is a constant."""
+        return Lanes(setting=self.setting, values=nominal(published())).plain_power
 
     @property
     def path_loss_db(self) -> float:

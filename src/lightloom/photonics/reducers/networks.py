@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import ceil, log10
 from statistics import NormalDist
 
+from lightloom.photonics.detection import homodyne_variance
 from lightloom.photonics.reducers.constants import Values, nominal, published
 from lightloom.photonics.reducers.designs import NOISES, TRIED_ERRORS, Design, design
 from lightloom.photonics.reducers.lanes import Lanes, Setting, needed
@@ -21,7 +22,6 @@ from lightloom.photonics.reducers.sums import ALIGNED, UNCORRECTED, modulator_li
 
 NETWORKS = ("row-gain-network", "paper-network")
 """Rivals that average inside the light."""
-_ELECTRON = 1.602176634e-19
 _OSCILLATOR = 1e-3
 """Watts of a unit's local oscillator, an assumption (`link.settings.Link`)."""
 _COLUMN = 3e-4 * 4.2 / 299792458.0
@@ -34,8 +34,11 @@ def full_scale(made: Design, setting: Setting, values: Values, rows: bool) -> fl
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
     noise = 1.0
     if rows:
-        shot, own = 2 * _ELECTRON * _OSCILLATOR, nominal(published())["noise_density"]
-        noise = (shot + values["noise_density"] ** 2) / (shot + own**2)
+        own, given = (
+            homodyne_variance(_OSCILLATOR, 1.0, density, 1.0)
+            for density in (nominal(published())["noise_density"], values["noise_density"])
+        )
+        noise = given / own
     rate = setting.symbol_rate / 50e9
     return made.full_scale * max(tail, 0.1) * noise * rate * 10 ** (values["network_margin"] / 10)
 
