@@ -92,7 +92,7 @@ class Products:
             products=one,
             repeats=one,
             **passes,
-            causal=none,
+            visible=np.ones(len(rows)),
             losses=none,
             element_bytes=2,
         )

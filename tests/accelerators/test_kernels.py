@@ -30,9 +30,9 @@ def shapes(kind: KernelKind, m: float, n: float, k: float, products: float = 1.0
     """One operator's forward pass."""
     values = {"m": m, "n": n, "k": k, "products": products, "repeats": 1.0, "forward": 1.0}
     values |= {"input_gradient": 0.0, "weight_gradient": 0.0, **changes}
-    causal, losses = (np.array([int(values.pop(name, 0))]) for name in ("causal", "losses"))
+    visible, losses = np.array([values.pop("visible", 1.0)]), np.array([int(values.pop("losses", 0))])
     arrays = {name: np.array([[value]]) for name, value in values.items()}
-    return KernelShapes(kind=np.array([int(kind)]), causal=causal, losses=losses, element_bytes=2, **arrays)
+    return KernelShapes(kind=np.array([int(kind)]), visible=visible, losses=losses, element_bytes=2, **arrays)
 
 
 def seconds(kernels: KernelShapes, nbytes: float = 1.0, flops: float = 1.0, model: KernelModel = MODEL) -> float:
@@ -95,12 +95,12 @@ def test_shallow_products_wait_for_memory() -> None:
     assert times[0, 0] == pytest.approx(matrices / (MODEL.memory_fraction * 1e10))
 
 
-def test_flash_attention_needs_half_where_it_is_causal() -> None:
+def test_flash_attention_needs_its_visible_scores() -> None:
     whole = shapes(KernelKind.FLASH, 4096.0, 4096.0, 128.0, 64.0)
     flops = 4 * 64 * 4096 * 4096 * 128
     assert seconds(whole) == pytest.approx(flops / (MODEL.flash_forward * RATES.peak))
-    causal = whole._replace(causal=np.array([1]))
-    assert seconds(causal) == pytest.approx(seconds(whole) / 2)
+    for share in (0.5, 0.03):
+        assert seconds(whole._replace(visible=np.array([share]))) == pytest.approx(share * seconds(whole))
     gradients = {"forward": 0.0, "input_gradient": 1.0, "weight_gradient": 1.0}
     backward = shapes(KernelKind.FLASH, 4096.0, 4096.0, 128.0, 64.0, **gradients)
     assert seconds(backward) == pytest.approx(2.5 * flops / (MODEL.flash_backward * RATES.peak))
@@ -111,7 +111,7 @@ def test_unfused_attention_moves_its_scores() -> None:
     still = MODEL.model_copy(update={"score_traffic": 1e-12})
     moved = seconds(kernels) - seconds(kernels, model=still)
     assert moved == pytest.approx(5 * 2 * 96 * 2048 * 2048 / (MODEL.memory_fraction * RATES.bandwidth))
-    assert seconds(kernels) > 2 * seconds(shapes(KernelKind.FLASH, 2048.0, 2048.0, 128.0, 96.0, causal=1))
+    assert seconds(kernels) > 2 * seconds(shapes(KernelKind.FLASH, 2048.0, 2048.0, 128.0, 96.0, visible=0.5))
 
 
 def test_fusion_saves_traffic_of_element_wise_work_only() -> None:

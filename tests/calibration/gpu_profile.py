@@ -63,7 +63,7 @@ def _seconds(
         one,
         none,
         none,
-        np.array([causal]),
+        np.array([0.5 if causal else 1.0]),
         np.zeros(1, int),
         2,
     )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.torch.trace import trace
+from lightloom.workloads.torch.values import Values
 
 BATCH = 3
 TOKENS, EXPERTS, INNER, OUTER = 8, 4, 16, 32
@@ -66,6 +67,8 @@ def test_grouped_products_multiply_each_group_once(a: Any, b: Any, result: tuple
     assert cost.flops == expected
 
     class Silent:
+        values = Values()
+
         def call(self, *_: Any) -> None: ...
 
     offsets = None if len(a) == len(b) == 3 else torch.empty(4, dtype=torch.int32, device="meta")

@@ -14,6 +14,7 @@ from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.stand_ins import fake_tensors, meta_copy
 from lightloom.workloads.torch.trace import trace
+from lightloom.workloads.torch.values import Values
 
 from .kept import bytes_kept, called
 from .library_models import BATCH, CHECKPOINTED, EXAMPLES, Example
@@ -75,7 +76,7 @@ def graph_of(name: str) -> ComputeGraph:
 def counted(example: Example, *, backward: bool = False) -> int:
     """FLOPs of a pass by PyTorch's counter; grouped products take bfloat16 alone, and are none to it."""
     module: Any = example.module.to(torch.bfloat16) if example.omitted else example.module
-    with fake_tensors(module), torch.device("meta"):
+    with fake_tensors(module, Values()), torch.device("meta"):
         with FlopCounterMode(display=False) as counter:
             result = called(module, meta_copy(example.inputs))
         if backward:

@@ -63,7 +63,7 @@ class KernelKind(IntEnum):
 class KernelShapes(NamedTuple):
     """Kernels of operators in one pass.
 
-    ``kind``, ``causal`` and ``losses`` have shape [operators], the rest [rows, operators].
+    ``kind``, ``visible`` and ``losses`` have shape [operators], the rest [rows, operators].
     """
 
     kind: Ints
@@ -84,8 +84,8 @@ class KernelShapes(NamedTuple):
     """How often the gradient of the input is computed."""
     weight_gradient: Floats
     """How often the gradient of the weights is computed."""
-    causal: Ints
-    """1 for attention in which a token sees only those before it, otherwise 0."""
+    visible: Floats
+    """Share of the scores that attention in one kernel computes: half where a token sees only those before it."""
     losses: Ints
     """1 for products whose outputs enter a cross entropy that the graph does not hold, otherwise 0."""
     element_bytes: int
@@ -222,8 +222,7 @@ class KernelModel(Config):
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
 
     def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
-        needed = np.where(kernels.causal == 1, 0.5, 1.0)
-        flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * needed
+        flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
         # Half of the backward kernel stands for each of the two gradients.
         backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
         computing = flops / rates.peak * (kernels.forward / self.flash_forward + backward)

@@ -148,7 +148,7 @@ def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Float
         forward=forward,
         input_gradient=input_gradient,
         weight_gradient=weight_gradient,
-        causal=causal[0].astype(np.int64),
+        visible=np.where(causal[0] == 1, 0.5, 1.0),
         losses=np.zeros(len(specified), np.int64),
         element_bytes=size,
     )

@@ -29,13 +29,12 @@ COLUMNS = (
     "kernel_k",
     "kernel_products",
     "kernel_repeats",
-    "kernel_causal",
     "kernel_losses",
     "launched_forward",
     "launched_backward",
 )
-"""Columns of shape [operators] that :func:`kernel_columns` returns; 0 in ``kernel_m`` or ``kernel_products`` means that
-it follows from the FLOPs."""
+"""Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
+``kernel_products`` means that it follows from the FLOPs."""
 _KERNEL_SIZES = ("kernel_height", "kernel_width", "kernel_length", "kernel_depth")
 _LAUNCHES: Mapping[str, tuple[int, int]] = {
     "input": (0, 0),
@@ -67,18 +66,19 @@ class _Shape(NamedTuple):
     k: int = 1
     products: int = 1
     repeats: int = 1
-    causal: int = 0
 
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
-    """Return the :data:`COLUMNS` of operators, attention computed in that way."""
+    """Return the :data:`COLUMNS` of operators, attention computed in that way, and ``kernel_visible``: the bits of the
+    share of its scores."""
     logits = logits_of(operators)
     rows = [
         (*_shape(operator, attention), int(operator is logits), *_launches(operator, attention))
         for operator in operators
     ]
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
-    return dict(zip(COLUMNS, table.T, strict=True))
+    visible = np.array([operator.visible_scores for operator in operators], np.float64)
+    return {**dict(zip(COLUMNS, table.T, strict=True)), "kernel_visible": visible.view(np.int64)}
 
 
 def kernel_shapes(
@@ -111,7 +111,7 @@ def kernel_shapes(
         forward=none + 1.0,
         input_gradient=none,
         weight_gradient=none,
-        causal=columns["kernel_causal"],
+        visible=columns["kernel_visible"].view(np.float64),
         losses=columns["kernel_losses"],
         element_bytes=element_bytes,
     )
@@ -189,7 +189,7 @@ def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
     unfused = attention == "unfused" and all(name in sizes for name in names)
     m, n, k = (sizes.get(name, 1) for name in names)
     kind = KernelKind.UNFUSED if unfused else KernelKind.FLASH
-    return _Shape(kind, m=m, n=n, k=k, products=0, causal=operator.causal)
+    return _Shape(kind, m=m, n=n, k=k, products=0)
 
 
 def _launches(operator: Operator, attention: Attention) -> tuple[int, int]:

@@ -104,7 +104,10 @@ class Operator:
     block: str = ""
     """Path of the enclosing module; empty at the top."""
     causal: bool = False
-    """Attention in which a token sees only those before it: kernels may leave out half of what the FLOPs count."""
+    """Attention in which no token sees later ones: kernels may leave out half of what the FLOPs count."""
+    visible: float | None = None
+    """Share of the scores of attention that its mask leaves (a sliding window); None where a token sees all, or if
+    ``causal`` all before it."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -120,8 +123,17 @@ class Operator:
         if self.recomputed_shared_bytes > self.recomputed_bytes:
             shared = self.recomputed_shared_bytes
             raise WorkloadError(f"operator {self.name!r}: recomputed_shared_bytes {shared} exceed recomputed_bytes")
+        if self.visible is not None and not 0 < self.visible <= 1:
+            raise WorkloadError(f"operator {self.name!r}: visible is {self.visible!r}, expected a share over 0")
         if self.saved_bytes is not None:
             check_integer(self.name, "saved_bytes", self.saved_bytes, self.saved_shared_bytes)
+
+    @property
+    def visible_scores(self) -> float:
+        """Share of the scores of attention that are needed."""
+        if self.visible is not None:
+            return self.visible
+        return 0.5 if self.causal else 1.0
 
     @property
     def kept_bytes(self) -> int:

@@ -31,6 +31,7 @@ from lightloom.workloads.resolve import resolve, search_path
 from lightloom.workloads.torch.build import module_and_inputs, takes_length
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.samples import sample_axis, with_length
+from lightloom.workloads.torch.values import Values
 
 Gradients = dict[str, NDArray[np.float32]]
 
@@ -167,7 +168,7 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
         if example is None:
             example = cast(Any, module).example_inputs(training.batch, **length)
         elif length:
-            axis = sample_axis(module, example, name) if axis is None else axis
+            axis = sample_axis(module, example, name, Values()) if axis is None else axis
             example = with_length(example, axis, length["sequence_length"], name)
     return module, example if isinstance(example, tuple) else (example,)
 

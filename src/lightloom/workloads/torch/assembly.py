@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightloom.workloads.graph import TENSOR_KINDS
 from lightloom.workloads.torch import naming
-from lightloom.workloads.torch.frame import Frame, Origin, distinct_elements, key_of, tensors_in
+from lightloom.workloads.torch.frame import Frame, Origin, distinct_elements, key_of
 
 Sources: TypeAlias = "list[tuple[Tensor, Origin]]"
 """What a function read from outside, and where it came from."""
@@ -44,8 +44,8 @@ def dimensions(
     """
     output = outputs[0]
     if kind == "attention":
-        q, k, *_ = tensors_in(frame.arguments)
-        return naming.attention_dimensions(q, k, batch), None
+        call = naming.attention_call(frame.arguments, frame.named)
+        return naming.attention_dimensions(call.query, call.key, batch), None
     if kind == "linear":
         return naming.linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
     if kind == "experts":

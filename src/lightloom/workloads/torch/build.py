@@ -16,6 +16,7 @@ from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.samples import sample_axis, with_length
 from lightloom.workloads.torch.trace import trace
+from lightloom.workloads.torch.values import Values
 
 _EXPECTED = "expected a torch.nn.Module, or a pair (module, example_inputs)"
 _FIRST_AXES = (0, 1)
@@ -42,21 +43,22 @@ def trace_factory(
         WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.
     """
     # What a model prints must not mix with what the program writes to stdout.
+    values = Values()
     with contextlib.redirect_stdout(sys.stderr):
         options = dict(arguments or {})
         chosen = sequence_length is not None and not isinstance(factory, nn.Module) and takes_length(factory)
         if chosen:
             options["sequence_length"] = sequence_length
-        built = factory if isinstance(factory, nn.Module) else _call(factory, name, options)
+        built = factory if isinstance(factory, nn.Module) else _call(factory, name, options, values)
         module, inputs, axis = module_and_inputs(built, name)
         if inputs is None:
-            inputs = _ask_for_inputs(module, name, batch, None if chosen else sequence_length)
-            return trace(module, inputs, batch=batch, name=name)
+            inputs = _ask_for_inputs(module, name, batch, None if chosen else sequence_length, values)
+            return trace(module, inputs, batch=batch, name=name, values=values)
         if axis is None:
-            axis = sample_axis(module, inputs, name)
+            axis = sample_axis(module, inputs, name, values)
         if sequence_length is not None and not chosen:
             inputs = with_length(inputs, axis, sequence_length, name)
-        return trace(module, inputs, batch=_samples(inputs, axis, name), name=name).with_batch(batch)
+        return trace(module, inputs, batch=_samples(inputs, axis, name), name=name, values=values).with_batch(batch)
 
 
 def takes_length(factory: Any) -> bool:
@@ -66,15 +68,15 @@ def takes_length(factory: Any) -> bool:
         return False
 
 
-def _call(factory: Any, name: str, arguments: Mapping[str, Any]) -> Any:
+def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values) -> Any:
     if not callable(factory):
         raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
-    return _guarded(lambda: _on_meta(factory, arguments), f"{name}: the factory fails")
+    return _guarded(lambda: _on_meta(factory, arguments, values), f"{name}: the factory fails")
 
 
-def _on_meta(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+def _on_meta(factory: Callable[..., Any], arguments: Mapping[str, Any], values: Values) -> Any:
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), values.following():
             return factory(**arguments)
     except (RuntimeError, NotImplementedError) as error:
         if "meta" not in str(error):
@@ -110,7 +112,7 @@ def module_and_inputs(built: Any, name: str) -> tuple[nn.Module, Any, int | None
     raise WorkloadError(f"{name}: returned a {type(built).__name__}; {_EXPECTED}")
 
 
-def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: int | None) -> Any:
+def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: int | None, values: Values) -> Any:
     method = getattr(module, "example_inputs", None)
     if not callable(method):
         raise WorkloadError(
@@ -124,7 +126,7 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
         options["sequence_length"] = sequence_length
 
     def call() -> Any:
-        with torch.device("meta"):
+        with torch.device("meta"), values.following():
             return method(batch, **options)
 
     return _guarded(call, f"{name}: example_inputs fails")

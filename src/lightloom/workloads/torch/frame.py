@@ -38,6 +38,8 @@ class Frame:
 
     word: str
     arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments by name."""
     reads: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
     """External operands, by storage and view."""
     own: dict[int, Origin] = field(default_factory=dict)

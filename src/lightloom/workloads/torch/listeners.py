@@ -44,8 +44,16 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         run = _grouped_shape if func is torch.ops.aten._grouped_mm.default else func
-        result = run(*args, **(kwargs or {}))
-        self._recorder.call(func, args, kwargs or {}, result)
+        kwargs = kwargs or {}
+        try:
+            result = run(*args, **kwargs)
+        except Exception as error:
+            try:  # what follows from values has an answer where they are constants
+                return self._recorder.values.computed(func, args, kwargs)
+            except KeyError:
+                raise error from None
+        self._recorder.values.note(func, args, kwargs, result)
+        self._recorder.call(func, args, kwargs, result)
         return result
 
 

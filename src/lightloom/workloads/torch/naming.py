@@ -6,7 +6,8 @@ Legend: B sample, C channel, K in_channel (summed over), T sequence, H head, D h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -182,10 +183,20 @@ def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str
     return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}
 
 
-def is_causal(arguments: Sequence[object]) -> bool:
-    """Whether arguments of scaled dot-product attention, those by name last, ask for a causal mask: their first truth
-    value does."""
-    return next((argument for argument in arguments if isinstance(argument, bool)), False)
+class AttentionCall(NamedTuple):
+    """Arguments of ``scaled_dot_product_attention``."""
+
+    query: Tensor
+    key: Tensor
+    mask: Tensor | None
+    causal: bool
+
+
+def attention_call(arguments: Sequence[Any], named: Mapping[str, Any]) -> AttentionCall:
+    """Return the arguments of ``scaled_dot_product_attention``, given by place or by name."""
+    order = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = {**dict(zip(order, arguments, strict=False)), **named}
+    return AttentionCall(given["query"], given["key"], given.get("attn_mask"), bool(given.get("is_causal", False)))
 
 
 def attention_dimensions(q: Tensor, k: Tensor, batch: int | None) -> dict[str, int]:

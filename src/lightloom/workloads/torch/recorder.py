@@ -26,12 +26,14 @@ from lightloom.workloads.torch.accounting import Call, account
 from lightloom.workloads.torch.assembly import Sources
 from lightloom.workloads.torch.frame import Frame, Origin, Origins, Region, distinct_elements, key_of, tensors_in
 from lightloom.workloads.torch.saved import ELEMENT_BYTES, ONE_KERNEL, SavedTensors
+from lightloom.workloads.torch.values import Hidden, Values
 
 
 class Recorder:
     """Collects the operators of one forward pass of ``module`` ."""
 
-    def __init__(self, module: nn.Module, batch: int) -> None:
+    def __init__(self, module: nn.Module, batch: int, values: Values) -> None:
+        self.values = values
         self.operators: list[Operator] = []
         self._batch = batch
         self._names: set[str] = set()
@@ -46,6 +48,7 @@ class Recorder:
         for parameter in module.parameters():
             storage = parameter.untyped_storage()
             self._origins[key_of(parameter)] = Origin(storage, parameter=parameter)
+            values.assume(parameter, 0.0)
 
     # Modules: which path are we in?
 
@@ -126,7 +129,7 @@ class Recorder:
 
     def _keep_whole(self, frame: Frame, outputs: list[Tensor]) -> None:
         """Keep what a function of one kernel needs: what it reads, a statistic of each row, attention its output."""
-        arguments = list(tensors_in(frame.arguments))
+        arguments = list(tensors_in([frame.arguments, frame.named]))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in arguments):
             return
         for tensor in [*arguments, *(outputs if frame.word == "attention" else [])]:
@@ -141,7 +144,7 @@ class Recorder:
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
         """Open a frame: a torch function begins."""
-        self._frame = Frame(naming.label(function), (*args, *kwargs.values()))
+        self._frame = Frame(naming.label(function), args, kwargs)
         return self._frame
 
     def abandon(self) -> None:
@@ -234,6 +237,7 @@ class Recorder:
             shared += written
         tensor_kind = kind in TENSOR_KINDS
         name, block = self._place(frame.word)
+        hidden = self._hidden(name, frame) if kind == "attention" else Hidden(causal=False, visible=None)
         operator = Operator(
             name=name,
             kind=kind,
@@ -247,9 +251,21 @@ class Recorder:
             forward_bytes=(read + written) * ELEMENT_BYTES,
             shared_bytes=shared * ELEMENT_BYTES,
             block=block,
-            causal=kind == "attention" and naming.is_causal(frame.arguments),
+            causal=hidden.causal,
+            visible=hidden.visible,
         )
         return operator, axes
+
+    def _hidden(self, name: str, frame: Frame) -> Hidden:
+        """Return what the mask of an attention hides."""
+        call = naming.attention_call(frame.arguments, frame.named)
+        if call.mask is None:
+            return Hidden(call.causal, None)
+        hidden = self.values.hidden(call.mask, call.query.shape[-2], call.key.shape[-2])
+        if hidden is None:
+            self.uncounted.append(f"{name}: what its mask hides is unknown: counted as attention to all tokens")
+            return Hidden(causal=False, visible=None)
+        return hidden
 
     def _first_used(self, sources: Sources) -> int:
         """Return the number of parameters that no earlier operator has used."""

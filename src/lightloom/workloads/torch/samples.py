@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.stand_ins import meta_copy, to_meta
+from lightloom.workloads.torch.values import Values
 
 
 class _Reached(Exception):
     """A layer that takes the sequence first has been called."""
 
 
-def sample_axis(module: nn.Module, inputs: Any, name: str) -> int:
+def sample_axis(module: nn.Module, inputs: Any, name: str, values: Values) -> int:
     """Return the axis of the first example input that holds the samples: 0, or 1 where sequences come first.
 
     Layers with ``batch_first=False`` read (T, B, C): the size of their second axis is found again in the input.
@@ -29,7 +30,7 @@ def sample_axis(module: nn.Module, inputs: Any, name: str) -> int:
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() == 0 or first.shape[0] == 0:
         raise WorkloadError(f"{name}: the first example input must be a tensor whose leading size is the batch")
-    samples = _samples_of_sequence_first(module, inputs)
+    samples = _samples_of_sequence_first(module, inputs, values)
     if samples is None or first.dim() < 2 or first.shape[1] != samples:
         return 0
     if first.shape[0] == samples:
@@ -41,7 +42,7 @@ def sample_axis(module: nn.Module, inputs: Any, name: str) -> int:
     return 1
 
 
-def _samples_of_sequence_first(module: nn.Module, inputs: Any) -> int | None:
+def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -> int | None:
     """Return the second size of what the first layer with ``batch_first=False`` reads; None where none is called."""
     layers = [part for part in module.modules() if getattr(part, "batch_first", None) is False]
     sizes: list[int] = []
@@ -57,7 +58,7 @@ def _samples_of_sequence_first(module: nn.Module, inputs: Any) -> int | None:
         # Whatever else the forward pass raises, tracing raises again and explains.
         with contextlib.suppress(Exception), torch.device("meta"), torch.no_grad():
             if layers:
-                to_meta(module)
+                to_meta(module, values)
                 arguments = meta_copy(inputs)
                 if isinstance(arguments, Mapping):
                     module(**arguments)

@@ -14,9 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from lightloom.workloads.torch.values import Values
 
-def to_meta(module: nn.Module) -> None:
-    """Move parameters and buffers to the meta device; a tensor that is shared stays shared."""
+
+def to_meta(module: nn.Module, values: Values) -> None:
+    """Move parameters and buffers to the meta device; a tensor that is shared stays shared, values of buffers are
+    noted."""
     moved: dict[int, Any] = {}
     for part in module.modules():
         for name, parameter in part._parameters.items():
@@ -25,6 +28,7 @@ def to_meta(module: nn.Module) -> None:
         for name, buffer in part._buffers.items():
             if buffer is not None and not buffer.is_meta:
                 part._buffers[name] = moved.setdefault(id(buffer), torch.empty_like(buffer, device="meta"))
+                values.copy(moved[id(buffer)], buffer)
 
 
 def meta_copy(value: Any) -> Any:
@@ -39,7 +43,7 @@ def meta_copy(value: Any) -> Any:
 
 
 @contextmanager
-def fake_tensors(module: nn.Module) -> Iterator[None]:
+def fake_tensors(module: nn.Module, values: Values) -> Iterator[None]:
     """Replace a module's meta parameters and buffers by fake ones, for as long as the context lasts.
 
     What is created in the context is fake as well.
@@ -53,6 +57,7 @@ def fake_tensors(module: nn.Module) -> Iterator[None]:
                 if tensor is not None:
                     stand_in = _parameter(tensor) if isinstance(tensor, nn.Parameter) else _fake(tensor)
                     table[name] = replaced.setdefault(id(tensor), stand_in)
+                    values.copy(replaced[id(tensor)], tensor)
         try:
             yield
         finally:

@@ -20,12 +20,13 @@ from lightloom.workloads.torch.recorder import Recorder
 from lightloom.workloads.torch.refusals import refusal, steered_by
 from lightloom.workloads.torch.saved import ELEMENT_BYTES
 from lightloom.workloads.torch.stand_ins import fake_tensors, meta_copy, to_meta
+from lightloom.workloads.torch.values import Values
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of a forward pass."""
 
 
-def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGraph:
+def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Values | None = None) -> ComputeGraph:
     """Run the forward pass once on meta tensors and write down its operators.
 
     Args:
@@ -33,12 +34,14 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
         inputs: a tensor, a tuple of positional arguments or a mapping of keyword arguments.
         batch: samples in ``inputs``.
         name: of the graph, and of the model in messages.
+        values: what is known of tensors on the meta device, from where they were made.
 
     Raises:
         WorkloadError: the forward pass fails, or takes no tensor.
     """
+    values = values or Values()
     try:
-        to_meta(module)
+        to_meta(module, values)
         arguments = _arguments(inputs)
         if next(tensors_in(arguments), None) is None:
             raise WorkloadError(f"{name}: the example inputs hold no tensor")
@@ -47,11 +50,11 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
         text = (str(error).strip() or "no message").splitlines()[0]
         raise WorkloadError(f"{name}: cannot be moved to the meta device: {type(error).__name__}: {text}") from error
     try:
-        recorder = _run(module, arguments, batch)
+        recorder = _run(module, arguments, batch, values)
     except Exception as error:
         if steered_by(error) is None:
             raise refusal(name, module, error) from error
-        recorder = _run_fake(name, module, arguments, batch)
+        recorder = _run_fake(name, module, arguments, batch, values)
     operators = recorder.finished()
     total = sum(parameter.numel() for parameter in module.parameters())
     return ComputeGraph(
@@ -64,18 +67,20 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str) -> ComputeGr
     )
 
 
-def _run_fake(name: str, module: nn.Module, arguments: Arguments, batch: int) -> Recorder:
+def _run_fake(name: str, module: nn.Module, arguments: Arguments, batch: int, values: Values) -> Recorder:
     """Run the forward pass on tensors by which code can tell that it is being traced."""
     try:
-        with fake_tensors(module):
-            return _run(module, arguments, batch)
+        with fake_tensors(module, values):
+            return _run(module, arguments, batch, values)
     except Exception as error:
         raise refusal(name, module, error) from error
 
 
-def _run(module: nn.Module, arguments: Arguments, batch: int) -> Recorder:
+def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) -> Recorder:
     args, kwargs = meta_copy(arguments)
-    recorder = Recorder(module, batch)
+    for stand_in, example in zip(tensors_in([args, kwargs]), tensors_in(arguments), strict=True):
+        values.enter(stand_in, example)
+    recorder = Recorder(module, batch, values)
     for label, tensor in _named_inputs(module, args, kwargs):
         recorder.add_input(label, tensor)
     with (
