@@ -14,6 +14,8 @@ from lightloom.core.errors import ConfigError
 from lightloom.model_files.shell.script import Script, read_script
 from lightloom.model_files.shell.words import MARK
 
+_SPACES = re.compile(r"[ \t\n]+")
+"""Between words; marks of what is not known hold other spaces."""
 _SIZES = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--encoder-num-layers")
 
 
@@ -50,10 +52,12 @@ class Options:
         if not values:
             raise ConfigError(f"{self.path}: --{name} has no value")
         if mark := MARK.search(values[0]):
+            variable, _, why = mark[1].replace("\u00a0", " ").partition(": ")
             raise ConfigError(
-                f"{self.path}: --{name}: the file does not set {mark[1]}: expected its value, by --define "
-                f"{mark[1]}=VALUE"
-                + (f", or what decides it: {self.undecided[mark[1]]}" if mark[1] in self.undecided else "")
+                f"{self.path}: --{name}: "
+                + (f"{variable} is not known ({why})" if why else f"the file does not set {variable}")
+                + f": expected its value, by --define {variable}=VALUE"
+                + (f", or what decides it: {self.undecided[variable]}" if variable in self.undecided else "")
             )
         return values[0]
 
@@ -103,6 +107,13 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
     script = read_script(path, definitions, text)
     notes = list(script.notes)
     commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_names(words))]
+    perhaps = [(what, _flattened(words)) for what, words in script.conditional]
+    perhaps = [(what, words) for what, words in perhaps if set(_SIZES) & set(_names(words))]
+    if not commands and len(perhaps) == 1:
+        commands = [perhaps[0][1]]
+        notes.append(f"{perhaps[0][0]} is not known; the command that depends on it is taken")
+    else:
+        notes += [f"{what} is not known, and the command that depends on it is left out" for what, _ in perhaps]
     if len(commands) > 1:
         notes.append(f"{len(commands)} commands take arguments of Megatron-LM: the last one is taken")
     if commands:
@@ -112,8 +123,10 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
         return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
     words = _held(script)
     if not set(_SIZES) & set(_names(words)):
+        ended = f" before the script ends at line {script.ended_at}" if script.ended_at else ""
         raise ConfigError(
-            f"{path}: no command or array with arguments of Megatron-LM: expected {' or '.join(_SIZES[:2])} among them"
+            f"{path}: no command or array with arguments of Megatron-LM{ended}: expected {' or '.join(_SIZES[:2])} "
+            "among them"
         )
     return Options(path, _given(words), "", tuple(notes), script.undecided)
 
@@ -121,7 +134,7 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
 def _held(script: Script) -> list[str]:
     """Return the words of all variables that hold options, but not of those that hold others' words too."""
     texts = {
-        name: _flattened(held if isinstance(held, list) else held.split())
+        name: _flattened(held if isinstance(held, list) else _SPACES.split(held.strip()))
         for name, held in script.variables.items()
         if (held if isinstance(held, str) else " ".join(held)).strip().startswith("--")
         or (isinstance(held, str) and "--num-layers" in held)
@@ -136,7 +149,7 @@ def _flattened(words: Sequence[str]) -> list[str]:
     found: list[str] = []
     for word in words:
         several = " " in word.strip() and ("--" in word)
-        found += word.split() if several else [word]
+        found += _SPACES.split(word.strip()) if several else [word]
     return found
 
 
