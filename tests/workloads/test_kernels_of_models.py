@@ -56,11 +56,11 @@ def test_a_grouped_product_is_experts(dtype: torch.dtype) -> None:
 )
 def test_grouped_products_multiply_each_group_once(a: Any, b: Any, result: tuple[int, ...]) -> None:
     """Rows, batches, columns and sums by group: FLOPs are those of the groups one by one."""
-    from lightloom.workloads.torch.flops import product
+    from lightloom.workloads.operator_words import product
     from lightloom.workloads.torch.listeners import AtenCalls
 
     left, right = torch.empty(a, device="meta"), torch.empty(b, device="meta")
-    cost = product("_grouped_mm", (left, right), {})
+    cost = product("_grouped_mm", [a, b])
     rows, columns, depth = {2: (24, 32, 16), 3: (6, 24, 16)}[3 if len(a) == 3 and len(b) == 2 else 2]
     expected = 2 * 6 * 32 * 24 if len(a) == len(b) == 2 else 2 * rows * columns * depth
     assert cost is not None

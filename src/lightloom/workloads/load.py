@@ -115,7 +115,8 @@ def _source_hash() -> str:
     """Changes whenever the tracer, the zoo or the form of the graph does."""
     folder = Path(__file__).parent
     digest = sha256()
-    for file in (folder / "graph.py", folder / "operator.py", *sorted((folder / "torch").rglob("*.py"))):
+    own = [folder / name for name in ("graph.py", "operator.py", "operator_words.py")]
+    for file in (*own, *sorted((folder / "torch").rglob("*.py"))):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

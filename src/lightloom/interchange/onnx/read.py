@@ -13,18 +13,19 @@ from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
 from lightloom.interchange.onnx.costs import (
-    VIEWS,
     Node,
+    causal,
     kind_of,
     other_flops,
-    product_flops,
-    summed_length,
+    product_of,
     weight_place,
+    word_of,
 )
 from lightloom.interchange.onnx.shapes import ShapedModel, Value, shaped_model
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
 from lightloom.interchange.traces.reading import TraceReading
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
+from lightloom.workloads.graph import ComputeGraph, Operator, has_samples
+from lightloom.workloads.operator_words import VIEWS, Product, has_rule
 
 _ELEMENT_BYTES = 4
 _TRACED = 13
@@ -65,12 +66,18 @@ class _Builder:
         self._statistics: set[str] = set()
         self._names: Counter[str] = Counter()
         self._views = self._folded = 0
+        self._guessed: list[str] = []
+        """What the counts only guess, a sentence each."""
 
     def reading(self) -> TraceReading:
         """Return the graph, and what the file does not say."""
         operators = (*self._inputs(), *self._operators())
         graph = ComputeGraph(
-            name=self._path.stem, batch=self._model.batch, operators=operators, element_bytes=_ELEMENT_BYTES
+            name=self._path.stem,
+            batch=self._model.batch,
+            operators=operators,
+            element_bytes=_ELEMENT_BYTES,
+            uncounted=tuple(self._guessed),
         )
         return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
 
@@ -102,7 +109,7 @@ class _Builder:
             if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
                 self._constants.update(node.output)
                 self._folded += 1
-            elif node.op_type in VIEWS:
+            elif word_of(node) in VIEWS:
                 self._alias(node, read[0])
                 self._views += 1
             else:
@@ -120,16 +127,17 @@ class _Builder:
         output = self._model.values[next(name for name in node.output if name)]
         parameters = self._parameters(node, values)
         sources = tuple(dict.fromkeys(self._producer[n] for n in node.input if self._producer.get(n)))
-        kind = kind_of(node, len(sources), bool(parameters))
+        product = product_of(node, values, output)
+        kind = kind_of(node, product, len(sources), bool(parameters))
         sampled = any(name in self._sampled for name in node.input)
-        products = product_flops(node, values, output) if kind in TENSOR_KINDS else 0
-        if kind in TENSOR_KINDS and not products:
-            kind = "elementwise"
-        forward = products or other_flops(kind, values, output)
+        multiplied = product.flops if product is not None else 0
+        forward = multiplied or other_flops(kind, values, output)
         needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
         fresh = sum(self._model.values[name].elements for name in parameters if name not in self._counted)
         self._counted.update(parameters)
         name = self._name(node)
+        if not has_rule(word_of(node)):
+            self._guessed.append(f"{name}: {node.op_type} has no rule: counted as one FLOP an element")
         for result in node.output:
             self._producer[result] = name
             if sampled:
@@ -141,15 +149,16 @@ class _Builder:
             name=name,
             kind=kind,
             inputs=sources,
-            dimensions=self._dimensions(node, kind, values, output, sampled),
+            dimensions=self._dimensions(node, kind, product, values, output, sampled),
             forward_flops=forward,
-            backward_flops=products * len(_operands(node, needing)) if products else forward * bool(needing),
+            backward_flops=multiplied * len(_operands(node, needing)) if multiplied else forward * bool(needing),
             parameters=fresh,
             parameter_bytes=fresh * _ELEMENT_BYTES,
             activation_bytes=output.elements * _ELEMENT_BYTES,
             forward_bytes=(read + output.elements) * _ELEMENT_BYTES,
             shared_bytes=shared * _ELEMENT_BYTES,
             block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
+            causal=causal(node),
         )
 
     def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
@@ -178,7 +187,13 @@ class _Builder:
         return read, min(shared, read + output.elements)
 
     def _dimensions(
-        self, node: Node, kind: str, values: Sequence[Value | None], output: Value, sampled: bool
+        self,
+        node: Node,
+        kind: str,
+        product: Product | None,
+        values: Sequence[Value | None],
+        output: Value,
+        sampled: bool,
     ) -> dict[str, int]:
         shape = output.shape
         found = (
@@ -189,8 +204,8 @@ class _Builder:
         weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
         if weight is not None and values[0] is not None:
             found |= convolution_sizes(values[0].shape, weight.shape, shape)
-        elif kind in ("linear", "matmul") and node.op_type != "Einsum":
-            found["in_channel"] = summed_length(node, values)
+        elif kind in ("linear", "matmul") and product is not None:
+            found["in_channel"] = product.summed
             if kind == "linear":
                 found["channel"] = shape[-1]
         return _positive(found)

@@ -21,13 +21,14 @@ from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
 from lightloom.interchange.traces.calls import Call, Recording, read_calls, seconds_of
-from lightloom.interchange.traces.costs import kind_of, other_flops, product_flops, summed_length
+from lightloom.interchange.traces.costs import guessed, is_causal, kind_of, other_flops, product_flops, products
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
 from lightloom.interchange.traces.passes import Parts, made, named_parameters, statistics
 from lightloom.interchange.traces.reading import HOST, KERNELS, TraceReading, exchange_notes
 from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 from lightloom.workloads.measured import MeasuredTimes
+from lightloom.workloads.operator_words import NO_RULE, experts_dimensions
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
@@ -91,6 +92,8 @@ class _Builder:
         self._parameters: dict[int, int] = {}
         """Number of elements of each parameter, by storage."""
         self._names: Counter[str] = Counter()
+        self._guessed: list[str] = []
+        """What the counts only guess, a sentence each."""
         self._owner = {number: call.id for call in parts.forward for number in sequences(call)}
         self._matched = any(number in self._owner for number in parts.backward)
         """Whether numbers of autograd say which operator backward calls belong to."""
@@ -108,6 +111,7 @@ class _Builder:
             operators=tuple(operators),
             element_bytes=self._element_bytes,
             measured=self._measured(),
+            uncounted=tuple(self._guessed),
         )
         exchanges = self._recording.exchanges or tuple(_exchange(call) for call in self._parts.communication)
         return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges)
@@ -201,7 +205,11 @@ class _Builder:
             t.storage in self._sampled or (t.storage not in self._producer and t.storage not in self._parameters)
             for t in call.reads
         )
-        kind, name = kind_of(call, len(sources)), self._name(call)
+        weights = [tensor.shape for tensor in call.reads if tensor.storage in self._parameters]
+        kind = kind_of(call, len(sources), stacked=any(len(shape) == 3 for shape in weights))
+        name = self._name(call)
+        if any(len(shape) > 1 for shape in weights):
+            self._guessed += [f"{name}: {what} {NO_RULE}" for what in dict.fromkeys(guessed(call))]
         written = sum(tensor.elements for tensor in computed)
         inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
@@ -215,8 +223,8 @@ class _Builder:
             (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
         if self._recording.timed:
             self._seconds.append(self._times(call))
-        products = kind in TENSOR_KINDS
-        forward = product_flops(call) if products else other_flops(call, kind)
+        multiplies = kind in TENSOR_KINDS
+        forward = product_flops(call) if multiplies else other_flops(call, kind)
         size = self._element_bytes
         return Operator(
             name=name,
@@ -224,19 +232,20 @@ class _Builder:
             inputs=sources,
             dimensions=self._dimensions(call, kind, computed[0].shape, sampled),
             forward_flops=forward,
-            backward_flops=self._backward(call, products, forward),
+            backward_flops=self._backward(call, multiplies, forward),
             parameter_bytes=fresh * size,
             activation_bytes=written * size,
             parameters=fresh,
             forward_bytes=(read + written) * size,
             shared_bytes=shared * size,
+            causal=kind == "attention" and is_causal(call),
         )
 
-    def _backward(self, call: Call, products: bool, forward: int) -> int:
+    def _backward(self, call: Call, multiplies: bool, forward: int) -> int:
         if not self._matched:
-            return 2 * forward if products else forward
+            return 2 * forward if multiplies else forward
         mine = self._backward_calls(call)
-        return sum(product_flops(inner) for inner in mine) if products else forward * bool(mine)
+        return sum(product_flops(inner) for inner in mine) if multiplies else forward * bool(mine)
 
     def _backward_calls(self, call: Call) -> list[Call]:
         """Calls of the backward pass that belong to an operator."""
@@ -273,8 +282,12 @@ class _Builder:
             dimensions = {"sample": self._batch, **sizes} if sampled else sizes
         elif kind == "conv" and len(tensors) >= 2:
             dimensions |= convolution_sizes(tensors[0].shape, tensors[1].shape, shape)
-        elif kind in TENSOR_KINDS and (summed := summed_length(call)):
-            dimensions["in_channel"] = summed
+        elif kind in TENSOR_KINDS:
+            _, cost = products(call)[-1]
+            if kind == "experts":
+                experts = [tensor.shape[0] for tensor in tensors if len(tensor.shape) == 3] or [shape[0]]
+                return experts_dimensions(shape, self._batch if sampled else None, experts[-1], cost.summed)
+            dimensions["in_channel"] = cost.summed
             if kind == "linear":
                 dimensions["channel"] = shape[-1]
         return {name: size for name, size in dimensions.items() if size > 0}

@@ -12,30 +12,27 @@ from dataclasses import replace
 from math import prod
 
 from lightloom.interchange.traces.calls import Call, TraceTensor
+from lightloom.workloads.operator_words import KIND_OF_WORD, VIEWS, plain_word, product
 
-_VIEW_WORDS = (
-    "view reshape t transpose permute expand expand_as slice select squeeze unsqueeze flatten unflatten as_strided",
-    "detach split chunk narrow unbind alias _unsafe_view view_as split_with_sizes swapaxes movedim",
-)
-_VIEWS = frozenset(word for line in _VIEW_WORDS for word in line.split())
-"""Operators that move no data."""
 _COPIES = ("clone", "copy_", "cat", "stack")
-_PARAMETERS = {
-    "linear": (1, 2),
-    "conv1d": (1, 2),
-    "conv2d": (1, 2),
-    "conv3d": (1, 2),
-    "conv_transpose2d": (1, 2),
+"""Calls inside an operator that moves data, though strides could say what it means."""
+_PLACES = {
+    "conv": (1, 2),
     "batch_norm": (1, 2),
-    "layer_norm": (1, 2),
-    "group_norm": (1, 2),
-    "rms_norm": (1,),
+    "norm": (1, 2),
     "embedding": (0,),
-    "addmm": (0, 2),
+    "experts": (1,),
+    "linear": (1, 2),
+    "mkldnn_linear": (1, 2),
+    "scaled_mm": (1,),
+    "scaled_mm_v2": (1,),
     "mm": (1,),
+    "addmm": (0, 2),
+    "addmm_activation": (0, 2),
 }
-"""Places of weights and biases among the tensors of an operator."""
-_STATISTICS = {"batch_norm": (3, 4)}
+"""Places of weights and biases among the tensors of an operator, by its word or its kind."""
+_STATISTICS = (3, 4)
+"""Places of running means and variances among the tensors of a batch norm."""
 
 
 class Wiring:
@@ -52,8 +49,10 @@ class Wiring:
 
     def connect(self, call: Call) -> None:
         """Give the tensors of a call of the forward pass their storages, and those that it returns."""
-        places = _PARAMETERS.get(call.word, ())
-        statistics = _STATISTICS.get(call.word, ())
+        word = plain_word(call.name)
+        kind = KIND_OF_WORD.get(word, "")
+        places = _PLACES.get(word) or (_PLACES.get(kind, ()) if kind != "linear" else ())
+        statistics = _STATISTICS if kind == "batch_norm" else ()
         call.reads = [
             self._read(tensor, place, is_parameter=place in places, is_statistic=place in statistics)
             for place, tensor in enumerate(call.reads)
@@ -87,7 +86,7 @@ class Wiring:
 
 def is_view(call: Call) -> bool:
     """Return whether a call moves no data."""
-    return call.word in _VIEWS and not any(inner.word in _COPIES for inner in _inside(call))
+    return plain_word(call.name) in VIEWS and not any(inner.word in _COPIES for inner in _inside(call))
 
 
 def _inside(call: Call) -> list[Call]:
@@ -111,13 +110,8 @@ def result_shape(call: Call) -> tuple[int, ...]:
 
 def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     word, values = call.word, call.values
-    if word in ("mm", "addmm", "bmm", "baddbmm"):
-        left, right = shapes[-2:]
-        return (*left[:-1], right[-1])
-    if word == "linear":
-        return (*shapes[0][:-1], shapes[1][0])
-    if word in ("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution"):
-        return _convolution(shapes[0], shapes[1], [value for value in values if isinstance(value, list)], values)
+    if cost := product(call.name, shapes, None, values):
+        return cost.shape
     if word == "embedding":
         return (*shapes[1], shapes[0][-1])
     if word.startswith("adaptive_") and isinstance(values[1], list):
@@ -131,25 +125,12 @@ def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
             for size, length, step, pad in zip(sizes, kernel, stride or kernel, padding, strict=True)
         ]
         return (*shapes[0][: -len(kernel)], *pooled)
-    if word in ("cross_entropy_loss", "nll_loss", "mse_loss", "binary_cross_entropy_with_logits"):
+    if KIND_OF_WORD.get(plain_word(call.name)) == "loss":
         return ()
     return None
 
 
-def _convolution(
-    data: tuple[int, ...], weight: tuple[int, ...], lists: list[list[object]], values: Sequence[object]
-) -> tuple[int, ...] | None:
-    if len(lists) < 3 or True in values:
-        return None
-    stride, padding, dilation = (_pair(entry, len(data) - 2) for entry in lists[:3])
-    spatial = [
-        (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
-        for size, kernel, step, pad, gap in zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
-    ]
-    return (data[0], weight[0], *spatial)
-
-
-def _pair(value: object, length: int = 0) -> list[int]:
+def _pair(value: object) -> list[int]:
     if not isinstance(value, list) or not all(type(entry) is int for entry in value):
         raise ValueError("not recorded")
-    return value * length if len(value) == 1 and length > 1 else value
+    return value

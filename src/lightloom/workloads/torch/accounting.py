@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from lightloom.workloads.torch.flops import MOVES, elements, has_rule, looked_up, product
+from lightloom.workloads.operator_words import is_move
+from lightloom.workloads.torch.flops import elements, has_rule, looked_up, product
 from lightloom.workloads.torch.frame import Frame, Origins, key_of
 
 _WITHOUT_GRADIENT = ("_scaled_mm", "_scaled_grouped_mm")
@@ -31,11 +32,11 @@ def account(frame: Frame, origins: Origins, call: Call) -> None:
         return
     name = call.function._schema.name.split("::")[-1]
     frame.calls.append(name)
-    cost = product(name, call.args, call.kwargs)
+    cost = product(name, call.args, call.operands, call.outputs[0]) if call.outputs else None
     if cost is not None:
         frame.products.append((name, cost, call.args))
         frame.product_backward += cost.flops * sum(_needs_gradient(name, origins, t) for t in cost.operands)
-    elif name not in MOVES:
+    elif not is_move(name):
         rows = looked_up(name, call.args)
         size = rows or elements([*call.operands, *call.outputs])
         frame.looked_up += rows

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from lightloom.workloads.graph import TENSOR_KINDS
+from lightloom.workloads.operator_words import experts_dimensions
 from lightloom.workloads.torch import naming
 from lightloom.workloads.torch.frame import Frame, Origin, distinct_elements, key_of
 
@@ -51,7 +52,7 @@ def dimensions(
     if kind == "experts":
         _, cost, _ = frame.products[-1]
         experts = next((int(t.shape[0]) for t in reversed(cost.operands) if t.dim() == 3), int(output.shape[0]))
-        return naming.experts_dimensions(output.shape, batch, experts, cost.summed), None
+        return experts_dimensions(output.shape, batch, experts, cost.summed), None
     axes = _inherited_axes(kind, sources, output)
     sizes, axes = naming.output_dimensions(output.shape, batch, axes)
     if kind == "conv":

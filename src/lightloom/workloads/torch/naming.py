@@ -1,4 +1,4 @@
-"""From a traced call to an operator's kind and named dimensions.
+"""From a traced call to an operator's word and named dimensions.
 
 Legend: B sample, C channel, K in_channel (summed over), T sequence, H head, D head_dim.
 """
@@ -11,33 +11,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from lightloom.workloads.graph import TENSOR_KINDS
-from lightloom.workloads.torch.flops import MOVES
+from lightloom.workloads.operator_words import KIND_OF_WORD, plain_word
 
-_FUNCTIONS = {
-    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
-    "linear": "linear bilinear",
-    "matmul": "matmul mm bmm addmm baddbmm einsum mv addmv dot tensordot inner chain_matmul",
-    "attention": "attention",
-    "recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
-    "batch_norm": "batch_norm native_batch_norm",
-    "norm": "layer_norm native_layer_norm group_norm instance_norm rms_norm normalize",
-    "lrn": "lrn",
-    "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
-    "adaptive_max_pool3d",
-    "activation": "relu relu6 gelu silu mish elu selu celu leaky_relu prelu rrelu tanh sigmoid hardswish "
-    "hardtanh hardsigmoid softplus softsign logsigmoid glu threshold tanhshrink",
-    "topk": "topk",
-    "softmax": "softmax log_softmax softmin gumbel_softmax",
-    "dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout",
-    "embedding": "embedding embedding_bag",
-    "concat": "cat concat concatenate stack hstack vstack dstack",
-    "loss": "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
-    "binary_cross_entropy_with_logits ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss",
-    "reduce": "sum mean amax amin max min prod var std var_mean norm vector_norm logsumexp argmax argmin any all",
-}
-_KIND = {name: kind for kind, names in _FUNCTIONS.items() for name in names.split()}
 _LABELS = {
     "scaled_dot_product_attention": "attention",
     "getitem": "index",
@@ -49,50 +24,18 @@ _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "widt
 
 def label(function: object) -> str:
     """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``."""
-    name = str(getattr(function, "__name__", None) or function).split(".")[0]
-    if name.startswith("__") and name.endswith("__"):
-        name = name.strip("_")
-        name = name[1:] if name[1:] in ("add", "sub", "mul", "truediv", "matmul") else name
-    name = name.strip("_")
+    name = plain_word(str(getattr(function, "__name__", None) or function))
     return _LABELS.get(name, name)
-
-
-def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, stacked: bool = False) -> str:
-    """Return the kind of one call.
-
-    Args:
-        word: the call's :func:`label`.
-        products: names of the matrix products and convolutions that it made.
-        calls: names of all ATen calls that it made.
-        summands: how many results of earlier operators it read.
-        stacked: whether it read a parameter that stacks matrices.
-    """
-    if (word == "bmm" and stacked) or any("grouped_mm" in name for name in products):
-        return "experts"
-    if any(name.startswith("_scaled_mm") for name in products):
-        return "linear"
-    kind = _KIND.get(word)
-    if kind is None and products:
-        kind = "conv" if "convolution" in products else "matmul"
-    if kind in TENSOR_KINDS and not products:
-        kind = None  # a product so degenerate that PyTorch multiplies element by element
-    if kind is not None and (kind in TENSOR_KINDS or not products):
-        return kind
-    if products:
-        return "matmul"
-    if word == "add" and summands >= 2:
-        return "add"
-    return "copy" if all(call in MOVES for call in calls) else "elementwise"
 
 
 def is_dropout(word: str) -> bool:
     """Whether a call of that label is dropout of any form."""
-    return _KIND.get(word) == "dropout"
+    return KIND_OF_WORD.get(word) == "dropout"
 
 
 def is_channel_statistic(word: str, output: Tensor) -> bool:
     """Whether an ATen call in a function of that label returns statistics of a batch normalisation: [channel]."""
-    return _KIND.get(word) == "batch_norm" and output.dim() == 1
+    return KIND_OF_WORD.get(word) == "batch_norm" and output.dim() == 1
 
 
 def output_dimensions(
@@ -164,16 +107,6 @@ def linear_dimensions(
         sizes["channel"] = int(shape[-1])
         axes = None if axes is None or len(axes) < 2 else (*axes[:-1], "channel")
     return {**sizes, "in_channel": summed}, axes
-
-
-def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, summed: int) -> dict[str, int]:
-    """Name the axes (experts, visits, channels), or (visits of all experts, channels); the sequence is what one sample
-    sends to each expert."""
-    visits, channels = int(shape[-2]), int(shape[-1])
-    if len(shape) == 2:
-        visits //= experts
-    sizes = {"expert": experts, "sequence": max(visits // (batch or 1), 1), "channel": channels, "in_channel": summed}
-    return ({} if batch is None else {"sample": batch}) | sizes
 
 
 def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from lightloom.workloads.graph import TENSOR_KINDS, Operator, has_samples
+from lightloom.workloads.operator_words import NO_RULE, kind_of
 from lightloom.workloads.torch import assembly, naming
 from lightloom.workloads.torch.accounting import Call, account
 from lightloom.workloads.torch.assembly import Sources
@@ -202,9 +203,7 @@ class Recorder:
             return
         operator, axes = self._operator(frame, sources, outputs)
         for name in dict.fromkeys(frame.unknown):
-            self.uncounted.append(
-                f"{operator.name}: {name} has no rule and reads a parameter matrix: counted as one FLOP an element"
-            )
+            self.uncounted.append(f"{operator.name}: {name} {NO_RULE}")
         if frame.word in ONE_KERNEL:
             self._keep_whole(frame, outputs)
         self.operators.append(operator)
@@ -222,12 +221,12 @@ class Recorder:
         self, frame: Frame, sources: Sources, outputs: list[Tensor]
     ) -> tuple[Operator, tuple[str, ...] | None]:
         sampled = any(origin.sampled for _, origin in sources)
-        kind = naming.kind_of(
+        kind = kind_of(
             frame.word,
             [name for name, _, _ in frame.products],
             frame.calls,
             len({origin.producer for _, origin in sources if origin.producer is not None}),
-            any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
+            stacked=any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
         )
         dimensions, axes = assembly.dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
         parameters = self._first_used(sources)
