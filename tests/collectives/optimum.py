@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from math import ceil
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
+from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.fabrics.base import CLOCKWISE, Fabric
@@ -121,6 +123,15 @@ def parts_between(ranks: int) -> NDArray[np.int64]:
     source, destination = np.indices((ranks, ranks))
     slots: NDArray[np.int64] = (2 * source + destination) % 3 + (destination == 0)
     return slots
+
+
+def held_against_the_optimum(asked: Problem) -> float:
+    """The lower bound in slots, after proving that no schedule takes fewer whole ones."""
+    fabric = asked.fabric
+    bound = (lower_bound(asked.collective, fabric).time - fabric.setup_time) / SLOT
+    fewer = ceil(bound - 1e-6) - 1
+    assert fewer < 1 or not feasible(asked, fewer), f"the bound is {bound} slots, and {fewer} are enough"
+    return bound
 
 
 def fewest_slots(asked: Problem, first: int = 1) -> int:

@@ -93,6 +93,7 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, latency=lambda self, a, b, route: np.full(len(a), -1e-9)), "negative"),
         (_mutated(Mesh, neighbour_latency=lambda self: 2e-6), "neighbour_latency is 2e-06"),
         (_mutated(Mesh, diameter_latency=lambda self: 1e-6), "diameter_latency is 1e-06"),
+        (_mutated(Mesh, root_latency=lambda self, to_root: 1e-6 * (5 - to_root)), "root_latency.to_root=True. is 4"),
         (_mutated(Mesh, diameter=lambda self: 2, diameter_latency=lambda self: 5e-6), "diameter is 2"),
         (_mutated(Mesh, ring_order=lambda self: np.zeros(12, np.int64)), "ring_order"),
         (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1.0)]), "a rank carry 1.0"),

@@ -112,6 +112,9 @@ def test_distances_are_those_of_walks_over_links_that_are_left(drawn: tuple[WdmR
     assert np.minimum(*links).max() == left.diameter()
     assert np.minimum(*seconds).max() == pytest.approx(left.diameter_latency())
     assert np.minimum(*seconds).min() == pytest.approx(left.neighbour_latency())
+    for to_root, end in ((False, source), (True, destination)):
+        from_root = np.minimum(*seconds)[end == 0]
+        assert from_root.max() == pytest.approx(left.root_latency(to_root=to_root))
 
 
 @given(damaged_rings())

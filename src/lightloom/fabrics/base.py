@@ -143,6 +143,10 @@ class Fabric(Shares):
         """Seconds below which the farthest two ranks cannot hear of each other."""
         return derived.diameter_latency(self)
 
+    def root_latency(self, *, to_root: bool) -> float:
+        """Seconds below which the farthest rank cannot hear of rank 0, or with ``to_root`` rank 0 of the farthest."""
+        return derived.root_latency(self, to_root=to_root)
+
     def neighbour_latency(self) -> float:
         """Seconds below which no rank hears of any other."""
         return derived.neighbour_latency(self)
@@ -312,6 +316,9 @@ class GroupFabric(Fabric):
     def diameter_latency(self) -> float:
         """That of derived geometry; of large fabrics the least latency, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
+
+    def root_latency(self, *, to_root: bool) -> float:
+        return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
 
     def link_bandwidth(self) -> Floats:
         return self.whole.link_bandwidth()

@@ -132,6 +132,10 @@ def _latencies(fabric: Fabric) -> Iterator[str]:
         blocked = fabric.damaged and name == "diameter"
         if not blocked and not np.isclose(own, expected, rtol=_CLOSE, atol=0):
             yield f"{name} is {own}: footprints and latency give {expected}"
+    for to_root in (False, True):
+        own, expected = fabric.root_latency(to_root=to_root), derived.root_latency(fabric, to_root=to_root)
+        if not np.isclose(own, expected, rtol=_CLOSE, atol=0):
+            yield f"root_latency(to_root={to_root}) is {own}: footprints and latency give {expected}"
 
 
 def _channels(fabric: Fabric) -> Iterator[str]:

@@ -29,7 +29,7 @@ from pydantic import WithJsonSchema, model_validator
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import validate
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import CLOCKWISE, Fabric
+from lightloom.fabrics.base import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.fabrics.failures import FORMS, WAYS, Failure
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.remaining import without
@@ -158,6 +158,21 @@ class DamagedWdmRing(WavelengthRing):
         twice = np.concatenate([place, place + self.nodes])
         stride = twice[np.searchsorted(twice, place + self.nodes / 2)] - place
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
+
+    def root_latency(self, *, to_root: bool) -> float:
+        """The quicker of the two ways around that nothing breaks; other ranks lie on one of them."""
+        dark = self.blocked().all(axis=1).reshape(2, self.ranks)
+        others = np.arange(1, self.ranks)
+        ends = (others, np.zeros_like(others)) if to_root else (np.zeros_like(others), others)
+        # Links that number from the root on up to a rank lead clockwise away from the root, all others away from it
+        # counter-clockwise; towards the root it is the other way round.
+        near, far = (COUNTERCLOCKWISE, CLOCKWISE) if to_root else (CLOCKWISE, COUNTERCLOCKWISE)
+        broken = {
+            near: np.logical_or.accumulate(dark[near])[:-1],
+            far: np.logical_or.accumulate(dark[far, ::-1])[-2::-1],
+        }
+        seconds = [np.where(cut, np.inf, self.latency(*ends, np.full_like(others, way))) for way, cut in broken.items()]
+        return float(np.minimum(*seconds).max())
 
     def neighbour_latency(self) -> float:
         """Between the nearest ranks with a working link between them."""

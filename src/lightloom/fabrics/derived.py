@@ -111,9 +111,29 @@ def diameter_latency(fabric: Geometry) -> float:
     return _farthest(direct_latency(fabric))
 
 
+def root_latency(fabric: Geometry, *, to_root: bool) -> float:
+    """Seconds in which the farthest rank hears of rank 0, over other ranks where that is quicker; with ``to_root``,
+    in which rank 0 hears of the farthest one."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        own, others = (down, up) if to_root else (up, down)
+        return float(own[0] + others[1:].max(initial=0.0))
+    return _longest(_direct_paths(fabric, to_root=to_root), 0)
+
+
+def _direct_paths(fabric: Geometry, *, to_root: bool) -> Floats:
+    """The latency of pairs, from rank to rank or, ``to_root``, the other way round."""
+    direct = direct_latency(fabric)
+    return direct.T if to_root else direct
+
+
 def _farthest(direct: Floats) -> float:
     """The longest of the shortest paths from the rank whose slowest transfer that works is the slowest of all."""
-    start = int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct)
+    return _longest(direct, int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct))
+
+
+def _longest(direct: Floats, start: int) -> float:
+    """The longest of the shortest paths from one rank."""
     reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
     for _ in direct:

@@ -133,6 +133,10 @@ class Mesh(Fabric):
     def diameter_latency(self) -> float:
         return self.hop_latency * self.diameter()
 
+    def root_latency(self, *, to_root: bool) -> float:
+        """All ranks are alike, or rank 0 is in a corner."""
+        return self.diameter_latency()
+
     def neighbour_latency(self) -> float:
         return self.hop_latency
 

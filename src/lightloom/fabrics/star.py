@@ -46,6 +46,10 @@ class StarGeometry(Fabric):
     def diameter_latency(self) -> float:
         return 2 * self.hop_latency
 
+    def root_latency(self, *, to_root: bool) -> float:
+        """All ranks are alike."""
+        return self.diameter_latency()
+
     def neighbour_latency(self) -> float:
         return self.diameter_latency()
 

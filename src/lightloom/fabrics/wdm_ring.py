@@ -84,6 +84,10 @@ class RingGeometry(Fabric):
     def diameter_latency(self) -> float:
         return self.hop_latency * self.diameter()
 
+    def root_latency(self, *, to_root: bool) -> float:
+        """All ranks are alike, or rank 0 is at an end."""
+        return self.diameter_latency()
+
     def neighbour_latency(self) -> float:
         return self.hop_latency
 

@@ -13,7 +13,8 @@ With M bytes held in the end, N ranks and d = M / N:
   (:mod:`lightloom.collectives.bounds.ring`);
 * circuit switches: with D circuits a rank, only so many ranks lie within so many hops
   (:mod:`lightloom.collectives.bounds.degree`);
-* distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other;
+* distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other, or
+  the farthest one of the root;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
 
@@ -79,7 +80,7 @@ def lower_bound(
         return Bound(fixed + moving, resource)
     bounds = [
         (fabric.neighbour_latency() + moving, resource),
-        (_farthest_seconds(collective, fabric), "the distance between the farthest ranks"),
+        _farthest(collective, fabric),
     ]
     if fabric.wavelength_routed:
         bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
@@ -90,26 +91,16 @@ def lower_bound(
     return Bound(fixed + arriving, "the first set-up of circuits" if fixed > arriving else resource)
 
 
-def _farthest_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Seconds in which the signals of some rank reach the farthest one that must hear of it."""
-    if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT) and _root_may_be_nearer(fabric):
-        # A root in the middle is at least half as far from some rank as the farthest two are.
-        return 0.5 * fabric.diameter_latency()
-    if collective.kind in NOT_ALL_PAIRS:
-        return distance_seconds(Demand(collective), fabric)[0] if fabric.routes == 2 else fabric.neighbour_latency()
-    return fabric.diameter_latency()
-
-
-def _root_may_be_nearer(fabric: Fabric) -> bool:
-    """Whether rank 0 may be nearer to all others than the farthest two are to each other: on graphs, after failures."""
-    others = np.arange(1, fabric.ranks)
-    distances = [
-        fabric.latency(*ends, np.full(len(others), route))
-        for route in range(fabric.routes)
-        for ends in ((np.zeros_like(others), others), (others, np.zeros_like(others)))
-    ]
-    nearest = np.minimum.reduce(distances).max()
-    return bool(nearest < fabric.diameter_latency() * (1 - _ROUNDING))
+def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
+    """Seconds in which the signals of some rank reach the farthest one that must hear of it, relayed or not."""
+    if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT):
+        to_root = collective.rule.after == "root"
+        ends = "from the farthest rank to the root" if to_root else "from the root to the farthest rank"
+        return fabric.root_latency(to_root=to_root), f"the distance {ends}"
+    if collective.kind not in NOT_ALL_PAIRS:
+        return fabric.diameter_latency(), "the distance between the farthest ranks"
+    seconds = distance_seconds(Demand(collective), fabric)[0] if fabric.routes == 2 else fabric.neighbour_latency()
+    return seconds, "the distance between the farthest ranks that exchange something"
 
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:

@@ -129,6 +129,11 @@ class Graph(PacketFabric):
             return derived.diameter_latency(self)
         return self._network.farthest()
 
+    def root_latency(self, *, to_root: bool) -> float:
+        if self.ranks <= _EXACT:
+            return derived.root_latency(self, to_root=to_root)
+        return float(self._network.seconds_between(0, backward=to_root).max())
+
     def neighbour_latency(self) -> float:
         if self.ranks <= _EXACT:
             return derived.neighbour_latency(self)

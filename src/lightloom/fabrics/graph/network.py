@@ -146,7 +146,8 @@ class Network:
         return totals[0, : self.ranks], totals[1, : self.ranks]
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
-        """Switches with ranks that have no other neighbour: (name, such ranks, bytes per second into them)."""
+        """Switches with ranks that only they send to: (name, such ranks, bytes per second into or out of them, the
+        larger of the two)."""
         from scipy.sparse import csr_array
 
         neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(self.vertices,) * 2)
@@ -155,12 +156,21 @@ class Network:
         leaves = []
         for leaf in np.unique(switch[switch >= self.ranks]):
             inside = np.append(single[switch == leaf], leaf)
-            crossing = np.isin(self.head, inside) & ~np.isin(self.tail, inside)
-            leaves.append((self.names[leaf], len(inside) - 1, float(self.bandwidth[crossing].sum())))
+            enters, leads = np.isin(self.head, inside), np.isin(self.tail, inside)
+            crossing = max(self.bandwidth[enters & ~leads].sum(), self.bandwidth[leads & ~enters].sum())
+            leaves.append((self.names[leaf], len(inside) - 1, float(crossing)))
         return leaves
 
     def farthest(self) -> float:
         """Seconds on the quickest way between two ranks that are far from each other."""
+        start = 0
+        for _ in range(_WALKS):
+            seconds = self.seconds_between(start)
+            start = int(np.argmax(seconds))
+        return float(seconds.max())
+
+    def seconds_between(self, start: int, *, backward: bool = False) -> Floats:
+        """Seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
         from scipy.sparse import csgraph, csr_array
 
         # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts, as
@@ -168,12 +178,10 @@ class Network:
         order = np.argsort(self.latency, kind="stable")
         _, first = np.unique(packed((self.tail[order], self.head[order])), return_index=True)
         link = order[first]
-        weights = csr_array((self.latency[link], (self.tail[link], self.head[link])), shape=(self.vertices,) * 2)
-        start = 0
-        for _ in range(_WALKS):
-            seconds = csgraph.dijkstra(weights, indices=start)[: self.ranks]
-            start = int(np.argmax(seconds))
-        return float(seconds.max())
+        ends = (self.head[link], self.tail[link]) if backward else (self.tail[link], self.head[link])
+        weights = csr_array((self.latency[link], ends), shape=(self.vertices,) * 2)
+        seconds: Floats = csgraph.dijkstra(weights, indices=start)[: self.ranks]
+        return seconds
 
     def nearest(self) -> float:
         """Seconds below which no transfer takes: a link between two ranks, or one away from a rank and one to a

@@ -164,6 +164,11 @@ class TieredFabric(PacketFabric):
         seconds = distances.diameter_latency(self.levels)
         return derived.diameter_latency(self) if seconds is None else seconds
 
+    def root_latency(self, *, to_root: bool) -> float:
+        """Where no relay is quicker all ranks are alike, or rank 0 is in a corner."""
+        seconds = distances.diameter_latency(self.levels)
+        return derived.root_latency(self, to_root=to_root) if seconds is None else seconds
+
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         if self.joins_ranks:
             return None
