@@ -8,12 +8,12 @@ from rich.text import Text
 from lightloom.cli.plan.report import plan_report
 from lightloom.cli.plan.run import _parts
 from lightloom.core.provenance import provenance
+from lightloom.core.units import format_rate
 from lightloom.planner.search.document import plan_document
 from lightloom.planner.search.plans import PlanSearch
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.reports.html import render
-from lightloom.reports.numbers import format_rate
 from tests.planner.jobs import cluster, transformer
 
 

@@ -12,10 +12,12 @@ import pytest
 
 import lightloom as ll
 from lightloom.api import designing
+from lightloom.api.designing import DesignFront
 from lightloom.cli.design import _page, verdict_lines
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.designs import bounded
 from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
+from lightloom.designs.break_even import break_even, ratio
 from lightloom.designs.space import read_space
 from lightloom.economics.site import Site
 from lightloom.planner.pricing.group_prices import GroupPrices
@@ -48,11 +50,9 @@ def space(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
-    pruned, every = (
-        ll.design(MODEL, ranks=8, batch=4, space=space, site={"host_price": "$ 1000"}, prune=prune)
-        for prune in (True, False)
-    )
+@pytest.mark.parametrize("site", [{}, {"host_price": "$ 1000"}], ids=["host without a price", "host of $ 1000"])
+def test_the_pruned_front_is_that_of_all_designs(space: Path, site: dict[str, object]) -> None:
+    pruned, every = (ll.design(MODEL, ranks=8, batch=4, space=space, site=site, prune=prune) for prune in (True, False))
     assert [row["name"] for row in pruned.rows() if row["on_front"]] == [
         row["name"] for row in every.rows() if row["on_front"]
     ]
@@ -64,6 +64,38 @@ def test_the_pruned_front_is_that_of_all_designs(space: Path) -> None:
     assert len(every.exploration.candidates) + len(every.exploration.refused) == 11 > len(pruned.exploration.candidates)
 
 
+def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path) -> None:
+    """A missing price is not nothing, neither for the front nor for a ratio or a break-even price."""
+
+    def found(**site: object) -> DesignFront:
+        return ll.design(MODEL, ranks=8, batch=4, space=space, site=site, prune=False)
+
+    unknown = found()
+    fronts = [{row["name"] for row in each.rows() if row["on_front"]} for each in (unknown, found(host_price=0.0))]
+    assert fronts[1] <= fronts[0]
+    pair = [unknown.exploration.best(technology, 0, known=True) for technology in ("optical", "electrical")]
+    assert pair[0] is not None and pair[1] is not None
+    told = ratio(pair[0], pair[1], 0)
+    even = break_even(pair[0], pair[1])
+    assert told.limit is not None and told.least != pytest.approx(told.limit)
+    for price in (5000.0, 40_000.0):
+        stated = found(host_price=price)
+        names = {row["name"] for row in stated.rows() if row["on_front"]}
+        assert names <= fronts[0]
+        same = [
+            next(each for each in stated.exploration.candidates if each.design.key == one.design.key)
+            for one in pair
+            if one is not None
+        ]
+        at = same[0].point[0] / same[1].point[0]
+        assert min(told.least, told.limit) <= at <= max(told.least, told.limit)
+        expected = even.fabric_dollars + price * even.dollars_more["price of host-hgx-h100"]
+        assert break_even(same[0], same[1]).fabric_dollars == pytest.approx(expected)
+        assert not stated.exploration.candidates[0].worth.alike
+    lines = [line for line in verdict_lines(unknown) if line.startswith("samples per dollar")]
+    assert lines and all("if the price of host-hgx-h100 is nothing" in line for line in lines)
+
+
 def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
     """Rings of wavelengths, whose engines nothing prices, are an upper bound and not ahead of anything."""
     families = SPACE.split("  - name: ")
@@ -73,7 +105,7 @@ def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
     known = found.exploration.best("electrical", 0, known=True)
     assert first.design.family == "wavelengths"
     assert known is not None
-    assert f"{known.design.name} trains most, {known.point[0]:.4g} samples" in found.summary()
+    assert f"{known.design.name} trains most, at most {known.point[0]:.4g} samples" in found.summary()
     assert f"{first.design.name} trains at most {first.point[0]:.4g}" in found.summary()
     assert "price of wdm-engine" in found.summary()
     assert "ahead" not in found.summary()

@@ -83,6 +83,19 @@ def test_a_small_change_of_the_price_of_a_spare_decides_how_many_there_are() -> 
     assert fourth.worth == pytest.approx(low, rel=2e-3)
 
 
+def test_a_price_of_spares_is_not_held_against_an_incomplete_price_of_a_node() -> None:
+    """Spares at the price of a node in use are as many as without any price, whatever that is; a ratio to a part of the
+    price would be too high."""
+    name = "h100-1024-fat-tree-400g"
+    known = goodput(name, spares=0).estimate.node_price
+    assert known.value is not None and known.missing
+    with pytest.raises(InputError, match="lacks price of host-hgx-h100: expected node_price beside it"):
+        goodput(name, spare_price=known.value)
+    for price in (known.value, 2 * known.value):
+        spares = goodput(name, spare_price=price, node_price=price).estimate.job.spares
+        assert spares == goodput(name).estimate.job.spares
+
+
 def test_options_that_are_missing_say_why() -> None:
     answers = goodput(SWITCH).estimate.answers
     said = {response.remedy: response.why for answer in answers for response, _ in answer.alternatives}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -18,7 +21,7 @@ from lightloom.economics.site import SOURCES, Site, site_of
 from lightloom.economics.step import StepLedger
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.load import names as fabrics
-from lightloom.parts.bill import Total
+from lightloom.parts.bill import Bill, Total
 
 
 @cache
@@ -111,13 +114,95 @@ def test_a_board_draws_what_its_accelerator_states() -> None:
         assert ledger.boards.static_power.value == watts
 
 
-def test_goodput_divides_what_dollars_and_joules_train() -> None:
+@given(spares=st.floats(0, 1), more=st.floats(1e-3, 1), goodput=st.floats(0.1, 1))
+def test_spares_cost_dollars_and_joules(spares: float, more: float, goodput: float) -> None:
+    """More spares never fewer joules: what a dollar and a joule train falls with them, at the same goodput."""
     ledger = ClusterLedger.of_fabric(load_fabric("switch", 4))
-    whole = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=10)
-    after = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=10, goodput=0.5).to_json()["ledger"]
-    assert whole.samples_per_joule is not None
-    assert after["most_samples_per_joule_after_goodput"] == pytest.approx(0.5 * whole.samples_per_joule)
-    assert whole.to_json()["missing"]["goodput"] == ["failures and checkpoints (lightloom goodput)"]
+    step = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=10, goodput=goodput, spare_share=spares)
+    few, many = (each.to_json()["ledger"] for each in (step, replace(step, spare_share=spares + more)))
+    for name in ("samples_per_dollar", "samples_per_joule"):
+        before, after = few[f"{name}_after_goodput"], many[f"{name}_after_goodput"]
+        assert before["value"] == pytest.approx(goodput * few[name]["value"] / (1 + spares))
+        assert after["value"] < before["value"] and after["low"] < before["low"] and after["high"] < before["high"]
+    assert step.to_json()["missing"].get("goodput") is None
+    without = replace(step, goodput=None).to_json()
+    assert without["missing"]["goodput"] == ["failures and checkpoints (lightloom goodput)"]
+
+
+def drawn(bill: Bill, shares: Iterator[float]) -> Bill:
+    """The bill with each figure somewhere in its range."""
+    lines = []
+    for line in bill.lines:
+        update = {}
+        for name in ("dollars", "static_power", "static_energy", "dynamic_energy"):
+            figure = getattr(line.part, name)
+            if figure is not None:
+                value = figure.least + next(shares) * (figure.most - figure.least)
+                update[name] = figure.model_copy(update={"value": value, "low": None, "high": None})
+        lines.append(replace(line, part=line.part.model_copy(update=update)))
+    return replace(bill, lines=tuple(lines))
+
+
+_intervals = st.tuples(st.floats(0.5, 1), st.floats(1, 2))
+
+
+@given(name=st.sampled_from(EVERYTHING), seed=st.integers(0, 9999), factors=_intervals)
+def test_totals_of_any_draw_lie_in_their_ranges(name: str, seed: int, factors: tuple[float, float]) -> None:
+    """Every figure within its range and a step within its interval: all columns follow one rule."""
+    random = Random(seed)
+    ledger, low, high = ledger_of(name), *factors
+    step = StepLedger(cluster=ledger, step_time=1.0, interval=factors, sent_joules=3.0, samples=7)
+    shares = iter(random.random, None)
+    bills = {field: drawn(getattr(ledger, field), shares) for field in ("boards", "hosts", "fabric")}
+    seconds = low + random.random() * (high - low)
+    draw = StepLedger(cluster=replace(ledger, **bills), step_time=seconds, sent_joules=3.0, samples=7)
+    for total, one in (
+        (step.watts, draw.watts),
+        (step.energy.total, draw.energy.total),
+        (step.metered, draw.metered),
+        (step.dollars, draw.dollars),
+        (step.samples_per_dollar, draw.samples_per_dollar),
+        (step.samples_per_joule, draw.samples_per_joule),
+    ):
+        if total.value is None:
+            assert one.value is None
+            continue
+        assert total.low is not None and one.value is not None and total.high is not None
+        assert total.low * (1 - 1e-9) <= one.value <= total.high * (1 + 1e-9)
+        assert total.low <= total.value * (1 + 1e-9) and total.value <= total.high * (1 + 1e-9)
+        assert total.missing == one.missing
+
+
+@pytest.mark.parametrize("name", clusters())
+def test_no_total_that_counts_rated_power_is_a_lower_bound(name: str) -> None:
+    """A board that waits draws less than its rating; with parts missing as well a sum is no bound at all."""
+    ledger = ledger_of(f"cluster {name}")
+    step = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=7)
+    rated = ledger.boards.static_power.at_most
+    if load_cluster(name).accelerator.power is not None:
+        assert rated
+    for total, inverse in ((step.watts, step.samples_per_joule), (step.dollars, step.samples_per_dollar)):
+        expected = {(False, False): "", (True, False): "at least", (False, True): "at most", (True, True): "about"}
+        assert set(rated) <= set(total.at_most)
+        if total.value is not None:
+            assert total.bound == expected[bool(total.missing), bool(rated)]
+            turned = {"at least": "at most", "at most": "at least"}
+            assert inverse.bound == turned.get(total.bound, total.bound)
+
+
+@given(name=st.sampled_from(EVERYTHING), forgotten=st.sets(st.integers(0, 12)))
+def test_more_unknowns_never_narrow_an_interval(name: str, forgotten: set[int]) -> None:
+    """A sum without some prices still holds all sums with them: at least so much, and its low end is no higher."""
+    bill = ledger_of(name).bill
+    lines = [
+        replace(line, part=line.part.model_copy(update={"dollars": None})) if place in forgotten else line
+        for place, line in enumerate(bill.lines)
+    ]
+    every, some = bill.dollars, replace(bill, lines=tuple(lines)).dollars
+    assert set(every.missing) <= set(some.missing)
+    if some.value is not None and some.low is not None and every.low is not None:
+        assert some.low <= every.low * (1 + 1e-9)
+        assert bool(some.missing) == (some.bound == "at least")
 
 
 @pytest.mark.parametrize("price", ["12 ct/kWh", "0.12 $/kWh", "$0.12/kWh", "$ 120/MWh", 0.12 / 3.6e6])

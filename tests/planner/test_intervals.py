@@ -53,8 +53,19 @@ def test_every_plan_that_is_shown_has_an_interval_around_its_time(ranked: PlanSe
         assert row["low_s"] < row["iteration_time_s"] < row["high_s"]
         assert row["low_s"] * row["high_s"] == pytest.approx(row["iteration_time_s"] ** 2)
         assert row["high_s"] / row["iteration_time_s"] > np.exp(PRIOR_SCATTER)
+        # Watts flow for as long as the step takes, so that its interval reaches joules and dollars.
+        for of in (row["energy"]["high_j"] / row["energy"]["low_j"], _spread(row, "dollars_per_step")):
+            assert of >= row["high_s"] / row["low_s"] * (1 - 1e-9)
+        assert _spread(row, "samples_per_joule") == pytest.approx(_spread(row, "metered_joules_per_step"))
+        most = row["ledger"]["samples_per_dollar"]["high"]
+        assert most == pytest.approx(row["global_batch"] / row["ledger"]["dollars_per_step"]["low"])
     assert rows[0]["told_apart"] is None
     assert {row["told_apart"] for row in rows[1:]} <= {True, False}
+
+
+def _spread(row: dict[str, Any], name: str) -> float:
+    total = row["ledger"][name]
+    return float(total["high"] / total["low"])
 
 
 def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:

@@ -194,6 +194,7 @@ def ranked(place: int, **facts: Any) -> RankingRow:
         "global_batch": 64,
         "step_time": 0.064 * place,
         "known_energy": 128.0,
+        "energy_mark": "≥ ",
         "memory": 2.0**30,
         "on_front": place == 1,
         "breakdown": {"compute_s": 0.06 * place, "exposed_communication_s": 0.004 * place},
@@ -203,12 +204,13 @@ def ranked(place: int, **facts: Any) -> RankingRow:
 
 @pytest.mark.parametrize("width", [40, 64, 90, 130, 200])
 def test_tables_fit_their_terminal(width: int) -> None:
-    rows = [ranked(1), ranked(2, site="there, 8 ranks"), ranked(3, energy=128.0), ranked(4, fits=False)]
+    rated = ranked(3, energy=128.0, energy_mark="≤ ")
+    rows = [ranked(1), ranked(2, site="there, 8 ranks"), rated, ranked(4, fits=False)]
     text = to_text(ranking_table(rows, width), width)
     assert all(len(line) <= width for line in text.splitlines())
     assert text.count(FRONT) == 1
     assert ("≥ 2 J" in text) == (width >= 100)
-    assert rows[2].energy_per_sample == "2 J" and rows[0].energy_per_sample == "≥ 2 J"
+    assert rows[2].energy_per_sample == "≤ 2 J" and rows[0].energy_per_sample == "≥ 2 J"
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -52,16 +52,29 @@ class DesignFront(Result):
     def summary(self) -> str:
         best = self.exploration.candidates[0]
         samples = f"{best.point[0]:.4g} samples per dollar"
-        if not best.worth.unknown:
+        if not best.worth.variables:
             return f"{self.model}: {best.design.name} trains {samples}, ahead of all others"
-        at_most = f"{best.design.name} trains at most {samples}, as nothing states {missing_text(best.worth.unknown)}"
+        nothing = f"as nothing states {missing_text(best.worth.variables)}"
+        at_most = f"{best.design.name} trains at most {samples}, {nothing}"
         known = next((each for each in self.exploration.candidates if not each.worth.unknown), None)
         if known is None:
-            return f"{self.model}: {at_most}; no design has all its prices and watts known"
+            return f"{self.model}: {at_most}; no fabric has all its prices and watts known"
+        if known is best:
+            return f"{self.model}: {at_most}{self._dear(known)}"
+        bound = "at most " if known.worth.alike else ""
         return (
-            f"{self.model}: of designs all of whose prices and watts are known, {known.design.name} trains most, "
-            f"{known.point[0]:.4g} samples per dollar; {at_most}"
+            f"{self.model}: of designs whose fabrics have all prices and watts known, {known.design.name} trains most, "
+            f"{bound}{known.point[0]:.4g} samples per dollar{self._dear(known)}; {at_most}"
         )
+
+    def _dear(self, cheap: Candidate) -> str:
+        """Which design leads where what is unknown of boards and hosts is high; empty where nothing is."""
+        if not cheap.worth.alike:
+            return ""
+        known = [each for each in self.exploration.candidates if not each.worth.unknown]
+        dear = min(known, key=lambda each: each.share)
+        others = "it" if dear is cheap else dear.design.name
+        return f", and {others} trains most where {missing_text(cheap.worth.alike)} is high"
 
     def rows(self) -> list[Document]:
         return [self._row(candidate) for candidate in self.exploration.candidates]
@@ -88,7 +101,7 @@ class DesignFront(Result):
             "fabric_dollars_per_rank": worth.fabric_dollars,
             "fabric_watts_per_rank": worth.fabric_watts,
             "break_even": None if even is None else even.to_json(),
-            "missing": [*worth.unknown, *worth.unknown_rates],
+            "missing": [*worth.variables, *worth.unknown_rates],
             "left_out": found.left_out,
             "settings": dict(design.settings),
         }
@@ -107,7 +120,7 @@ class DesignFront(Result):
                 {"name": each.design.name, "ranks": each.design.ranks, "why": each.why} for each in found.refused
             ],
             "over_budget": found.over_budget,
-            "missing_alike": list(dict.fromkeys(first.worth.alike)),
+            "missing_alike": list(first.worth.alike),
             "assumptions": [*self.assumptions, *self.site.assumptions()],
             "site": self.site.to_json(),
         }
@@ -166,12 +179,16 @@ def design(
     with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
         found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
     listed = f"schedules that list more than {MOST_ROWS:,} transfers are left out"
+    counted = (
+        "boards draw their rated power, busy or not, which counts against slower steps; spare nodes cost and draw as "
+        "much as others; the intervals of step times (lightloom plan) are not counted"
+    )
     return DesignFront(
         model=graph.name,
         accelerator=accelerator,
         site=chosen_site,
         exploration=found,
-        assumptions=(*searched.assumptions, listed),
+        assumptions=(*searched.assumptions, listed, counted),
     )
 
 

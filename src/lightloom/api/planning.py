@@ -16,7 +16,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.forms import looks_like_file
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
-from lightloom.core.units import format_energy, format_size, format_time, parse
+from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
 from lightloom.economics.site import Site, site_of
 from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
 from lightloom.model_files.megatron.read import LINE, is_shell_line
@@ -29,7 +29,6 @@ from lightloom.planner.search.search import search
 from lightloom.reports.figures.breakdown_figure import breakdown_figure
 from lightloom.reports.html import notebook_svg
 from lightloom.reports.ledger import amount
-from lightloom.reports.numbers import format_rate
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lightloom.api.bills import bill as priced
 from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import print_result, read_settings
 from lightloom.core.results import Document
-from lightloom.parts.bill import Total, missing_text, summed
+from lightloom.parts.bill import Total, summed
 from lightloom.parts.part import FigureName
 from lightloom.parts.units import format_amount
 from lightloom.reports.console import plain_table
@@ -81,15 +81,11 @@ def _totals(found: PricedBill) -> list[tuple[str, Total]]:
 
 def _total(name: str, total: Total, ranks: int) -> str:
     """Return a total of a rank and of all ranks, with what it leaves out and what it assumes."""
-    if total.value is None or total.low is None or total.high is None:
-        return f"{name}: unknown; without: {missing_text(total.missing)}"
-    shown = total.known_text()
-    if total.value == 0 and total.complete:
-        return f"{name}: none" + (f"; assumptions: {', '.join(total.assumptions)}" if total.assumptions else "")
-    every = format_amount(total.value * ranks, total.unit)
-    line = f"{name}: {'at least ' if total.missing else ''}{shown} a rank, {every} in all"
-    if total.missing:
-        line += f"; without: {missing_text(total.missing)}"
-    if total.assumptions:
-        line += f"; assumptions: {', '.join(total.assumptions)}"
-    return line
+    if total.value is None:
+        return f"{name}: {total.text()}"
+    shown = "none"
+    if total.value or total.missing:
+        every = format_amount(total.value * ranks, total.unit)
+        shown = f"{total.bound} {total.known_text()} a rank, {every} in all".strip()
+    assumed = [f"assumptions: {', '.join(total.assumptions)}"] if total.assumptions else []
+    return f"{name}: {'; '.join((shown, *total.reasons(), *assumed))}"

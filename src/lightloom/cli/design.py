@@ -15,9 +15,9 @@ from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import print_result
 from lightloom.cli.site import INPUTS, Amortisation, BoardPrice, Electricity, HostPower, HostPrice, Maintenance, Pue
 from lightloom.core.errors import ConfigError
-from lightloom.designs.break_even import break_even, rival_break_even
+from lightloom.designs.break_even import break_even, ratio, rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration
-from lightloom.designs.page import design_page
+from lightloom.designs.page import design_page, price_text
 from lightloom.parts.bill import missing_text
 from lightloom.parts.units import format_amount
 from lightloom.reports.console import plain_table
@@ -132,7 +132,10 @@ def _notes(found: DesignFront) -> Iterator[str]:
     """Yield what is left out, and the assumptions."""
     alike = found.exploration.candidates[0].worth.alike
     if alike:
-        yield f"left out of all designs alike: {missing_text(dict.fromkeys(alike))}"
+        yield (
+            f"nothing states {missing_text(alike)} of a rank: samples per dollar are upper bounds without, and every "
+            "design stays that leads at some such figure (--host-price, --host-power and --board-price state them)"
+        )
     yield from (f"assumption: {line}" for line in (*found.assumptions, *found.site.assumptions()))
 
 
@@ -142,24 +145,19 @@ def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
     for each, alike in distinct[:_SHOWN]:
         dollars, joules, _ = each.point
         even = rival_break_even(each, found.exploration)
-        at_most = "≤ " if each.worth.unknown else ""
         rows.append(
             (
                 ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
                 f"{each.design.ranks:,}",
-                f"{at_most}{dollars:,.4g}",
-                f"{at_most}{joules:.4g}",
+                f"{'≤ ' if each.worth.at_most(0) else ''}{dollars:,.4g}",
+                f"{'≤ ' if each.worth.at_most(1) else ''}{joules:.4g}",
                 format_amount(each.worth.fabric_dollars, "dollars"),
-                "" if even is None else _price(even.fabric_dollars),
+                "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
                 each.evaluated.plan,
             )
         )
     columns = ("design", "ranks", "samples/$", "samples/J", "fabric a rank", "breaks even at", "plan")
     return plain_table(columns, rows, title=title, left=("design", "plan"))
-
-
-def _price(dollars: float) -> str:
-    return "no price" if dollars < 0 else format_amount(dollars, "dollars")
 
 
 def verdict_lines(found: DesignFront) -> Iterator[str]:
@@ -179,23 +177,49 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
     electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
     if electrical is None or optical is None:
         return []
-    ratio = optical.point[objective] / electrical.point[objective]
-    unknown = bool(optical.worth.unknown), bool(electrical.worth.unknown)
-    bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
-    both = " (both figures are upper bounds)" if all(unknown) else ""
-    of = "of designs all of whose prices and watts are known" if known else "of all designs"
-    line = (
-        f"samples per {unit}, {of}: {optical.design.name} trains {bound}{ratio:#.3g} times as many as "
-        f"{electrical.design.name}{both}"
-    )
+    of = "of designs whose fabrics have all prices and watts known" if known else "of all designs"
+    line = f"samples per {unit}, {of}: {_comparison(optical, electrical, objective)}"
+    dear = [explored.best(name, objective, known=known, dear=True) for name in TECHNOLOGIES]
+    if dear != [electrical, optical] and optical.worth.unknown_of(objective, optical.worth.alike):
+        rival, first = dear
+        assert rival is not None and first is not None
+        line += (
+            f"; the higher that is, the nearer {first.design.name} comes to {rival.share / first.share:#.3g} times as "
+            f"many as {rival.design.name}"
+        )
     even = break_even(optical, electrical)
     if objective == 0:
-        price = f"a price of its fabric of {_price(even.fabric_dollars)} a rank"
+        price = price_text(even.fabric_dollars, even.dollars_more)
+        told = price if price == "no price" else f"a price of its fabric of {price} a rank"
         own = f"; known: {format_amount(optical.worth.fabric_dollars, 'dollars')}"
-        each = "" if even.part is None else f"; each {even.part} may cost {_price(even.part_price or 0.0)}"
-        return [line, f"  it breaks even at {price if even.fabric_dollars >= 0 else 'no price'}{own}{each}"]
+        if even.part is None or even.part_price is None or even.part_count is None:
+            return [line, f"  it breaks even at {told}{own}"]
+        more = {name: each / even.part_count for name, each in even.dollars_more.items()}
+        return [line, f"  it breaks even at {told}{own}; each {even.part} may cost {price_text(even.part_price, more)}"]
     now = f"now {optical.worth.fabric_watts:,.3g} W"
-    if even.fabric_watts < 0:
+    if even.fabric_watts < 0 and not even.watts_more:
         return [line, f"  it breaks even at no power of its fabric ({now} a rank)"]
     bits = "" if even.energy_per_bit is None else f", {1e12 * even.energy_per_bit:,.3g} pJ/bit at its full rate"
-    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W a rank{bits} ({now})"]
+    more = "".join(f" {each:+.3g} x {name}" for name, each in even.watts_more.items())
+    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W{more} a rank{bits} ({now})"]
+
+
+def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
+    """How many times as many samples the optical design trains, and how that changes with what is unknown of boards and
+    hosts."""
+    found = ratio(optical, electrical, objective)
+    unknown = tuple(
+        bool(each.worth.unknown_of(objective, each.worth.unknown) or each.worth.unknown_rates)
+        for each in (optical, electrical)
+    )
+    bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
+    both = " (both figures are upper bounds)" if all(unknown) else ""
+    told = f"{optical.design.name} trains {bound}{found.least:#.3g} times as many as {electrical.design.name}{both}"
+    if found.limit is None:
+        return told
+    names = missing_text(optical.worth.unknown_of(objective, optical.worth.alike))
+    told += f" if the {names} is nothing, and nearly {found.limit:#.3g} times as many if it is very high"
+    if found.equal_at is not None:
+        amount = format_amount(found.equal_at, "dollars" if objective == 0 else "power")
+        told += f" (both are equal at {amount} a rank)"
+    return told

@@ -155,6 +155,11 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / (size or 1.0):.4g} {unit}"
 
 
+def format_rate(value: float) -> str:
+    """Format a rate without a unit: four digits and no exponent."""
+    return f"{value:.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
+
+
 def format_energy(joules: float | None) -> str:
     """Format an energy; ``not sourced`` when a part of it has no published value."""
     return "not sourced" if joules is None else format_quantity(joules, "energy")

@@ -10,7 +10,7 @@ the other one; the front of all is taken from both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import get_args
@@ -46,6 +46,15 @@ class Candidate:
         """Samples per dollar, per joule and per second, after goodput, as far as prices and watts are known."""
         return self.worth.point(self.evaluated.sample_time, self.evaluated.sent)
 
+    @property
+    def share(self) -> float:
+        """What a dollar or a watt more of every rank counts for one sample."""
+        return self.worth.weight * self.evaluated.sample_time
+
+    def assuming(self, figures: Mapping[str, float]) -> Candidate:
+        """Return the design if unknown prices and powers were these (:meth:`Worth.assuming`)."""
+        return replace(self, worth=self.worth.assuming(figures))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration:
@@ -75,16 +84,24 @@ class Exploration:
         """Designs that no other one beats."""
         return tuple(candidate for candidate in self.candidates if candidate.on_front)
 
-    def best(self, technology: Technology, objective: int, *, known: bool = False) -> Candidate | None:
+    def best(
+        self, technology: Technology, objective: int, *, known: bool = False, dear: bool = False
+    ) -> Candidate | None:
         """Return the design of a technology with the most samples per dollar (0), joule (1) or second (2).
 
-        With ``known`` only among designs all of whose prices and watts are known.
+        Args:
+            technology: of the design.
+            objective: what counts.
+            known: whether only designs count whose fabric has all its prices and watts known.
+            dear: whether what is unknown of boards and hosts outweighs all that is known, instead of being nothing.
         """
         own = [
             candidate
             for candidate in self.candidates
             if candidate.design.technology == technology and not (known and candidate.worth.unknown)
         ]
+        if dear:
+            return min(own, key=lambda candidate: candidate.share, default=None)
         return max(own, key=lambda candidate: candidate.point[objective], default=None)
 
 
@@ -249,7 +266,7 @@ def _unfinished(left_out: str) -> str:
 def _promise(bounded: Bounded) -> tuple[float, str]:
     """Dollars of a sample at the bound, least first; those with unknown prices after all others."""
     worth = _worth(bounded)
-    dollars = worth.dollar_rate * bounded.least_time / worth.goodput
+    dollars = worth.dollar_rate * bounded.least_time / worth.kept
     return dollars * (1 + len(worth.unknown)), bounded.design.key
 
 

@@ -1,8 +1,9 @@
 """Which designs no other one beats, whatever the prices are that nobody states.
 
 A design beats another one if it trains at least as many samples for a dollar, for a joule and, where numbers of ranks
-differ, in a second, and if every part of unknown price or power stands in it for at most as long a share of a sample:
-then it stays ahead whatever that part costs or draws. Parts whose failure rate is unknown count likewise, by number.
+differ, in a second, and if every part of unknown price or power, boards and hosts included, stands in it for at most
+as long a share of a sample, spare nodes counted: then it stays ahead whatever that part costs or draws. Parts whose
+failure rate is unknown count likewise, by number.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ class Front:
             return inf
         objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
         rates = (worth.dollar_rate, worth.watts, 1.0)[: len(objectives)]
-        times = [worth.goodput / (rate * value) for rate, value in zip(rates, objectives, strict=True)]
-        for part, count in other.unknown.items():
-            own = worth.unknown.get(part, 0.0)
+        kept = (worth.kept, worth.kept, worth.goodput)[: len(objectives)]
+        times = [share / (rate * value) for share, rate, value in zip(kept, rates, objectives, strict=True)]
+        for part, count in other.variables.items():
+            own = worth.variables.get(part, 0.0)
             if own == 0.0:
                 return inf
-            times.append(count * sample_time / other.goodput * worth.goodput / own)
+            times.append(count * sample_time / other.kept * worth.kept / own)
         return max(times)
 
     def on_front(self) -> list[bool]:
@@ -52,7 +54,7 @@ class Front:
         ]
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
-        parts = sorted({*first[0].unknown, *second[0].unknown})
+        parts = sorted({*first[0].variables, *second[0].variables})
         rates = sorted({*first[0].unknown_rates, *second[0].unknown_rates})
         pairs = list(zip(self._vector(*first, parts, rates), self._vector(*second, parts, rates), strict=True))
         at_least = all(mine >= other - _ROUNDING * abs(other) for mine, other in pairs)
@@ -64,6 +66,6 @@ class Front:
         """Objectives of a point, more is better."""
         return [
             *worth.point(sample_time, sent)[: 3 if self._by_speed else 2],
-            *(-worth.unknown.get(part, 0.0) * sample_time / worth.goodput for part in parts),
+            *(-worth.variables.get(part, 0.0) * sample_time / worth.kept for part in parts),
             *(-worth.unknown_rates.get(part, 0.0) for part in rates),
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lightloom.core.units import format_time
@@ -36,8 +36,8 @@ def design_page(
             Picture(
                 title="Designs by samples per dollar and per joule",
                 svg=to_svg(front_figure(exploration)),
-                caption="Filled: no other design of its technology beats it. An arrow: a price or power is unknown, "
-                "the point is an upper bound.",
+                caption="Filled: no other design of its technology beats it. An arrow: a price, a power or a life is "
+                "unknown, the point is an upper bound.",
             ),
         ),
         tables=(*(_designs(exploration, name) for name in TECHNOLOGIES), _beaten(exploration), _refused(exploration)),
@@ -55,7 +55,7 @@ def front_figure(exploration: Exploration) -> Figure:
         colour = _COLOURS[technology]
         for each in own:
             dollars, joules, _ = each.point
-            marker = "<" if each.worth.unknown else "o"
+            marker = "<" if each.worth.at_most(0) or each.worth.at_most(1) else "o"
             face = colour if each.leads else "none"
             axes.plot(dollars, joules, marker, color=colour, markerfacecolor=face, markersize=5, linestyle="none")
         axes.plot([], [], "o", color=colour, label=technology)
@@ -94,30 +94,34 @@ def _designs(exploration: Exploration, technology: str) -> Table:
         ),
         rows=tuple(_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
         caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
-        "dollar as the best of the other technology; at least that where a price of the latter is unknown. ≤: a price "
-        "or power is unknown, the figure is an upper bound.",
+        "dollar as the best of the other technology; at least that where a price of the latter is unknown. ≤: a price, "
+        "a power or a life is unknown, the figure is an upper bound.",
     )
+
+
+def price_text(dollars: float, more: Mapping[str, float]) -> str:
+    """Return a break-even price as a function of what is unknown of boards and hosts: ``$ 119 - 0.0013 x price of
+    host-hgx-h100``."""
+    if dollars < 0 and all(each <= 0 for each in more.values()):
+        return "no price"
+    terms = "".join(f" {'+' if each >= 0 else '-'} {abs(each):.3g} x {name}" for name, each in more.items())
+    return f"{'-' * (dollars < 0)}{format_amount(abs(dollars), 'dollars')}{terms}"
 
 
 def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth
-    at_most = "≤ " if worth.unknown else ""
     return (
         ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
         f"{each.design.ranks:,}",
-        f"{at_most}{dollars:,.4g}",
-        f"{at_most}{joules:.4g}",
+        f"{'≤ ' if worth.at_most(0) else ''}{dollars:,.4g}",
+        f"{'≤ ' if worth.at_most(1) else ''}{joules:.4g}",
         format_time(each.evaluated.step_time),
         format_amount(worth.fabric_dollars, "dollars"),
-        ""
-        if even is None
-        else "no price"
-        if even.fabric_dollars < 0
-        else format_amount(even.fabric_dollars, "dollars"),
+        "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
         f"{worth.goodput:.4f}",
-        missing_text([*worth.unknown, *worth.unknown_rates]),
+        missing_text([*worth.variables, *worth.unknown_rates]),
         each.evaluated.plan,
     )
 

@@ -1,16 +1,21 @@
 """What a design costs a second and trains a second: its place among designs, as a function of its step time.
 
-    samples per dollar = goodput / (t · dollars a second + dollars of what sending draws for one sample)
-    samples per joule  = goodput / (t · watts at the meter + joules of what sending draws for one sample)
+    samples per dollar = goodput / (1 + s) / (t · dollars a second + dollars of what sending draws for one sample)
+    samples per joule  = goodput / (1 + s) / (t · watts at the meter + joules of what sending draws for one sample)
 
-with t the seconds of a step for each of its samples. Both fall as t grows, so a lower bound of t gives values that the
-design cannot exceed, and a design that it would have to be faster than a bound to match cannot be matched.
+with s the spare nodes over those in use, which cost and draw as much, and t the seconds of a step for each of its
+samples. Both fall as t grows, so a lower bound of t gives values that the design cannot exceed, and a design that it
+would have to be faster than a bound to match cannot be matched.
+
+A price or a power that nothing states is a variable: dollars and joules of a sample are linear in it
+(:meth:`Worth.assuming`). That holds for parts of the fabric and for boards and hosts, of which designs have equally
+many, but for different times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from lightloom.clusters.base import Cluster
 from lightloom.core.errors import UnsupportedError
@@ -21,6 +26,9 @@ from lightloom.economics.step import StepLedger
 from lightloom.parts.bill import Bill, Total
 from lightloom.parts.part import FigureName
 
+PRICE, POWER = "price of ", "power of "
+"""How names of unknown prices and powers begin."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Worth:
@@ -29,7 +37,7 @@ class Worth:
     goodput: float
     """Share of the time that trains, failures of unknown rate left out."""
     spare_share: float
-    """Price of the spare nodes that ``goodput`` takes, over that of the cluster."""
+    """Spare nodes that ``goodput`` takes, over the nodes in use."""
     capital: float
     """Dollars of all ranks, those that are known."""
     cost_rate: float
@@ -49,9 +57,10 @@ class Worth:
     """Parts of all ranks whose price, power or energy of a bit is unknown, by what is unknown:
     ``{"price of wdm-engine": 1024}``."""
     unknown_rates: Mapping[str, float]
-    """Parts of all ranks whose failure rate is unknown, likewise: the goodput leaves them out."""
-    alike: tuple[str, ...]
-    """Prices and watts of boards and hosts that are unknown, the same in every design with the accelerator."""
+    """Parts of all ranks whose failure rate is unknown, boards and hosts included: the goodput leaves them out."""
+    alike: Mapping[str, float]
+    """Prices and powers of boards and hosts that nothing states, of one rank, by what is unknown: the number of ranks.
+    They are the same in every design with the accelerator, but are paid for longer where a step takes longer."""
     ranks: int
 
     @classmethod
@@ -68,6 +77,7 @@ class Worth:
         if fabric.missing:
             raise UnsupportedError(f"nothing states {', '.join(fabric.missing)}: the design has no price")
         others = ledger.boards + ledger.hosts
+        alike = dict.fromkeys((*others.dollars.missing, *others.static_power.missing), float(cluster.ranks))
         return cls(
             goodput=goodput.most,
             spare_share=goodput.spare_share,
@@ -80,15 +90,65 @@ class Worth:
             fabric_watts=_known(fabric.static_power),
             fabric_bandwidth=fabric.bandwidth,
             unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown_energy(cluster, fabric),
-            unknown_rates=_unknown(fabric, "mtbf"),
-            alike=(*others.dollars.missing, *others.static_power.missing),
+            unknown_rates=_unknown(ledger.bill, "mtbf"),
+            alike=alike,
             ranks=cluster.ranks,
         )
 
     @property
     def dollar_rate(self) -> float:
-        """Dollars a second, electricity and spare nodes included."""
-        return (self.capital * self.cost_rate + self.watts * self.electricity) * (1 + self.spare_share)
+        """Dollars a second of the nodes in use, electricity included."""
+        return self.capital * self.cost_rate + self.watts * self.electricity
+
+    @property
+    def kept(self) -> float:
+        """Samples that train for each one that nodes without failures and spares would train at the same expense."""
+        return self.goodput / (1 + self.spare_share)
+
+    @property
+    def variables(self) -> Mapping[str, float]:
+        """Everything whose price, power or energy of a bit is unknown, and how many all ranks have of it."""
+        return {**self.unknown, **self.alike}
+
+    def assuming(self, figures: Mapping[str, float]) -> Worth:
+        """Return the worth if unknown prices and powers were these.
+
+        Args:
+            figures: dollars or watts of one, by names of :attr:`variables`: ``{"price of wdm-engine": 119.0}``.
+        """
+        dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
+        watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
+        assert len(dollars) + len(watts) == len(figures) and figures.keys() <= self.variables.keys()
+        capital, power = (sum(each * self.variables[name] for name, each in of.items()) for of in (dollars, watts))
+        fabric_dollars, fabric_watts = (
+            sum(each * self.unknown.get(name, 0.0) for name, each in of.items()) / self.ranks for of in (dollars, watts)
+        )
+        return replace(
+            self,
+            capital=self.capital + capital,
+            watts=self.watts + power * self.pue,
+            fabric_dollars=self.fabric_dollars + fabric_dollars,
+            fabric_watts=self.fabric_watts + fabric_watts,
+            unknown={name: count for name, count in self.unknown.items() if name not in figures},
+            alike={name: count for name, count in self.alike.items() if name not in figures},
+        )
+
+    @property
+    def weight(self) -> float:
+        """What a dollar or a watt more of every rank counts for one sample at one second a sample."""
+        return self.ranks / self.kept
+
+    def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Return what is unknown of samples per dollar (0) or per joule (1), of some names or of all variables.
+
+        Dollars hold joules, which hold no prices.
+        """
+        every = self.variables if names is None else names
+        return tuple(name for name in every if objective == 0 or not name.startswith(PRICE))
+
+    def at_most(self, objective: int) -> bool:
+        """Whether samples per dollar (0) or per joule (1) are upper bounds: a price, a power or a life is unknown."""
+        return bool(self.unknown_of(objective) or self.unknown_rates)
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
         """Return samples per dollar, per joule and per second.
@@ -98,20 +158,20 @@ class Worth:
             sent: joules for each sample that sending adds to the static power.
         """
         joules = self.watts * sample_time + sent * self.pue
-        dollars = self.dollar_rate * sample_time + sent * self.pue * self.electricity * (1 + self.spare_share)
-        return self.goodput / dollars, self.goodput / joules, self.goodput / sample_time
+        dollars = self.dollar_rate * sample_time + sent * self.pue * self.electricity
+        return self.kept / dollars, self.kept / joules, self.goodput / sample_time
 
     def fabric_price(self, sample_time: float, sent: float, samples_per_dollar: float) -> float:
         """Return the dollars of the fabric for each rank at which the design trains so many samples for a dollar;
         negative where no price does."""
-        budget = self.goodput / samples_per_dollar / (1 + self.spare_share) - sent * self.pue * self.electricity
+        budget = self.kept / samples_per_dollar - sent * self.pue * self.electricity
         capital = (budget / sample_time - self.watts * self.electricity) / self.cost_rate
         return self.fabric_dollars + (capital - self.capital) / self.ranks
 
     def fabric_power(self, sample_time: float, sent: float, samples_per_joule: float) -> float:
         """Return the watts of the fabric for each rank at which the design trains so many samples for a joule;
         negative where none do."""
-        watts = (self.goodput / samples_per_joule - sent * self.pue) / sample_time
+        watts = (self.kept / samples_per_joule - sent * self.pue) / sample_time
         return self.fabric_watts + (watts - self.watts) / self.pue / self.ranks
 
     def energy_per_bit(self, watts: float) -> float | None:

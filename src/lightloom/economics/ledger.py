@@ -131,7 +131,9 @@ def board_of(accelerator: Accelerator, site: Site) -> Part:
     if stated is not None and (board.static_power is None or board.static_power.value != stated):
         source = accelerator.sources.get("power", "stated by the accelerator")
         confidence = "assumption" if source.startswith("assumption") else "read"
-        given["static_power"] = Power.model_validate({"value": stated, "confidence": confidence, "source": source})
+        # What an accelerator states is its rated power.
+        rated = {"value": stated, "bound": "most", "confidence": confidence, "source": source}
+        given["static_power"] = Power.model_validate(rated)
     if site.board_price is not None:
         given["dollars"] = _price(site.board_price)
     return board.model_copy(update=given) if given else board

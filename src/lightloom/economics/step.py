@@ -6,10 +6,14 @@
                            + joules at the meter x electricity
     samples per dollar   = samples of the step / its dollars
 
-* Boards draw their rated power: a board that waits draws less, so their joules are an upper bound.
+* Boards draw their rated power: a board that waits draws less, so their joules are an upper bound, and every total
+  that holds them names it as counted at most.
 * The fabric's static power flows for as long as the step takes; what sending adds counts only the dynamic part of a
   bit's energy (:attr:`lightloom.fabrics.base.Fabric.energy_per_bit`), so that no joule counts twice.
 * A total from which something is missing is a lower bound and names it; samples per dollar are then an upper bound.
+* A range holds the low ends of everything that a figure is made of, the step's interval included, and the high ends:
+  whatever values the figures take within their ranges, the total of these lies within its own.
+* Spare nodes cost and draw as much as nodes in use.
 """
 
 from __future__ import annotations
@@ -82,6 +86,8 @@ class StepLedger:
     cluster: ClusterLedger
     step_time: float
     """Seconds."""
+    interval: tuple[float, float] | None = None
+    """Seconds between which a measured step is expected; None where no interval is known."""
     sent_joules: float | None
     """Joules that sending adds over all ranks; None where the fabric states no energy of a bit."""
     samples: int
@@ -91,7 +97,7 @@ class StepLedger:
     goodput_missing: tuple[str, ...] = ()
     """Causes of failures that nothing states, so that ``goodput`` is an upper bound."""
     spare_share: float = 0.0
-    """Price of the spare nodes that ``goodput`` takes, over that of the cluster."""
+    """Spare nodes that ``goodput`` takes, over the nodes in use."""
 
     @cached_property
     def energy(self) -> StepEnergy:
@@ -106,7 +112,12 @@ class StepLedger:
 
     def _drawn(self, watts: Total) -> Total:
         """Joules of all ranks that draw so many watts each."""
-        return replace(watts.times(self.cluster.ranks * self.step_time), unit="energy")
+        return replace(self._lasting(watts), unit="energy")
+
+    def _lasting(self, rate: Total) -> Total:
+        """What flows at so much a second for each rank, over all ranks and the time of a step."""
+        low, high = self.interval or (self.step_time, self.step_time)
+        return rate.times(*(self.cluster.ranks * seconds for seconds in (self.step_time, low, high)))
 
     def _transmission(self) -> Total:
         if self.sent_joules is not None:
@@ -121,7 +132,10 @@ class StepLedger:
         """Mean watts of a rank during the step, sending included."""
         if not self.step_time:
             return self.cluster.static_power
-        return replace(self.energy.total.times(1 / (self.cluster.ranks * self.step_time)), unit="power")
+        low, high = self.interval or (self.step_time, self.step_time)
+        shares = (1 / (self.cluster.ranks * seconds) for seconds in (self.step_time, high, low))
+        sent = replace(self.energy.transmission.times(*shares), unit="power")
+        return summed("power", (self.cluster.static_power, sent))
 
     @cached_property
     def metered(self) -> Total:
@@ -131,22 +145,26 @@ class StepLedger:
     @cached_property
     def dollars(self) -> Total:
         """Dollars of the step: the share of the price and of maintenance, and electricity."""
-        share = self.cluster.cost_rate.times(self.cluster.ranks * self.step_time)
+        share = self._lasting(self.cluster.cost_rate)
         power = self.metered.times(self.cluster.site.electricity)
         return summed("dollars", (share, replace(power, unit="dollars")))
 
-    @property
-    def samples_per_dollar(self) -> float | None:
-        """Samples that a dollar trains, before goodput; an upper bound where dollars miss something."""
-        return self._per(self.dollars)
+    @cached_property
+    def samples_per_dollar(self) -> Total:
+        """Samples that a dollar trains, before goodput; unknown of a step that trains none."""
+        return self.dollars.dividing(self.samples, "samples")
 
-    @property
-    def samples_per_joule(self) -> float | None:
-        """Samples that a joule at the meter trains, before goodput; an upper bound where joules miss something."""
-        return self._per(self.metered)
+    @cached_property
+    def samples_per_joule(self) -> Total:
+        """Samples that a joule at the meter trains, before goodput; unknown of a step that trains none."""
+        return self.metered.dividing(self.samples, "samples")
 
-    def _per(self, total: Total) -> float | None:
-        return self.samples / total.value if self.samples and total.value else None
+    def after_goodput(self, samples: Total) -> Total | None:
+        """Return what samples for a dollar or a joule are after failures and with spare nodes; None without goodput."""
+        if self.goodput is None:
+            return None
+        kept = samples.times(self.goodput / (1 + self.spare_share))
+        return replace(kept, missing=(*kept.missing, *self.goodput_missing))
 
     def lacking(self) -> dict[str, tuple[str, ...]]:
         """Return what each of the five figures misses, by name."""
@@ -163,8 +181,8 @@ class StepLedger:
         values = {
             "watts_per_rank": self.watts.value,
             "dollars_per_step": self.dollars.value,
-            "samples_per_dollar": self.samples_per_dollar,
-            "samples_per_joule": self.samples_per_joule,
+            "samples_per_dollar": self.samples_per_dollar.value,
+            "samples_per_joule": self.samples_per_joule.value,
             "goodput": self.goodput,
         }
         lacking = self.lacking()
@@ -172,7 +190,8 @@ class StepLedger:
 
     def to_json(self) -> Document:
         """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
-        per_dollar, per_joule = self.samples_per_dollar, self.samples_per_joule
+        samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
+        after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {
             **self.figures(),
             "missing": {name: list(parts) for name, parts in self.lacking().items() if parts},
@@ -181,17 +200,12 @@ class StepLedger:
                 "watts_per_rank": self.watts.to_json(),
                 "metered_joules_per_step": self.metered.to_json(),
                 "dollars_per_step": self.dollars.to_json(),
-                "most_samples_per_dollar": per_dollar,
-                "most_samples_per_joule": per_joule,
                 "most_goodput": self.goodput,
                 "spare_share": self.spare_share,
-                "most_samples_per_dollar_after_goodput": self._after_goodput(per_dollar, 1 + self.spare_share),
-                "most_samples_per_joule_after_goodput": self._after_goodput(per_joule),
+                **{f"samples_per_{name}": each.to_json() for name, each in samples.items()},
+                **{f"samples_per_{name}_after_goodput": each and each.to_json() for name, each in after.items()},
             },
         }
-
-    def _after_goodput(self, samples: float | None, price: float = 1.0) -> float | None:
-        return None if samples is None or self.goodput is None else self.goodput * samples / price
 
     def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
         return missing if self.samples else (*missing, _NO_SAMPLES)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from lightloom.core.results import Document
 from lightloom.parts.figure import range_text
@@ -25,6 +26,9 @@ _UNITS: dict[FigureName, Unit] = {
     "mtbf": "rate",
 }
 
+Bound = Literal["", "at least", "at most", "about"]
+"""What a sum says of the true value beside its range: ``about`` where it misses parts and counts others at a limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Total:
@@ -36,19 +40,47 @@ class Total:
     low: float | None
     high: float | None
     missing: tuple[str, ...] = ()
-    """What has no figure, by name: the sum is a lower bound where there is any."""
+    """What has no figure, by name: it makes the sum a lower bound."""
     assumptions: tuple[str, ...] = ()
     """Parts whose figure no publication states."""
+    at_most: tuple[str, ...] = ()
+    """Parts counted at a limit that they stay below, such as a rated power: they make the sum an upper bound."""
+    at_least: tuple[str, ...] = ()
+    """Parts counted at a limit that they stay above."""
+    inverse: bool = False
+    """Whether a number is divided by the sum, so that its lower bound is an upper one and the reverse."""
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
         return not self.missing
 
-    def times(self, factor: float) -> Total:
-        """Return the total multiplied by a positive number."""
-        value, low, high = (None if number is None else number * factor for number in (self.value, self.low, self.high))
-        return replace(self, value=value, low=low, high=high)
+    @property
+    def bound(self) -> Bound:
+        """What the value says of the true one: that it is at least, at most or about so much, or nothing beside its
+        range."""
+        above, below = bool(self.missing or self.at_least), bool(self.at_most)
+        if self.value is None:
+            return ""
+        if above and below:
+            return "about"
+        if above or below:
+            return "at least" if above != self.inverse else "at most"
+        return ""
+
+    def times(self, factor: float, low: float | None = None, high: float | None = None) -> Total:
+        """Return the total multiplied by a positive number, which lies between ``low`` and ``high`` where these are
+        given."""
+        factors = (factor, factor if low is None else low, factor if high is None else high)
+        pairs = zip((self.value, self.low, self.high), factors, strict=True)
+        value, least, most = (None if number is None else number * each for number, each in pairs)
+        return replace(self, value=value, low=least, high=most)
+
+    def dividing(self, number: float, unit: Unit) -> Total:
+        """Return a positive number divided by the total, in ``unit``; unknown where the total is unknown or 0."""
+        ends = (self.value, self.high, self.low)
+        value, low, high = (number / end if number and end else None for end in ends)
+        return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
 
     def plus(self, other: Total) -> Total:
         """Return the sum of two totals of one unit."""
@@ -56,11 +88,13 @@ class Total:
 
     def text(self) -> str:
         """Return the sum with its range and what it leaves out: ``at least $ 1,234; without: price of nic-800g``."""
-        without = f"without: {missing_text(self.missing)}" if self.missing else ""
-        if self.value is None or self.low is None or self.high is None:
-            return f"unknown; {without}" if without else "unknown"
-        shown = f"{'at least ' if self.missing else ''}{self.known_text()}"
-        return f"{shown}; {without}" if without else shown
+        return "; ".join((f"{self.bound} {self.known_text()}".lstrip(), *self.reasons()))
+
+    def reasons(self) -> list[str]:
+        """Return why the sum is a bound: what it leaves out, and what it counts at a limit."""
+        names = {"at most": self.at_most, "at least": self.at_least}
+        limits = [f"{word} what is counted of {', '.join(parts)}" for word, parts in names.items() if parts]
+        return [*([f"without: {missing_text(self.missing)}"] if self.missing else []), *limits]
 
     def known_text(self) -> str:
         """Return the sum of what is known, with its range."""
@@ -75,6 +109,8 @@ class Total:
             "low": self.low,
             "high": self.high,
             "missing": list(self.missing),
+            "at_most": list(self.at_most),
+            "at_least": list(self.at_least),
             "assumptions": list(self.assumptions),
         }
 
@@ -95,15 +131,17 @@ def summed(unit: Unit, totals: Iterable[Total]) -> Total:
     """
     totals = list(totals)
     known = [total for total in totals if total.value is not None]
-    missing = tuple(dict.fromkeys(name for total in totals for name in total.missing))
-    assumptions = tuple(dict.fromkeys(name for total in totals for name in total.assumptions))
+    missing, assumptions, at_most, at_least = (
+        tuple(dict.fromkeys(part for total in totals for part in getattr(total, name)))
+        for name in ("missing", "assumptions", "at_most", "at_least")
+    )
     if missing and not any(total.value for total in known):
         return Total(unit, None, None, None, missing, assumptions)
     value, low, high = (
         sum(number for total in known if (number := getattr(total, name)) is not None)
         for name in ("value", "low", "high")
     )
-    return Total(unit, value, low, high, missing, assumptions)
+    return Total(unit, value, low, high, missing, assumptions, at_most, at_least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +177,11 @@ class Line:
             if rate is None:
                 return Total(unit, None, None, None, (f"rate of {self.part.name}",))
             factor *= 8 * rate
-        return Total(unit, value * factor, low * factor, high * factor, (), assumed)
+        limits: dict[str, tuple[str, ...]] = {"most": (), "least": ()}
+        if figure.bound is not None and value:
+            limits[figure.bound] = (self.part.name,)
+        at_most, at_least = (limits["least"], limits["most"]) if name == "mtbf" else (limits["most"], limits["least"])
+        return Total(unit, value * factor, low * factor, high * factor, (), assumed, at_most, at_least)
 
 
 @dataclass(frozen=True, slots=True)

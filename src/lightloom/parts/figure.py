@@ -32,6 +32,9 @@ class Figure(Config):
     """Least value that the sources allow; null where they state one value alone."""
     high: float | None = None
     """Greatest value that the sources allow."""
+    bound: Literal["least", "most"] | None = None
+    """Whether the source states a limit in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
+    failure has ended yet."""
     confidence: Confidence
     source: Annotated[str, Field(min_length=1)]
     """Where the value and its range come from."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lightloom.core.units import YEAR, format_quantity
+from lightloom.core.units import YEAR, format_quantity, format_rate
 
-Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share", "decibels"]
+Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate", "share", "decibels", "samples"]
 
 
 def format_amount(value: float, unit: Unit) -> str:
@@ -21,6 +21,8 @@ def format_amount(value: float, unit: Unit) -> str:
         return f"{value:.3g} dB"
     if unit == "lifetime":
         return f"{value / 3600:,.0f} h"
+    if unit == "samples":
+        return format_rate(value)
     if unit == "rate":
         return f"{value * YEAR:.3g} a year"
     return format_quantity(value, unit)

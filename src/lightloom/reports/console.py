@@ -21,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.core.claims import Claim, Status
-from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.core.units import format_energy, format_rate, format_size, format_time
 from lightloom.reports.figures.palette import SHARES
-from lightloom.reports.numbers import format_claim, format_rate, format_ratio
+from lightloom.reports.numbers import format_claim, format_ratio
 from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))

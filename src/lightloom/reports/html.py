@@ -20,11 +20,11 @@ from markupsafe import Markup
 
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
-from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.core.units import format_energy, format_rate, format_size, format_time
 from lightloom.reports.explore import page_data
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.figures.palette import INK, SHARES
-from lightloom.reports.numbers import format_claim, format_rate, format_ratio
+from lightloom.reports.numbers import format_claim, format_ratio
 from lightloom.reports.report import FRONT, RankingRow, Report, Table
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from lightloom.core.units import format_quantity
 from lightloom.economics.step import StepLedger
-from lightloom.parts.bill import Total
+from lightloom.parts.bill import Bound, Total
 from lightloom.parts.units import format_amount
-from lightloom.reports.numbers import format_rate
 
 TITLE = "Dollars, watts and joules"
+MARKS: Mapping[Bound, str] = {"": "", "at least": "≥ ", "at most": "≤ ", "about": "~ "}
+"""What stands before a total, by what it says of the true value."""
 MOST_PLACES = 4
 """Places beside each other; JSON holds all."""
 
@@ -20,7 +21,8 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
 
     ``run`` is the word for what takes the joules.
 
-    ``≥`` marks a sum that misses something, ``≤`` what such a sum is divided into; :func:`ledger_notes` names it.
+    ``≥`` marks a lower bound, ``≤`` an upper one and ``~`` what misses something and counts other things at a limit;
+    :func:`ledger_notes` names these.
     """
     steps = list(ledgers.values())
     rows = [
@@ -32,8 +34,8 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     ]
     if any(step.samples for step in steps):
         rows += [
-            ("samples per dollar", *(_rate(step.samples_per_dollar, step.dollars) for step in steps)),
-            ("samples per joule", *(_rate(step.samples_per_joule, step.metered) for step in steps)),
+            ("samples per dollar", *(amount(step.samples_per_dollar) for step in steps)),
+            ("samples per joule", *(amount(step.samples_per_joule) for step in steps)),
             ("goodput", *(_goodput(step) for step in steps)),
         ]
     return rows
@@ -45,7 +47,13 @@ def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
     for place, step in ledgers.items():
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
         if missing:
-            lines.append(f"at least (≥), {place}: without {', '.join(missing)}")
+            lines.append(f"left out, so that sums are at least so much (≥), {place}: {', '.join(missing)}")
+        if at_most := dict.fromkeys((*step.cluster.dollars.at_most, *step.energy.total.at_most)):
+            lines.append(f"counted at a limit, so that sums are at most so much (≤), {place}: {', '.join(at_most)}")
+        if missing and at_most:
+            lines.append(f"both, so that sums are neither (~), {place}")
+        if step.interval is None:
+            lines.append(f"ranges are those of prices and watts alone, {place}: no interval of its time is known")
         if step.goodput is not None and step.goodput_missing:
             lines.append(f"goodput at most (≤), {place}: without {', '.join(step.goodput_missing)}")
         lines += [f"bill of {place}: {note}" for note in step.cluster.fabric.notes]
@@ -81,21 +89,14 @@ def _goodput(step: StepLedger) -> str:
 
 
 def amount(total: Total) -> str:
-    """Return a total with its range, marked where something is missing."""
+    """Return a total with its range, marked where it is a bound (:data:`MARKS`)."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
     shown, low, high = (_text(value, total) for value in (total.value, total.low, total.high))
-    least = "≥ " if total.missing else ""
-    return least + (shown if low == high else f"{shown} ({low} to {high})")
+    return MARKS[total.bound] + (shown if low == high else f"{shown} ({low} to {high})")
 
 
 def _text(value: float, total: Total) -> str:
     if total.unit == "dollars" and 0 < value < 0.01:
         return format_quantity(100 * value, "price").replace("$", "ct")
     return format_amount(value, total.unit)
-
-
-def _rate(value: float | None, total: Total) -> str:
-    if value is None:
-        return "unknown"
-    return ("≤ " if total.missing else "") + format_rate(value)

@@ -10,11 +10,6 @@ def format_ratio(value: float | None) -> str:
     return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
 
 
-def format_rate(value: float) -> str:
-    """Return a rate with four digits and without an exponent."""
-    return f"{value:.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
-
-
 def format_claim(value: float | str | None) -> str:
     """Return a claim's figure with at most six digits."""
     if value is None:

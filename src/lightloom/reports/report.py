@@ -61,6 +61,8 @@ class RankingRow:
     """Bytes of the fullest rank."""
     known_energy: float | None = None
     """Joules of a step of the parts that have a source."""
+    energy_mark: str = ""
+    """What these say of the true joules: one of :data:`lightloom.reports.ledger.MARKS`."""
     on_front: bool = False
     """Whether no other plan is better in time and energy both."""
     half_width: float | None = None
@@ -120,9 +122,9 @@ class RankingRow:
 
     @property
     def energy_per_sample(self) -> str:
-        """Joules of a sample with their unit, with ``≥`` where a part has no source."""
+        """Joules of a sample with their unit and ``energy_mark``."""
         known = self.joules_per_sample
-        return f"{'' if known is None or self.energy is not None else '≥ '}{format_energy(known)}"
+        return f"{'' if known is None else self.energy_mark}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
         """The breakdown of a step, shared between its samples."""

@@ -10,7 +10,7 @@ from lightloom.cli.plan.assumed import assumptions, built_lines, plan_assumption
 from lightloom.cli.plan.pictures import drawn_schedule, figures
 from lightloom.cli.plan.spent import ledger_table, spent_tables
 from lightloom.clusters.base import Cluster
-from lightloom.core.units import format_bandwidth, format_energy, format_size, format_time
+from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_size, format_time
 from lightloom.exchange.evidence import accuracy_note
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import Cut
@@ -22,7 +22,7 @@ from lightloom.planner.search.verdict import verdict
 from lightloom.reports.explore import ExploredPlan, LightMap, explored_plan, light_map
 from lightloom.reports.figures.base import to_svg
 from lightloom.reports.html import draws
-from lightloom.reports.numbers import format_rate
+from lightloom.reports.ledger import MARKS
 from lightloom.reports.report import (
     ALIKE,
     CollectiveRow,
@@ -64,6 +64,7 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             breakdown=plan.breakdown,
             energy=plan.energy.total_j,
             known_energy=plan.energy.known_j or None,
+            energy_mark=MARKS[plan.energy.total.bound],
             memory=plan.memory,
             verified=plan.verified,
             closed_form=not plan.verified,
@@ -252,8 +253,8 @@ def _kind(fabric: Fabric | None) -> str:
 def _energy(winner: Plan) -> str:
     energy = winner.energy
     if energy.total_j is not None:
-        return format_energy(energy.total_j)
-    return f"at least {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
+        return f"{energy.total.bound} {format_energy(energy.total_j)}".strip()
+    return f"{energy.total.bound} {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:

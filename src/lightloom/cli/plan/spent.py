@@ -37,8 +37,8 @@ def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
-    places = {plan.site: plan.ledger for plan in shown}
-    return places | {f"reference {plan.cluster.fabric.kind_name}": plan.ledger for plan in reference}
+    places = {plan.site: search.ledger_of(plan) for plan in shown}
+    return places | {f"reference {plan.cluster.fabric.kind_name}": search.ledger_of(plan) for plan in reference}
 
 
 def ledger_table(search: PlanSearch) -> Table:

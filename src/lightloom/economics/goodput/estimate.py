@@ -15,7 +15,7 @@ from lightloom.economics.goodput.options import GoodputOptions
 from lightloom.economics.goodput.recovery import CHECKPOINT_DEFAULTS, Recovery
 from lightloom.economics.goodput.remedies import Response, responses
 from lightloom.fabrics.base import Fabric
-from lightloom.parts.bill import Bill, Total
+from lightloom.parts.bill import Bill, Total, missing_text
 
 MONTH = 30 * 86400.0
 """Seconds of a month of 30 days."""
@@ -279,9 +279,10 @@ def _node_price(machine: Machine, options: GoodputOptions) -> Total:
 def _spare_ratio(options: GoodputOptions, node: Total) -> float:
     if options.spare_price is None:
         return 1.0
-    if not node.value:
+    if node.missing or not node.value:
         raise ConfigError(
-            f"spare_price {options.spare_price:g}: the price of a node in use is unknown: expected node_price beside it"
+            f"spare_price {options.spare_price:g}: how many spares pay depends on the price of a node in use, "
+            f"which lacks {missing_text(node.missing)}: expected node_price beside it"
         )
     return options.spare_price / node.value
 

@@ -95,7 +95,7 @@ class ClusterGoodput(NamedTuple):
     missing: tuple[str, ...]
     """Causes of failures that nothing states."""
     spare_share: float
-    """Price of the spare nodes over that of the nodes in use."""
+    """Spare nodes over the nodes in use; they cost and draw as much."""
 
 
 def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
@@ -105,4 +105,4 @@ def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
     """
     options = GoodputOptions()
     result = estimate(machine_of(cluster, options, ledger), options, price_damage=False)
-    return ClusterGoodput(result.most_goodput, result.missing, result.cost / result.job.nodes - 1)
+    return ClusterGoodput(result.most_goodput, result.missing, result.job.spares / result.job.nodes)

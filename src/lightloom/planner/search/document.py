@@ -74,7 +74,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
     """One plan of the ranking."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
-    tokens, interval = search.sequence_length, search.intervals.get(id(plan))
+    tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
         "strategy": plan.strategy,
         "label": plan.label,
@@ -100,10 +100,10 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "communication_time_s": plan.communication_time,
         "model_flops_utilization": search.utilization(plan) if counted else None,
         "hardware_flops_utilization": search.utilization(plan, hardware=True) if counted else None,
-        "energy_j": plan.energy.total_j,
-        "energy": plan.energy.to_json(),
+        "energy_j": ledger.energy.total_j,
+        "energy": ledger.energy.to_json(),
         "energy_per_sample_j": plan.energy_per_sample,
-        **plan.ledger.to_json(),
+        **ledger.to_json(),
         "memory_bytes": plan.memory,
         "fits": plan.fits is not False,
         "fits_memory": plan.fits,

@@ -11,7 +11,7 @@ Plans that fit the memory come first, then less time for each sample.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 
@@ -277,12 +277,19 @@ class PlanSearch:
 
     @cached_property
     def intervals(self) -> dict[int, Interval]:
-        """90 % intervals of the first plans, of the best of each kind and of the reference, by the ``id`` of the plan;
-        none where an accelerator has a flat efficiency, of which no spread is known."""
+        """90 % intervals of the first plans, of the best of each kind, of the first of each cluster and of the
+        reference, by the ``id`` of the plan; none where an accelerator has a flat efficiency, of which no spread is
+        known."""
         first = [plan for place, plan in enumerate(self.distinct.values()) if place < INTERVALS]
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
-        plans = {id(plan): plan for plan in (*first, *best, *self.reference[:INTERVALS_OF_THE_REFERENCE])}
+        reference = self.reference[:INTERVALS_OF_THE_REFERENCE]
+        plans = {id(plan): plan for plan in (*first, *best, *self.first_of_clusters, *reference)}
         return plan_intervals(self.winner, plans.values())
+
+    def ledger_of(self, plan: Plan) -> StepLedger:
+        """Return what a plan's step costs, with the interval of its time where that is known."""
+        interval = self.intervals.get(id(plan))
+        return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
 
     @property
     def distinct(self) -> dict[int, Plan]:
