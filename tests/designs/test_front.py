@@ -109,18 +109,21 @@ def test_ratios_and_break_even_prices_are_functions_of_the_host_price(
 ) -> None:
     """What is said without the price of a host holds at every price: both ends, where both are equal, and slopes."""
     host = {"price of host": 8.0}
-    pair = [candidate(replace(w, alike=host), t, sent) for w, t in ((own, time), (rival, other_time))]
-    at = {"price of host": price}
-    now, later = ratio(*pair, 0), ratio(*(each.assuming(at) for each in pair), 0)
+    first = candidate(replace(own, alike=host), time, sent)
+    second = candidate(replace(rival, alike=host), other_time, sent)
+
+    def pair_at(dollars: float) -> tuple[Candidate, Candidate]:
+        return first.assuming({"price of host": dollars}), second.assuming({"price of host": dollars})
+
+    now, later = ratio(first, second, 0), ratio(*pair_at(price), 0)
     assert now.limit is not None and later.limit is None
     slack = 1 + 1e-9
     assert min(now.least, now.limit) / slack <= later.least <= max(now.least, now.limit) * slack
-    far = ratio(*(each.assuming({"price of host": 1e12}) for each in pair), 0)
-    assert isclose(far.least, now.limit, rel_tol=1e-6)
+    assert isclose(ratio(*pair_at(1e12), 0).least, now.limit, rel_tol=1e-6)
     if now.equal_at is not None and now.equal_at < 1e6:
-        equal = [each.assuming({"price of host": now.equal_at}).point[0] for each in pair]
+        equal = [each.point[0] for each in pair_at(now.equal_at)]
         assert isclose(*equal, rel_tol=1e-6)
-    even, stated = break_even(*pair), break_even(*(each.assuming(at) for each in pair))
+    even, stated = break_even(first, second), break_even(*pair_at(price))
     expected = even.fabric_dollars + price * even.dollars_more["price of host"]
     assert isclose(expected, stated.fabric_dollars, rel_tol=1e-6, abs_tol=1e-6 * max(1.0, price))
     assert not stated.dollars_more

@@ -153,9 +153,10 @@ def test_totals_of_any_draw_lie_in_their_ranges(name: str, seed: int, factors: t
     ledger, low, high = ledger_of(name), *factors
     step = StepLedger(cluster=ledger, step_time=1.0, interval=factors, sent_joules=3.0, samples=7)
     shares = iter(random.random, None)
-    bills = {field: drawn(getattr(ledger, field), shares) for field in ("boards", "hosts", "fabric")}
+    boards, hosts, fabric = (drawn(bill, shares) for bill in (ledger.boards, ledger.hosts, ledger.fabric))
+    other = replace(ledger, boards=boards, hosts=hosts, fabric=fabric)
     seconds = low + random.random() * (high - low)
-    draw = StepLedger(cluster=replace(ledger, **bills), step_time=seconds, sent_joules=3.0, samples=7)
+    draw = StepLedger(cluster=other, step_time=seconds, sent_joules=3.0, samples=7)
     for total, one in (
         (step.watts, draw.watts),
         (step.energy.total, draw.energy.total),

@@ -200,18 +200,15 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
     if even.fabric_watts < 0 and not even.watts_more:
         return [line, f"  it breaks even at no power of its fabric ({now} a rank)"]
     bits = "" if even.energy_per_bit is None else f", {1e12 * even.energy_per_bit:,.3g} pJ/bit at its full rate"
-    more = "".join(f" {each:+.3g} x {name}" for name, each in even.watts_more.items())
-    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W{more} a rank{bits} ({now})"]
+    terms = "".join(f" {each:+.3g} x {name}" for name, each in even.watts_more.items())
+    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W{terms} a rank{bits} ({now})"]
 
 
 def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
     """How many times as many samples the optical design trains, and how that changes with what is unknown of boards and
     hosts."""
     found = ratio(optical, electrical, objective)
-    unknown = tuple(
-        bool(each.worth.unknown_of(objective, each.worth.unknown) or each.worth.unknown_rates)
-        for each in (optical, electrical)
-    )
+    unknown = _unknown(optical, objective), _unknown(electrical, objective)
     bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
     both = " (both figures are upper bounds)" if all(unknown) else ""
     told = f"{optical.design.name} trains {bound}{found.least:#.3g} times as many as {electrical.design.name}{both}"
@@ -223,3 +220,9 @@ def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> st
         amount = format_amount(found.equal_at, "dollars" if objective == 0 else "power")
         told += f" (both are equal at {amount} a rank)"
     return told
+
+
+def _unknown(candidate: Candidate, objective: int) -> bool:
+    """Whether something of the design's own fabric, or a life, is unknown."""
+    worth = candidate.worth
+    return bool(worth.unknown_of(objective, worth.unknown) or worth.unknown_rates)
