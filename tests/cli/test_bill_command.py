@@ -15,7 +15,9 @@ def test_a_bill_lists_parts_and_totals() -> None:
     assert "6,144" in out
     assert "without: price of copper-cable" in out
     assert "48 planes on 48 switches" not in out
-    assert "48 planes on 48 switches" in lightloom("bill", "tpu-v4", "--ranks", "4096", "--explain").out
+    assert "48 planes x 128 ports / 4,096 ranks" in lightloom("bill", "tpu-v4", "--ranks", "4096", "--explain").out
+    whole = ("--set", "switches=whole", "--set", "circuit_switch=palomar-136", "--explain")
+    assert "48 planes on 48 switches" in lightloom("bill", "tpu-v4", "--ranks", "4096", *whole).out
 
 
 def test_the_document_names_what_every_total_lacks() -> None:

@@ -28,7 +28,7 @@ def test_the_document() -> None:
     assert document["interruptions"] == pytest.approx(720 / 3.093)
     unknown = json.loads(lightloom("goodput", "sip-ocs-1024", "--json").out)
     assert unknown["goodput"] is None
-    assert unknown["missing"] == ["mean time between failures of polatis-7000"]
+    assert unknown["missing"] == ["mean time between failures of circuit-switch-port"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.bills.averagers import averager_bill
 from lightloom.fabrics.bills.check import bill_complaints
-from lightloom.fabrics.bills.circuits import planes_of
+from lightloom.fabrics.bills.circuits import PRODUCTS, planes_of
 from lightloom.fabrics.bills.links import RATES, ports_for
 from lightloom.fabrics.bills.rings import wavelength_ring_bill
 from lightloom.fabrics.bills.switches import network, tree_of
@@ -211,26 +211,39 @@ def test_switches_with_no_ports_up_or_down_make_no_tree(radix: int, taper: float
     assert tree_of(radix, radix, taper).tiers == 1
 
 
-@given(st.integers(1, 300), st.integers(1, 73_728), st.sampled_from(["", "circuit-switch-port", "calient-s320"]))
+@given(
+    st.integers(1, 300),
+    st.integers(1, 73_728),
+    st.sampled_from(["", "circuit-switch-port", "calient-s320", "polatis-7000"]),
+)
 @settings(deadline=None)
 def test_planes_take_the_fewest_switches_that_hold_them(planes: int, ports: int, chosen: str) -> None:
     """Whole planes lie on one switch; three stages give each port of a leaf a way to every spine."""
-    ranks, choices = 64, BillChoices(circuit_switch=chosen or None)
-    radix = load_part(chosen).radix or 384 if chosen else next((k for k in (136, 320, 384) if k >= ports), 384)
-    if ports > radix**2 // 2:
+    ranks, choices = 64, BillChoices(circuit_switch=chosen or None, switches="whole")
+    if ports > (load_part(chosen).radix or 384 if chosen else 384) ** 2 // 2:
         return
     line, stages, note = planes_of(planes, ports, ranks, choices)
+    radix = line.part.radix or 384
     assert stages == (1 if ports <= radix else 3) and bool(note) == (stages > 1)
     number = round(line.per_rank * ranks)
     assert line.per_rank * ranks == pytest.approx(number)
     if chosen == "circuit-switch-port":
         assert number == stages * planes * ports
     elif stages == 1:
-        assert line.part.radix == radix
         assert number * (radix // ports) >= planes > (number - 1) * (radix // ports)
     else:
         leaves = ceil(ports / (radix // 2))
         assert number == planes * (leaves + ceil(leaves * (radix // 2) / radix))
+    used = planes_of(planes, ports, ranks, choices.model_copy(update={"switches": "used"}))
+    share = used.line.per_rank * (used.line.part.radix or 1)
+    assert share == pytest.approx(used.stages * planes * ports / ranks)
+    if not chosen and stages == 1:
+        least = min(
+            ceil(planes / (part.radix // ports)) * part.dollars.value
+            for part in map(load_part, PRODUCTS)
+            if part.dollars is not None and part.radix is not None and part.radix >= ports
+        )
+        assert line.part.dollars is not None and number * line.part.dollars.value == least
 
 
 @given(st.integers(1, 300), st.floats(1e-4, 1e-2))

@@ -9,6 +9,7 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills.circuits import PRODUCTS
 from lightloom.fabrics.bills.grids import Grid, _links, grid_bill
 from lightloom.fabrics.damage import damaged
 from lightloom.fabrics.failures import Failure
@@ -21,7 +22,7 @@ from lightloom.parts.load import CATALOG, load_part
 CHOICES = (
     BillChoices(),
     BillChoices(host_links="copper", grid_links="copper"),
-    BillChoices(wdm="devices", circuit_switch="circuit-switch-port", cards=True),
+    BillChoices(wdm="devices", switches="whole", cards=True),
 )
 
 
@@ -84,13 +85,14 @@ def test_stated_power_and_energy_replace_those_of_the_parts() -> None:
 
 
 def test_tpu_v4_has_the_published_fibres_and_switches() -> None:
-    bill = load_fabric("tpu-v4", 4096).bill()
+    whole = BillChoices(circuit_switch="palomar-136", switches="whole")
+    bill = load_fabric("tpu-v4", 4096).bill(whole)
     assert 4096 * count(bill, "fibre of 20 m") == 6144
     assert 4096 * count(bill, "palomar-136") == 48
     circuits = sum(line.total("static_power").value or 0 for line in bill.lines if line.part.name == "palomar-136")
     assert 100 * circuits / 170 == pytest.approx(0.744, abs=5e-4)
     torus = fabric_from({"kind": "torus", "dims": "16x16x16", "bandwidth": "45GB/s"}, 4096, where="torus")
-    same = torus.bill(BillChoices(copper_cube=4, reconfigurable=True))
+    same = torus.bill(whole.model_copy(update={"copper_cube": 4, "reconfigurable": True}))
     assert 4096 * count(same, "fibre of 20 m") == 6144
     assert 4096 * count(same, "palomar-136") == 48
     assert count(same, "copper-cable") == count(bill, "copper-cable") == 2.25
@@ -130,22 +132,44 @@ def test_rails_are_switches_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "product", "switches"), [(64, "palomar-136", 4), (136, "palomar-136", 8), (137, "calient-s320", 4)]
+    ("ranks", "product", "switches"),
+    [(64, "palomar-136", 4), (70, "calient-s320", 2), (136, "palomar-136", 8), (137, "calient-s320", 4)],
 )
-def test_planes_are_built_of_the_smallest_product(ranks: int, product: str, switches: int) -> None:
-    bill = load_fabric("circuit-switch", ranks).bill()
+def test_whole_switches_are_of_the_cheapest_product(ranks: int, product: str, switches: int) -> None:
+    fabric = load_fabric("circuit-switch", ranks)
+    bill = fabric.bill(BillChoices(switches="whole"))
     assert ranks * count(bill, product) == pytest.approx(switches)
     assert not bill.notes
+    for name in PRODUCTS:
+        one = fabric.bill(BillChoices(switches="whole", circuit_switch=name))
+        assert one.notes or dollars(one) >= dollars(bill) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("ranks", [48, 64, 70, 256, 384, 1000, 2048])
+@pytest.mark.parametrize("kind", ["switch", "circuit-switch"])
+def test_ports_and_whole_switches_count_by_one_rule(kind: str, ranks: int) -> None:
+    """Ports in use are a whole number for each link, whole switches a whole number in all, and these cost no less."""
+    fabric = load_fabric(kind, ranks)
+    used, whole = (fabric.bill(BillChoices(switches=each)) for each in ("used", "whole"))
+    assert dollars(whole) >= dollars(used) * (1 - 1e-9)
+    links = count(used, "nic-400g")
+    ports = count(used, "switch-port-400g" if kind == "switch" else "circuit-switch-port")
+    assert ports / links == pytest.approx(round(ports / links))
+    if kind == "switch":
+        boxes = ranks * count(whole, "switch-port-400g") / 64
+    else:
+        boxes = sum(ranks * line.per_rank for line in whole.lines if line.part.kind == "circuit-switch")
+    assert boxes == pytest.approx(round(boxes))
 
 
 def test_planes_beyond_every_product_take_three_stages_and_say_so() -> None:
-    bill = load_fabric("circuit-switch", 1024).bill()
+    bill = load_fabric("circuit-switch", 1024).bill(BillChoices(switches="whole", circuit_switch="polatis-7000"))
     # 6 leaves with 192 ports down each, 3 spines, on 8 planes.
     assert 1024 * count(bill, "polatis-7000") == 8 * 9
     assert any("1,024 ports" in note and "136, 320 and 384" in note and "three stages" in note for note in bill.notes)
-    used = load_fabric("circuit-switch", 1024).bill(BillChoices(circuit_switch="circuit-switch-port"))
+    used = load_fabric("circuit-switch", 1024).bill()
     assert count(used, "circuit-switch-port") == 3 * 8
-    smaller = load_fabric("circuit-switch", 1024).bill(BillChoices(circuit_switch="palomar-136"))
+    smaller = load_fabric("circuit-switch", 1024).bill(BillChoices(switches="whole", circuit_switch="palomar-136"))
     assert 1024 * count(smaller, "palomar-136") == 8 * (16 + 8)
     assert "6 dB instead of 2" in smaller.notes[0]
 

@@ -37,7 +37,7 @@ class CircuitSwitch(StarGeometry):
     """Bytes per second of one circuit, per direction."""
     product: str | None = None
     """The part that the planes are built of (``lightloom catalog parts``): gives the two times below where they are
-    left out, and is what a bill counts; null: a bill takes the smallest product that holds a plane."""
+    left out, and is what a bill counts; null: a bill counts ports of any."""
     reconfiguration_time: Seconds = 10e-3
     """Seconds to set new permutations."""
     link_up_time: Seconds = 0.0

@@ -42,5 +42,7 @@ class BillChoices(Config):
     switch_radix: Count | None = None
     """Ports of an electrical switch; null: those of the part."""
     circuit_switch: str | None = None
-    """An optical circuit switch, or ``circuit-switch-port`` to count used ports alone; null: the smallest product that
-    holds a plane."""
+    """An optical circuit switch; null: any by the port, or the cheapest product where whole switches are paid."""
+    switches: Literal["used", "whole"] = "used"
+    """What is paid of switches, electrical and optical: the ports that are used, as MixNet counts (SIGCOMM 2025), whose
+    prices are by the port; or whole switches."""

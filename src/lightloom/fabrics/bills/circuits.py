@@ -1,4 +1,6 @@
-"""Bills of optical circuit switches: planes of products, and three stages of them where no product has the ports.
+"""Bills of optical circuit switches: planes on them, and three stages of them where no product has the ports.
+
+Ports that are used count, or whole switches: several planes share one that holds them.
 
 Three stages of switches with k ports join k² / 2: half of a leaf's ports lead down, the others to k-port spines, so
 that a circuit takes three switches' ports instead of one's and loses light three times.
@@ -6,7 +8,7 @@ that a circuit takes three switches' ports instead of one's and loses light thre
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from lightloom.core.errors import UnsupportedError
@@ -35,46 +37,67 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     Raises:
         UnsupportedError: not even three stages of the switch join so many.
     """
-    product = _chosen(ports, choices)
+    product = _chosen(planes, ports, choices)
     radix = product.radix or most_ports()
-    if ports <= radix:
-        return Planes(_flat(planes, ports, ranks, product, radix), 1, "")
-    if ports > radix * radix // 2:
+    stages = _stages(ports, radix)
+    if stages is None:
         raise UnsupportedError(
             f"planes of {ports:,} ports on switches of {radix}: three stages join {radix * radix // 2:,}: expected "
             "fewer ranks, or another circuit_switch"
         )
+    if product.kind == "circuit-switch-port" or choices.switches == "used":
+        count = planes * ports * stages / ranks
+        why = f"{'3 stages x ' if stages > 1 else ''}{planes} planes x {ports:,} ports / {ranks:,} ranks"
+        line = Line(product, count, why)
+        if product.radix is not None:
+            line = Line(product, count / radix, f"{why} / {radix} ports of a switch, those that are used")
+    else:
+        number, how = _switches(planes, ports, radix)
+        line = Line(product, number / ranks, f"{how} / {ranks:,} ranks")
+    return Planes(line, stages, _note(ports, product, radix) if stages > 1 else "")
+
+
+def _stages(ports: int, radix: int) -> int | None:
+    """Switches that light passes in a plane of so many ports; None where three stages do not join them."""
+    return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
+
+
+def _note(ports: int, product: Part, radix: int) -> str:
     loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
-    note = (
+    return (
         f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
         f"{product.name}, {radix} ports each, are priced, light passes three switches{loss}"
     )
-    if product.kind == "circuit-switch-port":
-        used = planes * ports / ranks
-        return Planes(Line(product, 3 * used, f"3 stages x {used:.4g} ports a rank"), 3, note)
-    half = radix // 2
-    leaves = ceil(ports / half)
-    spines = ceil(leaves * half / radix)
-    why = f"{planes} planes x ({leaves} leaves + {spines} spines) for {ports:,} ports / {ranks:,} ranks"
-    return Planes(Line(product, planes * (leaves + spines) / ranks, why), 3, note)
 
 
-def _flat(planes: int, ports: int, ranks: int, product: Part, radix: int) -> Line:
-    if product.kind == "circuit-switch-port":
-        return Line(product, planes * ports / ranks, f"{planes} planes x {ports:,} ports / {ranks:,} ranks")
+def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
+    """Return how many whole switches hold the planes, and why."""
+    if ports > radix:
+        half = radix // 2
+        leaves = ceil(ports / half)
+        spines = ceil(leaves * half / radix)
+        return planes * (leaves + spines), f"{planes} planes x ({leaves} leaves + {spines} spines) for {ports:,} ports"
     held = radix // ports
-    switches = ceil(planes / held)
+    number = ceil(planes / held)
     shared = f", {held} planes of {ports:,} ports on each" if held > 1 else f" with {ports:,} of {radix} ports used"
-    why = f"{planes} planes on {switches} switches{shared} / {ranks:,} ranks"
-    return Line(product, switches / ranks, why)
+    return number, f"{planes} planes on {number} switches{shared}"
 
 
-def _chosen(ports: int, choices: BillChoices) -> Part:
-    """Return the switch that was chosen, or the smallest product that has the ports; the largest where none has."""
+def _chosen(planes: int, ports: int, choices: BillChoices) -> Part:
+    """Return the switch that was chosen: by the port, or of whole products those that cost least in all, of the fewest
+    stages that any takes."""
     if choices.circuit_switch is not None:
         return circuit_switch_product(choices.circuit_switch)
-    products = [load_part(name) for name in PRODUCTS]
-    return next((product for product in products if (product.radix or 0) >= ports), products[-1])
+    if choices.switches == "used":
+        return load_part("circuit-switch-port")
+
+    def cost(product: Part) -> tuple[float, float]:
+        radix = product.radix or 0
+        stages, price = _stages(ports, radix), product.dollars
+        paid = _switches(planes, ports, radix)[0] * price.value if price is not None and stages else inf
+        return stages or inf, paid
+
+    return min(map(load_part, reversed(PRODUCTS)), key=cost)
 
 
 def circuit_switch_product(name: str) -> Part:

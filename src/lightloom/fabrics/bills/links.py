@@ -101,10 +101,16 @@ def ends_of(
 ) -> tuple[list[Line], list[str]]:
     """Return the ends of links between neighbours, switches or ranks, and what is assumed of them."""
     if of_switches:
-        return [Line(switch_port(ports, choices), count, why, rate=ports.rate)], []
+        return [Line(switch_port(ports, choices), count, why, rate=ports.rate)], used_ports(choices)
     if choices.cards:
         return [Line(nic(ports, choices), count, why, rate=ports.rate)], []
     return [], ["assumption: ports of neighbouring links are on the chips, without cards"]
+
+
+def used_ports(choices: BillChoices) -> list[str]:
+    """Return what is said where whole switches are paid, of switches whose number a fabric does not say."""
+    of = "of switches that are joined directly, ports that are used count: nothing says how many switches there are"
+    return [of] if choices.switches == "whole" else []
 
 
 def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:

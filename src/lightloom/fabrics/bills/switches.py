@@ -5,12 +5,13 @@ oversubscription s at the leaves take for a rank
 
     m (n + (1 + 2 (T − 1) / s) p + (2 + 2 (T − 1) / s) x)
 
-and join k ports (T = 1), k · floor(k s / (1 + s)) (T = 2), and k / 2 times as many for every further tier.
+and join k ports (T = 1), k · floor(k s / (1 + s)) (T = 2), and k / 2 times as many for every further tier. Whole
+switches, where these are paid, are rounded up tier by tier.
 """
 
 from __future__ import annotations
 
-from math import floor
+from math import ceil, floor
 from typing import NamedTuple
 
 from lightloom.core.errors import ConfigError
@@ -31,6 +32,15 @@ class Tree(NamedTuple):
     def uplinks(self) -> float:
         """Links between switches for every port that the tree joins."""
         return (self.tiers - 1) / self.taper
+
+    def whole_ports(self, ports: int) -> int:
+        """Return the ports of all switches that join so many ports."""
+        if self.tiers == 1:
+            return self.radix
+        down = floor(self.radix * self.taper / (1 + self.taper) + 1e-9)
+        up = ceil(ports / self.taper)
+        middle = (self.tiers - 2) * ceil(up / (self.radix // 2))
+        return self.radix * (ceil(ports / down) + middle + ceil(up / self.radix))
 
     def text(self, ports: int) -> str:
         """Return the tree in words."""
@@ -91,7 +101,11 @@ def network(
     ends = 1 if below is not None else 2
     formula = f"{ends} + 2 x {tree.tiers - 1} / {taper:g}" if tree.tiers > 1 else f"{ends}"
     each = f"({formula}) x {count}" if tree.tiers > 1 or ends > 1 else count
-    lines.append(Line(port, links * (ends + 2 * up), f"{each}; {tree.text(joined)}", rate=ports.rate))
+    paid = ends + 2 * up
+    if choices.switches == "whole":
+        every = tree.whole_ports(joined)
+        paid, each = every / joined + ends - 1, f"{every:,} ports of whole switches for {joined:,} x {count}"
+    lines.append(Line(port, links * paid, f"{each}; {tree.text(joined)}", rate=ports.rate))
     between = f"{tree.tiers - 1} / {taper:g} links between switches x {count}"
     lines += cables(ports, links, count, below or "optical", choices)
     return lines + cables(ports, links * up, between, "optical", choices), tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lightloom.core.units import format_bandwidth
-from lightloom.fabrics.bills.links import cables, nic, ports_for, switch_port
+from lightloom.fabrics.bills.links import cables, nic, ports_for, switch_port, used_ports
 from lightloom.fabrics.graph.network import Network
 from lightloom.parts.bill import Bill, Line
 from lightloom.parts.choices import BillChoices
@@ -29,8 +29,10 @@ def graph_bill(network: Network, choices: BillChoices) -> Bill:
         lines += cables(ports, per_rank, why, medium, choices)
     sent = float(network.bandwidth[network.tail < ranks].sum()) / ranks
     chips = any(at_ranks == 2 for at_ranks, _ in counts) and not choices.cards
-    notes = ("assumption: ports of links between ranks are on the chips, without cards",) if chips else ()
-    return Bill(ranks, tuple(lines), notes=notes, bandwidth=sent, kind="graph")
+    notes = ["assumption: ports of links between ranks are on the chips, without cards"] * chips
+    if any(at_ranks < 2 for at_ranks, _ in counts):
+        notes += used_ports(choices)
+    return Bill(ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind="graph")
 
 
 def _cables(network: Network) -> Counter[tuple[int, float]]:

@@ -16,8 +16,8 @@ _PRICED = (100, 200, 400)
 """Gb/s of which every part has a price."""
 _CIRCUIT_SHARE = 6 / 8
 """Of MixNet's eight network cards a server, six lead to circuit switches."""
-_USED_PORTS = BillChoices(circuit_switch="circuit-switch-port")
-"""Circuit switches by the port, as MixNet counts."""
+_PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
+"""Whole circuit switches, as TPU v4 has them."""
 
 
 def claims() -> tuple[Claim, ...]:
@@ -36,7 +36,7 @@ def _dollars(bill: Bill) -> float:
 
 
 def _tpu_v4() -> Iterator[Claim]:
-    bill = load_fabric("tpu-v4", _CHIPS).bill()
+    bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count(bill, "palomar-136"))
     fibres = round(_count(bill, "fibre"))
     yield PAPER.claim("tpu_v4.fibres", fibres)
@@ -68,7 +68,7 @@ def _fat_tree(ranks: int, gbps: int) -> Bill:
 def _mixnet_ratio(ranks: int, gbps: int) -> float:
     """Dollars of a fat tree over those of MixNet, whose ranks have circuits for most of their cards."""
     tree = _fat_tree(ranks, gbps)
-    circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill(_USED_PORTS)
+    circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
     mixed = circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE)
     return _dollars(tree) / _dollars(mixed)
 
@@ -83,7 +83,7 @@ def _mixnet() -> Iterator[Claim]:
 def _rails() -> Iterator[Claim]:
     """Rows of rails of circuit switches against a fat tree: one port of 400 Gb/s a rank."""
     tree = _fat_tree(2048, 400)
-    rail = load_fabric("circuit-switch", 256, {"degree": 1}).bill(_USED_PORTS)
+    rail = load_fabric("circuit-switch", 256, {"degree": 1}).bill()
     power = [bill.static_power.value or 0.0 for bill in (tree, rail)]
     yield PAPER.claim("rails.power", round(power[0] / power[1], 1), tree=power[0], rail=power[1])
     yield PAPER.claim("rails.cost", round(_dollars(tree) / _dollars(rail), 1))
