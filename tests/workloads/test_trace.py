@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,3 +258,43 @@ def test_tied_parameters_stay_tied_on_the_way_to_meta() -> None:
     trace(model, model.example_inputs(2), batch=2, name="m")
     assert model.head.weight is model.table.weight
     assert model.head.weight.is_meta
+
+
+class ManualRMSNorm(nn.Module):
+    """The root-mean-square norm as libraries write it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_normalisation_is_one_operator_however_it_is_written(dtype: torch.dtype) -> None:
+    def graph(norm: type[nn.Module]) -> ComputeGraph:
+        model = nn.Sequential(nn.Linear(16, 16), norm(16), nn.Linear(16, 16)).to(dtype)
+        return trace(model, torch.empty(BATCH, 8, 16, dtype=dtype), batch=BATCH, name="m")
+
+    own, manual = graph(nn.RMSNorm), graph(ManualRMSNorm)
+    counts = [
+        [replace(operator, forward_flops=0, backward_flops=0) for operator in entry.operators]
+        for entry in (own, manual)
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_a_normalisation_that_fails_leaves_the_next_function_alone() -> None:
+    class FailingNorm(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise ValueError(x.pow(2))
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        try:
+            return m.a(x + 1)
+        except ValueError:
+            return F.relu(x)
+
+    assert kinds(graph_of(forward, (BATCH, 4), a=FailingNorm())) == ["elementwise", "activation"]

@@ -96,25 +96,21 @@ class FeedForward(nn.Module):
 
 
 class Mixture(nn.Module):
-    """Of E experts each token visits k; beside them an expert that all visit."""
+    """Of E experts each token visits k; beside them an expert that all visit.
+
+    Gates and products from the same visits are one product, as in Megatron-LM and ``transformers``.
+    """
 
     def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
         self.experts, self.visited = sizes.experts, sizes.visited
         inner = sizes.expert_ffn or sizes.ffn
         self.router = nn.Linear(sizes.hidden, sizes.experts, bias=sizes.bias)
-        into = (sizes.experts, sizes.hidden, inner)
-        self.gate = nn.Parameter(torch.empty(into)) if sizes.gated else None
-        self.up = nn.Parameter(torch.empty(into))
+        self.gated, into = sizes.gated, (1 + sizes.gated) * inner
+        self.up = nn.Parameter(torch.empty(sizes.experts, sizes.hidden, into))
         self.down = nn.Parameter(torch.empty(sizes.experts, inner, sizes.hidden))
-        widths = {"gate": inner, "up": inner, "down": sizes.hidden} if sizes.bias else {}
-        self.biases = nn.ParameterDict(
-            {
-                name: torch.empty(sizes.experts, 1, width)
-                for name, width in widths.items()
-                if name != "gate" or sizes.gated
-            }
-        )
+        widths = {"up": into, "down": sizes.hidden} if sizes.bias else {}
+        self.biases = nn.ParameterDict({name: torch.empty(sizes.experts, 1, width) for name, width in widths.items()})
         self.shared = FeedForward(sizes, sizes.shared_ffn) if sizes.shared_ffn else None
         self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
 
@@ -123,7 +119,11 @@ class Mixture(nn.Module):
         order = chosen.flatten().argsort()
         visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
         inner = self._each(visits, self.up, "up")
-        inner = F.gelu(inner) if self.gate is None else F.silu(self._each(visits, self.gate, "gate")) * inner
+        if self.gated:
+            gate, inner = inner.chunk(2, -1)
+            inner = F.silu(gate) * inner
+        else:
+            inner = F.gelu(inner)
         experts = self._each(inner, self.down, "down")[order.argsort()] * scores.softmax(-1).flatten()[:, None]
         y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
         if self.shared is not None:

@@ -29,6 +29,9 @@ from lightloom.workloads.torch.frame import Frame, Origin, Origins, Region, dist
 from lightloom.workloads.torch.saved import ELEMENT_BYTES, ONE_KERNEL, SavedTensors
 from lightloom.workloads.torch.values import Hidden, Values
 
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+"""Normalisations that call one function."""
+
 
 class Recorder:
     """Collects the operators of one forward pass of ``module`` ."""
@@ -41,6 +44,8 @@ class Recorder:
         self._origins = Origins()
         self._counted: set[int] = set()
         self._frame: Frame | None = None
+        self._whole: Frame | None = None
+        """The frame of a module that is one operator, while it runs."""
         self._scopes: list[tuple[str, bool]] = [("", False)]
         self._region: Region | None = None
         self._saved = SavedTensors(module, batch)
@@ -54,12 +59,20 @@ class Recorder:
     # Modules: which path are we in?
 
     def enter(self, path: str, module: nn.Module) -> None:
-        """A module's forward begins."""
+        """A module's forward begins; one that normalizes is one operator, whatever it calls."""
+        whole = self._frame is None and _normalizes(module)
         leaf = next(module.children(), None) is None and type(module).__module__.startswith("torch.nn.")
-        self._scopes.append((path, leaf and path != ""))
+        self._scopes.append((path, (leaf or whole) and path != ""))
+        if whole:
+            self._frame = self._whole = Frame("rms_norm")
 
-    def leave(self) -> None:
-        """A module's forward ends."""
+    def leave(self, result: Any) -> None:
+        """A module's forward ends, without a result where it has failed."""
+        frame, self._whole = self._whole, None
+        if frame is not None:
+            self._frame, frame.arguments = None, tuple(frame.reads.values())
+            if result is not None:
+                self.close(frame, result)
         self._scopes.pop()
 
     def add_input(self, name: str, tensor: Tensor) -> None:
@@ -145,12 +158,12 @@ class Recorder:
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
         """Open a frame: a torch function begins."""
-        self._frame = Frame(naming.label(function), args, kwargs)
+        self._frame = self._whole or Frame(naming.label(function), args, kwargs)
         return self._frame
 
     def abandon(self) -> None:
         """Drop the frame of a torch function that has raised, which the model may catch."""
-        self._frame = None
+        self._frame = self._whole
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """An ATen call was made, by the torch function in progress or by itself."""
@@ -194,6 +207,8 @@ class Recorder:
 
     def close(self, frame: Frame, result: Any) -> None:
         """Add the operator of a torch function that has returned, if it computed anything."""
+        if frame is self._whole:
+            return
         self._frame = None
         outputs = [t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed] or frame.last
         sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
@@ -286,3 +301,14 @@ class Recorder:
             candidate = f"{name}#{repeat}"
         self._names.add(candidate)
         return candidate
+
+
+def _normalizes(module: nn.Module) -> bool:
+    """Whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``."""
+    return (
+        "norm" in type(module).__name__.lower()
+        and not type(module).__module__.startswith("torch.")
+        and not isinstance(module, _NORMS)
+        and next(module.children(), None) is None
+        and all(parameter.dim() < 2 for parameter in module.parameters())
+    )

@@ -125,7 +125,7 @@ def _paths_followed(module: nn.Module, recorder: Recorder) -> Iterator[None]:
         # Called even if forward raises, so that a model that catches errors does not confuse the path.
         handles += [
             part.register_forward_pre_hook(lambda part, _, path=path: recorder.enter(path, part)),
-            part.register_forward_hook(lambda *_: recorder.leave(), always_call=True),
+            part.register_forward_hook(lambda *call: recorder.leave(call[-1]), always_call=True),
         ]
     try:
         yield

@@ -1,0 +1,140 @@
+"""One model in each form that it has is one job: FLOPs of its layers and its priced step agree within 1 %."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightloom.api.planning import plan
+from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
+from tests.workloads.library_models import library
+
+LAYERS, TOKENS = 2, 2048
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 16384,
+    "max_position_embeddings": 8192,
+}
+"""Llama-3 8B, its vocabulary an eighth, so that two layers are more than the head."""
+QWEN: dict[str, Any] = {
+    "model_type": "qwen3_moe",
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 16384,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": False,
+}
+"""Qwen3 30B-A3B, likewise."""
+VIT: dict[str, Any] = {
+    "model_type": "vit",
+    "architectures": ["ViTForImageClassification"],
+    "num_hidden_layers": LAYERS,
+}
+"""ViT-B/16."""
+DECODER = (
+    f"--num-layers {LAYERS} --seq-length {TOKENS} --position-embedding-type rope --normalization RMSNorm --swiglu "
+    "--disable-bias-linear --untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0 "
+    "--micro-batch-size 1 --global-batch-size 8 --bf16 --vocab-size 16384 --num-attention-heads 32 "
+    "--group-query-attention --max-position-embeddings 40960 --use-distributed-optimizer "
+)
+MEGATRON = {
+    "llama": DECODER + "--hidden-size 4096 --ffn-hidden-size 14336 --num-query-groups 8",
+    "qwen": DECODER + "--hidden-size 2048 --ffn-hidden-size 6144 --num-query-groups 4 --kv-channels 128 --qk-layernorm "
+    "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768",
+}
+CONFIGURATIONS = {"llama": LLAMA, "qwen": QWEN, "vit": VIT}
+
+
+def configuration(folder: Path, name: str) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(CONFIGURATIONS[name]))
+    return path
+
+
+def script(folder: Path, name: str) -> Path:
+    path = folder / "run.sh"
+    path.write_text(f"torchrun --nproc_per_node 8 pretrain_gpt.py {MEGATRON[name]}\n")
+    return path
+
+
+def module(folder: Path, name: str, prepare: str = "") -> str:
+    """A module of ``transformers`` as a user builds it, with example inputs."""
+    fields = {key: value for key, value in CONFIGURATIONS[name].items() if key not in ("model_type", "architectures")}
+    kind = CONFIGURATIONS[name]["architectures"][0]
+    configuration = kind.removesuffix("ForCausalLM").removesuffix("ForImageClassification") + "Config"
+    inputs = "torch.zeros(2, 3, 224, 224)" if name == "vit" else f"torch.zeros(2, {TOKENS}, dtype=torch.long)"
+    (folder / "model.py").write_text(
+        f"import torch, transformers\n"
+        f"def build():\n"
+        f"    module = transformers.{kind}(transformers.{configuration}(**{fields!r}, use_cache=False))\n"
+        f"    module.set_experts_implementation('grouped_mm') if {name == 'qwen'} else None\n"
+        f"    {prepare or 'pass'}\n"
+        f"    return module.train(), ({inputs},)\n"
+    )
+    return f"{folder / 'model.py'}:build"
+
+
+FORMS: dict[str, Callable[[Path, str], Path | str]] = {
+    "module": module,
+    "configuration": configuration,
+    "script": script,
+}
+KINDS = [
+    ("llama", ("module", "configuration", "script")),
+    ("qwen", ("module", "configuration", "script")),
+    ("vit", ("module", "configuration")),
+]
+
+
+def layer_flops(graph: ComputeGraph) -> Counter[str]:
+    """FLOPs of the products of a graph by kind; a share of causal attention that is not computed is not counted."""
+    flops: Counter[str] = Counter()
+    for operator in graph.operators:
+        if operator.kind in TENSOR_KINDS:
+            flops[operator.kind] += round(operator.forward_flops * operator.visible_scores)
+    return flops
+
+
+@pytest.mark.parametrize(("name", "forms"), KINDS, ids=[name for name, _ in KINDS])
+def test_the_forms_of_a_model_are_one_job(tmp_path: Path, name: str, forms: tuple[str, ...]) -> None:
+    library("transformers")
+    length = None if name == "vit" else TOKENS
+    graphs, steps = {}, {}
+    for form in forms:
+        source = FORMS[form](tmp_path, name)
+        ranking = plan(
+            source,
+            "dgx-h100-64",
+            ranks=8,
+            global_batch=8 if length else 256,
+            sequence_length=length,
+            model_only=True,
+            strategy="fsdp",
+            algorithm="ring",
+            dp=8,
+            recompute="none",
+        )
+        graphs[form], steps[form] = ranking.search.graph, ranking.winner.step_time
+    first = forms[0]
+    for form in forms[1:]:
+        assert layer_flops(graphs[form]) == layer_flops(graphs[first]), form
+        assert steps[form] == pytest.approx(steps[first], rel=0.01), form
