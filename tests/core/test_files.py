@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lightloom.core.cache import cache_directory
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash, provenance
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING
 
-from lightloom.core.files import cache_directory
+from lightloom.core.cache import cache_directory
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result
 from lightloom.core.units import format_time, parse

@@ -17,7 +17,8 @@ from lightloom.collectives.spec import Collective
 from lightloom.core.errors import BoundError, LightloomError
 from lightloom.fabrics.base import Fabric
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Relative difference of equal times that were computed in two ways."""
 T = TypeVar("T")
 
 
@@ -130,12 +131,17 @@ def loads_costed(
 def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
     """The lower bound that a cost was held against."""
     bound = lower_bound(collective, fabric, model)
-    if price.time < bound.time * (1 - _ROUNDING):
+    if not keeps_to(price, bound):
         raise BoundError(
             f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "
             f"{bound.bound_by}"
         )
     return bound
+
+
+def keeps_to(price: Cost, bound: Bound) -> bool:
+    """Return whether a cost is not below a lower bound, but for rounding."""
+    return price.time >= bound.time * (1 - ROUNDING)
 
 
 def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:

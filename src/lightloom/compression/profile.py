@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from lightloom.core.cache import cache_directory
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count, Seconds
-from lightloom.core.files import cache_directory, cannot_read, write_atomically
+from lightloom.core.files import cannot_read, write_atomically
 from lightloom.core.provenance import content_hash
 
 SCHEMA: Literal["lightloom.compression-profile/1"] = "lightloom.compression-profile/1"

@@ -102,12 +102,3 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
-
-
-def cache_directory() -> Path:
-    """Return ``$LIGHTLOOM_CACHE``, else ``lightloom`` under ``$XDG_CACHE_HOME`` (``~/.cache``)."""
-    own = os.environ.get("LIGHTLOOM_CACHE")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "lightloom"

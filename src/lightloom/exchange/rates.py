@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.cache import cache_directory
+from lightloom.core.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

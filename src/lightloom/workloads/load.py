@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from lightloom.core.errors import ConfigError, UnknownNameError, WorkloadError
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.errors import UnknownNameError, WorkloadError
 from lightloom.core.forms import expected_forms
 from lightloom.core.plugins import load_plugins
 from lightloom.core.provenance import content_hash
@@ -75,8 +74,7 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     if cached is not None and cached.name == entry.name:
         return cached
     graph = trace_zoo(entry, sequence_length)
-    with contextlib.suppress(ConfigError):  # a cache that cannot be written costs time, nothing else
-        write_atomically(path, json.dumps(graph.to_json(), separators=(",", ":")))
+    write_entry(path, json.dumps(graph.to_json(), separators=(",", ":")))
     return graph
 
 
@@ -104,9 +102,10 @@ def trace_key(entry: ZooEntry, length: int | None) -> str:
 
 def _read(path: Path) -> ComputeGraph | None:
     """Return the cached graph; none where the file is missing or damaged."""
+    content = read_entry(path)
     try:
-        return ComputeGraph.from_json(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError):
+        return None if content is None else ComputeGraph.from_json(json.loads(content))
+    except (ValueError, RecursionError):
         return None
 
 

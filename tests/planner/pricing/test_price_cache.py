@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
+from lightloom.core.cache import read_entry, write_entry
 from lightloom.planner.pricing import price_cache
 from lightloom.planner.pricing.price_cache import prices_path
 from lightloom.planner.search.plans import PlanSearch
@@ -64,6 +67,33 @@ def test_damaged_files_are_priced_again(folder: Path) -> None:
     for place, path in enumerate(sorted(folder.iterdir())):
         path.write_text(["", "[{}]", "null", '[{"kind": 3}]', "[[[[", "{"][place % 6])
     assert rows(searched()) == first
+
+
+def test_prices_that_somebody_made_cheaper_are_named_and_made_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = rows(searched())
+
+    def cheaper(path: Path) -> bytes:
+        prices = json.loads(read_entry(path) or b"")
+        for row in prices:
+            row["cost"]["time"] /= 1000
+            row["bound"]["time"] /= 1000
+        return json.dumps(prices).encode()
+
+    for path in sorted(folder.iterdir()):
+        head, _, _ = path.read_bytes().partition(b"\n")
+        path.write_bytes(head + b"\n" + cheaper(path))
+    with caplog.at_level(logging.WARNING):
+        assert rows(searched()) == first
+    assert f"cache entry {sorted(folder.iterdir())[0]}" in caplog.text
+    # Also where the digest is made to fit.
+    for path in sorted(folder.iterdir()):
+        write_entry(path, cheaper(path))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert rows(searched()) == first
+    assert "does not keep to its lower bound" in caplog.text
 
 
 def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

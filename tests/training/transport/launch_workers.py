@@ -34,3 +34,13 @@ def fail_at_once(worker: Worker) -> None:
     if worker.rank == worker.size - 1:
         raise ValueError("no such thing")
     torch.distributed.barrier()
+
+
+def listening(worker: Worker) -> list[str]:
+    """Addresses at which the store of the launch and this rank accept connections."""
+    import psutil
+
+    store, own = int(os.environ["MASTER_PORT"]), os.getpid()
+    connections = psutil.net_connections("tcp")
+    listening = [(each.pid, *each.laddr) for each in connections if each.status == psutil.CONN_LISTEN and each.laddr]
+    return [str(host) for pid, host, port in listening if port == store or pid == own]

@@ -26,3 +26,9 @@ def test_the_rank_that_failed_first_is_quoted_and_not_the_one_that_lost_it() -> 
 def test_who_does_not_end_is_killed() -> None:
     with pytest.raises(LaunchError, match="rank 0 of 1: no result within 1 s"):
         launch(workers.hang, 1, 1)
+
+
+def test_a_launch_listens_on_loopback_alone() -> None:
+    pytest.importorskip("psutil")
+    for outcome in launch(workers.listening, 2, TIMEOUT):
+        assert outcome.value and set(outcome.value) == {"127.0.0.1"}

@@ -7,7 +7,6 @@ change of it meets an old optimum. Files are written aside and renamed; one that
 
 from __future__ import annotations
 
-import contextlib
 import zipfile
 from functools import cache
 from hashlib import sha256
@@ -16,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.core.errors import ConfigError
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.cache import cache_directory, read_entry, write_entry
 from lightloom.fabrics.base import Fabric
 from lightloom.parallelism.circuits import ring_bound
 from lightloom.parallelism.circuits.ring_bound import Relaxation, check_ring, relax
@@ -48,9 +46,11 @@ def _path(traffic: Traffic, fabric: Fabric) -> Path:
 
 def _read(path: Path, pairs: int) -> Relaxation | None:
     """Return the cached relaxation; none where the file is missing or damaged."""
+    content = read_entry(path)
+    if content is None:
+        return None
     try:
-        # Opened here because NumPy leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
             relaxation = Relaxation(float(arrays["service"]), arrays["clockwise"])
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile):
         return None
@@ -59,11 +59,10 @@ def _read(path: Path, pairs: int) -> Relaxation | None:
 
 
 def _write(path: Path, relaxation: Relaxation) -> None:
-    """Write a relaxation; a folder that cannot be written costs time, nothing else."""
+    """Write a relaxation."""
     content = BytesIO()
     np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
-    with contextlib.suppress(ConfigError):
-        write_atomically(path, content.getvalue())
+    write_entry(path, content.getvalue())
 
 
 @cache

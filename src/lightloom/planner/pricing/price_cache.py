@@ -1,14 +1,13 @@
 """Prices on disk, keyed by the content of what was priced: schedules of a thousand ranks have millions of rows, and
 every plan on the same cluster asks for the same ones.
 
-Cached prices were verified when they were computed. The code that builds, verifies and costs is part of the key, so
-that no change of it meets an old price, and so is the effort of searches; plug-ins, whose code is elsewhere, are priced
-each time. Files are written aside and renamed; one that cannot be read is priced again.
+Cached prices were verified when they were computed, and are held against their lower bound again where they are used.
+The code that builds, verifies and costs is part of the key, so that no change of it meets an old price, and so is the
+effort of searches; plug-ins, whose code is elsewhere, are priced each time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,9 +22,8 @@ from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.registry import Algorithm
 from lightloom.collectives.spec import Kind
 from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.core.cache import cache_directory, read_entry, write_entry
 from lightloom.core.effort import Effort
-from lightloom.core.errors import ConfigError
-from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.provenance import content_hash
 from lightloom.core.results import Document
 from lightloom.fabrics.base import Fabric
@@ -52,12 +50,13 @@ def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path 
 
 
 def read_prices(path: Path | None) -> Prices:
-    """Prices of a file; none where there is no file, or it is damaged."""
-    if path is None:
+    """Return the prices of a file; none where there is no file, or it is damaged."""
+    content = None if path is None else read_entry(path)
+    if content is None:
         return {}
     try:
-        return dict(_entry(row) for row in json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return dict(_entry(row) for row in json.loads(content))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
@@ -68,7 +67,7 @@ def _entry(row: Document) -> tuple[tuple[Kind, float, float], tuple[Priced, Boun
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
-    """Write prices to a file; a folder that cannot be written costs time, nothing else."""
+    """Write prices to a file."""
     if path is None or not prices:
         return
     rows = [
@@ -82,8 +81,7 @@ def write_prices(path: Path | None, prices: Prices) -> None:
         }
         for (kind, size, nbytes), (priced, bound) in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
-    with contextlib.suppress(ConfigError):
-        write_atomically(path, json.dumps(rows[::-1]))
+    write_entry(path, json.dumps(rows[::-1]))
 
 
 @cache

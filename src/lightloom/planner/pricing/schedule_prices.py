@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import floor, log2
+from math import floor, isclose, log2
 
-from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.cost.circuits import circuits_key
 from lightloom.collectives.cost.codec_work import CodecWork, codec_work
 from lightloom.collectives.cost.loads import StepLoads, at_size
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.evaluate import costed, loads_costed
+from lightloom.collectives.evaluate import ROUNDING, costed, keeps_to, loads_costed
 from lightloom.collectives.registry import Algorithm, build, build_with_loads
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective, Kind
+from lightloom.core.cache import LOG
 from lightloom.core.effort import Effort
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.structure import structure
@@ -67,6 +68,8 @@ class SchedulePrices:
         """By kind and the size that the schedule was built for."""
         self._priced: dict[tuple[Kind, float, float], tuple[Priced, Bound]] = {}
         """By kind, the size that the schedule was built for, and the size."""
+        self._unchecked: set[tuple[Kind, float, float]] = set()
+        """Prices from the disk that were not held against their bounds yet."""
 
     def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
         """The same schedules with coded payload in the kinds of collectives that ``element_bytes`` names.
@@ -83,7 +86,7 @@ class SchedulePrices:
         """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
         prices.exchange, prices._element_bytes, prices._built = self.exchange, self._element_bytes, self._built
-        prices._priced, prices._only = self._priced, size
+        prices._priced, prices._unchecked, prices._only = self._priced, self._unchecked, size
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
@@ -130,6 +133,12 @@ class SchedulePrices:
     def preload(self, prices: Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]) -> None:
         """Take prices that the same schedules had before; a schedule is then built only where it is asked for."""
         self._priced.update(prices)
+        self._unchecked.update(prices)
+
+    def _stands(self, kind: Kind, nbytes: float, priced: Priced, bound: Bound) -> bool:
+        """Return whether a price from the disk keeps to its lower bound, which is worked out again."""
+        proved = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
+        return isclose(bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
         """Keep prices and loads only: rows grow with the square of the ranks, and can be built again."""
@@ -170,6 +179,12 @@ class SchedulePrices:
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         key = kind, self.built_for(kind, nbytes), nbytes
+        if key in self._unchecked:
+            self._unchecked.discard(key)
+            if not self._stands(kind, nbytes, *self._priced[key]):
+                name = self.algorithm.name
+                LOG.warning("warning: a cached price of %s does not keep to its lower bound: it is made again", name)
+                del self._priced[key]
         if key not in self._priced:
             built, fabric, sent = self._build(kind, nbytes), self.fabric, self.sent_nbytes(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)

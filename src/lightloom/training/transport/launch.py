@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -76,13 +78,10 @@ def launch(
     Raises:
         LaunchError: a rank failed; the message names the first one and quotes it.
     """
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
     target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
-        # The store listens here, at a port that the system picks, so that no two launches can meet at one.
-        store = site.at_store(lambda: TCPStore(site.store_host, 0, is_master=True, wait_for_workers=False))
+        store = site.at_store(partial(_store_at, site.store_host))
         processes: list[_Process] = []
         stack.callback(_kill, processes)
         jobs = [
@@ -112,6 +111,16 @@ def launch(
         tail = " | ".join(first.log.strip().splitlines()[-3:])
         raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
     return outcomes
+
+
+def _store_at(host: str) -> Any:
+    """Return a store that listens at one address alone, at a port that the system picks: no two launches meet at it."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    # Given a port alone, the store would listen on every network of this machine, and believe whoever connects.
+    listening = socket.create_server((host, 0))
+    port = listening.getsockname()[1]
+    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
 def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Process]:

@@ -1,8 +1,7 @@
 """Results of searches, cached on disk under a hash of the request: designs, and whole schedules.
 
 A design is a few numbers, which several collectives share; a cached schedule saves growing its trees again. Files are
-written under another name and then renamed, so that processes can share the folder and none reads half a file. A file
-that cannot be read counts as absent.
+written under another name and then renamed, so that processes can share the folder and none reads half a file.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from lightloom.collectives.sizes import Sizes
 from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.trees import Design
-from lightloom.core.errors import ConfigError, InputError
-from lightloom.core.files import cache_directory, write_atomically
+from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.errors import InputError
 from lightloom.core.provenance import content_hash
 
 _VERSION = 14
@@ -44,14 +43,17 @@ def cache_path(request: object, suffix: str = ".json") -> Path:
 
 def read_design(request: object) -> tuple[Design, Chords | None] | None:
     """Return the cached design, with the circulant graph that is faster if there is one; or None."""
+    content = read_entry(cache_path(request))
+    if content is None:
+        return None
     try:
-        document = json.loads(cache_path(request).read_text())
+        document = json.loads(content)
         chords = tuple(Level(*(int(number) for number in chord)) for chord in document.pop("chords"))
         circulant = _circulant(document.pop("circulant"))
         design = Design(chords, **document)
         sound = 1 <= design.pieces <= _MOST_PIECES and (design.longest is None or design.longest >= 1)
         return (design, circulant) if sound and design.walk >= 0 and design.slack > 0 else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -66,16 +68,18 @@ def _circulant(document: object) -> Chords | None:
 
 
 def write_design(request: object, design: Design, circulant: Chords | None) -> None:
-    """Cache a design, and the circulant graph that is faster; a folder that cannot be written is ignored."""
+    """Cache a design, and the circulant graph that is faster."""
     document = asdict(design) | {"chords": [list(chord) for chord in design.chords], "circulant": circulant}
-    _write(cache_path(request), json.dumps(document))
+    write_entry(cache_path(request), json.dumps(document))
 
 
 def read_schedule(request: object) -> Schedule | None:
     """Return the cached schedule, not yet verified, or None."""
+    content = read_entry(cache_path(request, ".npz"))
+    if content is None:
+        return None
     try:
-        # Opened here because NumPy leaves a file open that it cannot read.
-        with cache_path(request, ".npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
             columns = {name: arrays[name] for name in arrays.files}
         metadata = json.loads(str(columns.pop("fields")))
         period, axes, channel = metadata.pop("period"), metadata.pop("axes"), columns.pop("channel", None)
@@ -106,7 +110,7 @@ def _collective(
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
-    """Cache a schedule of up to eight million rows; a folder that cannot be written is ignored."""
+    """Cache a schedule of up to eight million rows."""
     if len(schedule) > _MOST_ROWS:
         return
     collective, folding = schedule.collective, schedule.folding
@@ -130,11 +134,4 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     arrays |= {} if lists is None else {f"lists_{name}": getattr(lists, name) for name in _OF_LISTS}
     content = BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
-    _write(cache_path(request, ".npz"), content.getvalue())
-
-
-def _write(path: Path, content: str | bytes) -> None:
-    try:
-        write_atomically(path, content)
-    except ConfigError:
-        return
+    write_entry(cache_path(request, ".npz"), content.getvalue())

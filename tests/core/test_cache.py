@@ -1,0 +1,62 @@
+"""Entries of the cache come back as they were written or not at all, and only from folders of the user's own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.errors import ConfigError
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200), at=st.integers(0, 400), change=st.integers(1, 255))
+def test_an_entry_is_itself_and_with_any_byte_changed_no_entry(
+    content: bytes, at: int, change: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "folder" / "entry.json"
+    write_entry(path, content)
+    assert read_entry(path) == content
+    whole = bytearray(path.read_bytes())
+    whole[at % len(whole)] ^= change
+    path.write_bytes(whole)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert read_entry(path) is None
+    assert str(path) in caplog.text
+
+
+def test_an_entry_under_the_name_of_another_is_no_entry(tmp_path: Path) -> None:
+    write_entry(tmp_path / "one.json", b"1")
+    (tmp_path / "one.json").rename(tmp_path / "two.json")
+    assert read_entry(tmp_path / "two.json") is None
+    assert read_entry(tmp_path / "absent.json") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
+def test_folders_that_others_can_fill_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(folder))
+    assert cache_directory() == folder
+    folder.mkdir(mode=0o755)
+    write_entry(folder / "prices" / "entry", b"1")
+    assert (folder / "prices").stat().st_mode & 0o777 == 0o700
+    (folder / "prices").chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written by others: expected a folder of your own"):
+        read_entry(folder / "prices" / "entry")
+    folder.chmod(0o775)
+    assert cache_directory() == folder  # the user's own group
+    monkeypatch.setattr(os, "getgid", lambda: folder.stat().st_gid + 1)
+    with pytest.raises(ConfigError, match="can be written by others"):
+        cache_directory()
+    folder.chmod(0o755)
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    if folder.stat().st_uid == 0:
+        os.chown(folder, 1234, -1)
+    with pytest.raises(ConfigError, match="belongs to user"):
+        cache_directory()
