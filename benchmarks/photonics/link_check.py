@@ -37,8 +37,9 @@ TELLING = (1e-3, 0.5)
 """Word error rates between which a comparison says something."""
 LEAST_AGREEING, LEAST_TELLING = 18, 15
 _RESAMPLES = 4000
-_EVERYTHING = Link()
-_OPTICAL = replace(Link(), gain="optical", unit="clip")
+_EVERYTHING = replace(Link(), thermal_crosstalk=0.0, crossing_loss_db=0.0)
+"""What the second simulation knows: neither crosstalk nor crossings."""
+_OPTICAL = replace(_EVERYTHING, gain="optical", unit="clip")
 
 
 def settings() -> dict[str, Link]:

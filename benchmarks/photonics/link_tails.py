@@ -32,6 +32,7 @@ from lightloom.photonics.link.simulate import FabricatedLink
 from lightloom.photonics.link.words import draw_words
 
 SERVERS, BITS, NOISE = 4, 8, 5e-3
+LANES = (SERVERS, BITS // 2)
 FEW = 20
 """Fabrications of a small sample, as a quick look takes them; 20 is the default of `onn link`."""
 _RESAMPLES = 20_000
@@ -41,27 +42,27 @@ Draw = Callable[[np.random.Generator], Senders]
 
 
 def _uniform_power(rng: np.random.Generator) -> Senders:
-    return Senders(np.sqrt(1 + rng.uniform(-0.1, 0.1, SERVERS)), np.zeros(SERVERS))
+    return Senders(np.sqrt(1 + rng.uniform(-0.1, 0.1, LANES)), np.zeros(LANES))
 
 
 def _fixed_power(rng: np.random.Generator) -> Senders:
-    return Senders(np.sqrt(1 + 0.1 * rng.choice([-1, 1], SERVERS)), np.zeros(SERVERS))
+    return Senders(np.sqrt(1 + 0.1 * rng.choice([-1, 1], LANES)), np.zeros(LANES))
 
 
 def _levelled_power(rng: np.random.Generator) -> Senders:
-    """Gaussian powers, the chip's gain set for their mean: what differs between servers is left."""
-    amplitude = np.sqrt(np.maximum(1 + 0.1 * rng.normal(size=SERVERS), 0))
-    return Senders(amplitude / amplitude.mean(), np.zeros(SERVERS))
+    """Gaussian powers, the chip's gain set for their mean: what differs between lanes is left."""
+    amplitude = np.sqrt(np.maximum(1 + 0.1 * rng.normal(size=LANES), 0))
+    return Senders(amplitude / amplitude.mean(), np.zeros(LANES))
 
 
 def _fixed_skew(rng: np.random.Generator) -> Senders:
-    return Senders(np.ones(SERVERS), 0.1 * rng.choice([-1.0, 1.0], SERVERS))
+    return Senders(np.ones(LANES), 0.1 * rng.choice([-1.0, 1.0], LANES))
 
 
 def _linear_skew(rng: np.random.Generator) -> Senders:
     """Skews for which sin²(π s / 2) is the share |s| that a linear transition as long as the symbol leaves."""
-    late = np.clip(0.1 * rng.normal(size=SERVERS), -1, 1)
-    return Senders(np.ones(SERVERS), np.sign(late) * 2 / np.pi * np.arcsin(np.sqrt(np.abs(late))))
+    late = np.clip(0.1 * rng.normal(size=LANES), -1, 1)
+    return Senders(np.ones(LANES), np.sign(late) * 2 / np.pi * np.arcsin(np.sqrt(np.abs(late))))
 
 
 CASES: Mapping[str, tuple[Link, float, Draw | None]] = {
@@ -74,7 +75,7 @@ CASES: Mapping[str, tuple[Link, float, Draw | None]] = {
     "skew 0.1: Gaussian, linear over a symbol": (_QUIET, 0.12, _linear_skew),
     "everything, mesh phases 5e-3 rad, gains by rows": (_EVERYTHING, 5.4e-3, None),
 }
-"""Links with the prototype's figure, and what draws their servers where `onn link` has no such option."""
+"""Links with the prototype's figure, and what draws their lanes where `onn link` has no such option."""
 
 
 def rates(chip: Chip, link: Link, draw: Draw | None, fabrications: int, words: int) -> Floats:

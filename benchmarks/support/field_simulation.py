@@ -40,13 +40,19 @@ class Rectangle:
         devices = fabricate(document["theta"], document["phi"], settings, rng)
         self.devices = list(zip(modes, devices, strict=True))
         errors = settings["phase_error"] * rng.normal(size=self.size)
-        self.ends = np.exp(1j * (np.array(document["output_phases"]) + errors))
+        self.ends = np.exp(1j * (commanded(np.array(document["output_phases"]), settings) + errors))
 
     def __call__(self, fields: Array) -> Array:
         fields = fields.copy()
         for mode, device in self.devices:
             fields[mode], fields[mode + 1] = pass_device(fields[mode], fields[mode + 1], device)
         return fields * self.ends[:, None]
+
+
+def commanded(phases: Array, settings: Settings) -> Array:
+    """Phases as a converter of so many bits sets them; 0 bits are continuous."""
+    levels = 2 ** settings["dac_bits"] / (2 * np.pi)
+    return np.rint(phases * levels) / levels if settings["dac_bits"] else phases
 
 
 def fabricate(thetas: list[float], phis: list[float], settings: Settings, rng: Any) -> list[tuple[float, ...]]:
@@ -56,8 +62,8 @@ def fabricate(thetas: list[float], phis: list[float], settings: Settings, rng: A
         loss = settings["loss_db"] + settings["loss_spread_db"] * rng.normal()
         made.append(
             (
-                theta + settings["phase_error"] * rng.normal(),
-                phi + settings["phase_error"] * rng.normal(),
+                commanded(theta, settings) + settings["phase_error"] * rng.normal(),
+                commanded(phi, settings) + settings["phase_error"] * rng.normal(),
                 np.pi / 4 + settings["coupler_error"] * rng.normal(),
                 np.pi / 4 + settings["coupler_error"] * rng.normal(),
                 10 ** (-max(loss, 0.0) / 20),
@@ -163,9 +169,10 @@ class Chip:
         parts = [Part(part, settings, rng) for part in phases["parts"]]
         self.entry, self.layers, self.exit = parts[0], parts[1:-1], parts[-1]
         servers = network.servers
-        self.power = np.sqrt(np.maximum(1 + settings["power_error"] * rng.normal(size=servers), 0))
-        self.power = self.power * np.cos(settings["polarisation"] * rng.normal(size=servers))
-        self.skew = settings["skew"] * rng.normal(size=servers)
+        lanes = (servers, network.bits // 2)
+        self.power = np.sqrt(np.maximum(1 + settings["power_error"] * rng.normal(size=lanes), 0))
+        self.power = self.power * np.cos(settings["polarisation"] * rng.normal(size=lanes))
+        self.skew = settings["skew"] * rng.normal(size=lanes)
         self._calibrate()
         outputs = servers * (network.bits // 2)
         self.thresholds = np.arange(3) + 0.5 + settings["threshold_error"] * rng.normal(size=(outputs, 3))
@@ -227,12 +234,12 @@ class Chip:
         s, rng = self.settings, self.rng
         amplitudes = self.network.lanes(codes) ** (0.5 if s["modulation"] == "intensity" else 1)
         lanes = amplitudes.astype(complex)
-        for server in range(self.network.servers):
-            own, share = amplitudes[server], np.sin(np.pi / 2 * np.clip(self.skew[server], -1, 1)) ** 2
-            beside = np.roll(own, 1 if self.skew[server] > 0 else -1, axis=-1)
+        for lane in np.ndindex(*self.skew.shape):
+            own, share = amplitudes[lane], np.sin(np.pi / 2 * np.clip(self.skew[lane], -1, 1)) ** 2
+            beside = np.roll(own, 1 if self.skew[lane] > 0 else -1)
             phase = s["phase_lock"] * rng.normal(size=codes.shape[1])
-            strength = self.power[server] * self._laser(codes.shape[1])
-            lanes[server] = ((1 - share) * own + share * beside) * strength * np.exp(1j * phase)
+            strength = self.power[lane] * self._laser(codes.shape[1])
+            lanes[lane] = ((1 - share) * own + share * beside) * strength * np.exp(1j * phase)
         return lanes.reshape(-1, codes.shape[1])
 
     def _laser(self, words: int) -> Array:

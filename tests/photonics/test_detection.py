@@ -85,7 +85,7 @@ def test_sums_of_fields_err_as_the_link_simulates_them(servers: int, rin: float,
     rng, wrong, chips, words = np.random.default_rng(3), 0, 60, 20_000
     for _ in range(chips):
         codes = rng.integers(0, 4, (servers, words))
-        fields = modulate(codes, 2, link, Senders.draw(servers, link, rng), rng)[0].reshape(servers, 1, words)
+        fields = modulate(codes, 2, link, Senders.draw(servers, 1, link, rng), rng)[0].reshape(servers, 1, words)
         received = fields.sum(axis=0) * laser_noise(link, (words,), rng)
         received += homodyne_noise(link) * rng.standard_normal(received.shape)
         decided = np.clip(np.rint(3 * received), 0, 3 * servers)

@@ -82,6 +82,7 @@ LARGEST: Mapping[str, tuple[float, str]] = MappingProxyType(
         "coupler_error": (10.0, "rad"),
         "loss_db": (100.0, "dB"),
         "loss_spread_db": (100.0, "dB"),
+        "heater_spread": (0.3, "of a heater's phase"),
         "thermal_crosstalk": (0.5, "of a heater's phase"),
         "dac_bits": (32.0, "bits"),
         "detector_noise": (100.0, "full scales"),
@@ -106,6 +107,8 @@ class NonIdealities:
     """Loss of every MZI, in dB."""
     loss_spread_db: float = 0.0
     """Standard deviation of the loss between MZIs, in dB; a device never amplifies."""
+    heater_spread: float = 0.0
+    """Standard deviation of the phase of every heater relative to what is commanded, in shares of it."""
     thermal_crosstalk: float = 0.0
     """Share of a heater's phase that appears in each of the nearest heaters of the same column or MZI."""
     dac_bits: int = 0

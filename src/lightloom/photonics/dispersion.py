@@ -129,4 +129,6 @@ def _devices(
         first=error,
         second=error,
         transmission=np.ones(theta.size),
+        theta_efficiency=np.ones(theta.size),
+        phi_efficiency=np.ones(theta.size),
     )

@@ -10,10 +10,10 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.averaging.mapped_averager import MappedAverager
-from lightloom.photonics.chip.floorplan import floor_plan
+from lightloom.photonics.chip.floorplan import Rules, floor_plan
 from lightloom.photonics.chip.gds import write_gds
 
-WAVEGUIDES, HEATERS, FLOOR = 1, 47, 64
+WAVEGUIDES, HEATERS, FLOOR, UNITS = 1, 47, 64, 68
 
 
 def test_another_library_reads_the_layout(averager: MappedAverager, tmp_path: Path) -> None:
@@ -37,6 +37,25 @@ def test_another_library_reads_the_layout(averager: MappedAverager, tmp_path: Pa
     for _, x, y in plan.inputs:
         shapes = [shape for shape in joined if gdstk.inside([(x + 0.5, y)], [shape])[0]]
         assert any(shape.bounding_box()[1][0] >= behind for shape in shapes)
+
+
+def test_no_heaters_or_units_touch(averager: MappedAverager, tmp_path: Path) -> None:
+    """What touches is one conductor: as many separate pieces as heaters, and as many boxes as units."""
+    pytest.importorskip("gdsfactory", reason="gdsfactory pins an older typer and pydantic: make test-gds")
+    gdstk: Any = pytest.importorskip("gdstk")
+    for rules in (Rules(), Rules(pitch=10.0, heater=20.0)):
+        plan = floor_plan(averager, rules)
+        (top,) = gdstk.read_gds(write_gds(plan, tmp_path / "chip.gds")).top_level()
+        polygons = top.flatten().polygons
+        for layer, count in ((HEATERS, plan.heaters), (UNITS, len(plan.units))):
+            # A nanometre wider on every side: shapes that abut merge.
+            wider = gdstk.offset([polygon for polygon in polygons if polygon.layer == layer], 1e-3, use_union=True)
+            assert len(wider) == count
+
+
+def test_heaters_that_would_touch_are_refused(averager: MappedAverager, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="pitch=2: expected at least 5 µm"):
+        write_gds(floor_plan(averager, Rules(pitch=2.0)), tmp_path / "chip.gds")
 
 
 def test_other_names_and_a_missing_library_are_refused(

@@ -96,14 +96,64 @@ def test_wrong_words_are_as_many_as_the_noise_of_the_receivers_makes(chip: Chip)
 
 
 def test_skewed_symbols_carry_their_neighbours() -> None:
-    senders = Senders(np.ones(2), np.array([0.5, -0.5]))
+    senders = Senders(np.ones((2, 1)), np.array([[0.5], [-0.5]]))
     lanes = modulate(np.array([[3, 0, 0], [0, 0, 3]]), 2, IDEAL, senders, np.random.default_rng(0))
     assert lanes[0].round(6).tolist() == [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]] and not lanes[1].any()
 
 
+def test_every_lane_of_a_server_errs_on_its_own() -> None:
+    """One laser, modulator and fibre a lane: powers, phases and times of a server's lanes are not alike."""
+    link = replace(IDEAL, power_error=0.1, skew=0.1, phase_lock=0.3, rin_db=-120.0)
+    senders = Senders.draw(3, 4, link, np.random.default_rng(0))
+    for errors in (senders.amplitude, senders.skew):
+        assert errors.shape == (3, 4) and len(np.unique(errors)) == 12
+    still = replace(link, power_error=0.0, skew=0.0)
+    lanes = modulate(
+        np.full((3, 4000), 255), 8, still, Senders.draw(3, 4, still, np.random.default_rng(0)), np.random.default_rng(1)
+    )
+    for errors in (np.hypot(*lanes), np.arctan2(lanes[1], lanes[0])):
+        assert np.abs(np.corrcoef(errors) - np.eye(12)).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("rin_db", (-145.0, -130.0, -120.0)),
+        ("phase_lock", (0.1, 0.3, 0.6)),
+        ("power_error", (0.05, 0.2, 0.5)),
+        ("polarisation", (0.1, 0.5, 1.0)),
+        ("skew", (0.05, 0.15, 0.4)),
+        ("noise_density", (1e-11, 1e-9, 1e-8)),
+        ("phase_error", (0.01, 0.05, 0.2)),
+        ("coupler_error", (0.01, 0.1, 0.3)),
+        ("loss_spread_db", (0.1, 0.5, 2.0)),
+        ("crossing_loss_db", (0.05, 0.5, 2.0)),
+        ("thermal_crosstalk", (1e-3, 1e-2, 0.1)),
+        ("dac_bits", (8, 5, 3)),
+        ("bias_error", (0.01, 0.1, 0.5)),
+        ("gain_error", (0.01, 0.1, 0.5)),
+        ("threshold_error", (0.05, 0.3, 1.0)),
+    ],
+)
+def test_no_error_makes_a_link_more_accurate(chip: Chip, field: str, values: tuple[float, ...]) -> None:
+    """Words and fabrications are the same draws, so that the shares of wrong words can be compared."""
+    links = [IDEAL, *(replace(IDEAL, **{field: value}) for value in values)]  # type: ignore[arg-type]
+    rates = [word_errors(chip, link, words=1000, fabrications=4).rate for link in links]
+    assert rates[0] == 0 and rates == sorted(rates) and rates[-1] > 0.01
+
+
+def test_defaults_are_no_ideal() -> None:
+    """Whatever may err errs by default, but what is a choice of devices."""
+    choices = {"modulation", "amplifier noise"}
+    assert set(erring(Link())) == set(PARTS) - choices
+    assert all(getattr(Link(), name) for name in ("dac_bits", "thermal_crosstalk", "crossing_loss_db"))
+
+
 def test_a_phase_turns_light_into_the_other_quadrature() -> None:
     link = replace(IDEAL, phase_lock=0.3)
-    lanes = modulate(np.full((2, 4000), 3), 2, link, Senders(np.ones(2), np.zeros(2)), np.random.default_rng(0))
+    lanes = modulate(
+        np.full((2, 4000), 3), 2, link, Senders(np.ones((2, 1)), np.zeros((2, 1))), np.random.default_rng(0)
+    )
     assert np.hypot(*lanes) == pytest.approx(np.ones((2, 4000)), abs=1e-6)
     assert np.arcsin(lanes[1]).std() == pytest.approx(0.3, rel=0.03)
 

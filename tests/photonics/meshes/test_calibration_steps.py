@@ -182,7 +182,7 @@ def test_normal_equations_are_the_same_however_many_settings_are_held_at_a_time(
 ) -> None:
     """And no more derivatives are held than stated, but for those of a single setting."""
     twin, measured = _measured(2, 5)
-    one = 4 * twin.wiring.devices * measured.powers[0].size
+    one = 6 * twin.wiring.devices * measured.powers[0].size
     expected, jacobian = power_derivatives(twin, measured.settings, measured.vectors, Unknowns())
     parts = list[int]()
 
@@ -201,13 +201,14 @@ def test_normal_equations_are_the_same_however_many_settings_are_held_at_a_time(
     assert parts == [min(size, 5 - start) for start in range(0, 5, size)]
 
 
-@pytest.mark.parametrize(("couplers", "crosstalk", "loss"), list(product([False, True], repeat=3)))
+@pytest.mark.parametrize(("couplers", "heaters", "crosstalk", "loss"), list(product([False, True], repeat=4)))
 def test_unknowns_are_the_rows_of_the_derivatives_and_what_a_step_moves(
-    couplers: bool, crosstalk: bool, loss: bool
+    couplers: bool, heaters: bool, crosstalk: bool, loss: bool
 ) -> None:
     twin, measured = _measured(2, 2)
-    devices, unknowns = twin.wiring.devices, Unknowns(couplers=couplers, crosstalk=crosstalk, loss=loss)
-    kept = np.repeat([True, couplers, crosstalk, loss], [2 * devices, 2 * devices, 1, 1])
+    devices = twin.wiring.devices
+    unknowns = Unknowns(couplers=couplers, heaters=heaters, crosstalk=crosstalk, loss=loss)
+    kept = np.repeat([True, couplers, heaters, crosstalk, loss], [2 * devices] * 3 + [1, 1])
     whole_powers, whole = power_derivatives(twin, measured.settings, measured.vectors, Unknowns())
     powers, part = power_derivatives(twin, measured.settings, measured.vectors, unknowns)
     np.testing.assert_array_equal(powers, whole_powers)
@@ -221,7 +222,8 @@ def test_unknowns_are_the_rows_of_the_derivatives_and_what_a_step_moves(
 
 def _parameters(twin: Twin) -> NDArray[np.float64]:
     angles = [twin.theta_offset, twin.phi_offset, twin.first, twin.second]
-    return np.concatenate([*angles, [twin.crosstalk, twin.loss_db]])
+    heaters = [twin.theta_efficiency, twin.phi_efficiency]
+    return np.concatenate([*angles, *heaters, [twin.crosstalk, twin.loss_db]])
 
 
 def test_what_no_power_shows_keeps_its_value() -> None:
@@ -232,7 +234,7 @@ def test_what_no_power_shows_keeps_its_value() -> None:
     commanded, single = Settings(theta=phases[0], phi=phases[1]), np.eye(2, dtype=np.complex128)
     measured = Measured(settings=commanded, vectors=single, powers=chip.powers(commanded, single))
     start = replace(Twin.ideal(chip.wiring), phi_offset=np.full(1, 0.7))
-    fitted = fit(start, measured, Unknowns(couplers=False, crosstalk=False, loss=False)).twin
+    fitted = fit(start, measured, Unknowns(couplers=False, heaters=False, crosstalk=False, loss=False)).twin
     assert fitted.phi_offset == pytest.approx(0.7, abs=1e-9)
     assert fitted.theta_offset == pytest.approx(chip.truth().theta_offset, abs=1e-6)
 

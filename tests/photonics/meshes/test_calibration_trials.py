@@ -54,7 +54,7 @@ def test_a_trial_calibrates_anew_and_after_aging_from_what_it_knows(
         and AGAIN == 4
         and again["seed"] != 5
     )
-    assert again["unknowns"] == Unknowns(couplers=False, crosstalk=False, loss=False)
+    assert again["unknowns"] == Unknowns(couplers=False, heaters=False, crosstalk=False, loss=False)
     assert given["real"] is again["real"] is real
     target = target_of(ideal)
     assert trial.before == phase_free_error(trial.before_matrix, target, real=real)

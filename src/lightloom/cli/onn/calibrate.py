@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 
 _MOST_MODES = 64
-"""Largest unitary: the fit's equations have 4 unknowns an interferometer, 8,064 at 64 modes."""
+"""Largest unitary: the fit's equations have 6 unknowns an interferometer, 12,096 at 64 modes."""
 _WORDS = 20_000
 """Words behind the share that a network's servers receive right."""
 _UNEXPLAINED = 3.0
@@ -62,6 +62,9 @@ _Chips = Annotated[int, count_option("--chips", "Random unitary matrices, each o
 _PhaseError = Annotated[float, option("Unknown offset of every phase, standard deviation; 0.1 is assumed.", "RAD")]
 _CouplerError = Annotated[float, option("Mixing angle of every coupler; silicon: 0.01 to 0.02.", "RAD")]
 _Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater; fitted.", "SHARE")]
+_Heaters = Annotated[
+    float, option("Of every heater's phase for a command, standard deviation; 0.01 is assumed. Fitted.", "SHARE")
+]
 _Loss = Annotated[float, option("Of every MZI; one loss for all is fitted.", "DB")]
 _Noise = Annotated[float, option("Of a power, as a share of the input power; 1e-3 is assumed.", "SHARE")]
 _Drift = Annotated[float, option("Of every phase between two settings, standard deviation.", "RAD")]
@@ -91,6 +94,7 @@ def calibrate(
     coupler_error: _CouplerError = 0.02,
     loss: _Loss = 0.0,
     loss_spread: Annotated[float, option("Its standard deviation; not fitted.", "DB")] = 0.0,
+    heater_spread: _Heaters = 0.01,
     crosstalk: _Crosstalk = 0.0,
     dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     power_noise: _Noise = 1e-3,
@@ -109,6 +113,7 @@ def calibrate(
         coupler_error=coupler_error,
         loss_db=loss,
         loss_spread_db=loss_spread,
+        heater_spread=heater_spread,
         thermal_crosstalk=crosstalk,
         dac_bits=dac_bits,
     )
@@ -203,7 +208,7 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table | str]:
         ("mapping", mapping_words(document, network) if network is not None else f"{document['mesh']} meshes"),
         ("errors of devices", _errors(document)),
         ("noise of a power", f"{conditions['power_noise']:g} of the input power"),
-        ("fitted", "offsets, couplers, one crosstalk, one loss"),
+        ("fitted", "offsets, couplers, heaters, one crosstalk, one loss"),
         *(("invisible", text) for text in INVISIBLE),
     ]
     if conditions["drift"]:

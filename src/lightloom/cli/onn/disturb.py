@@ -38,6 +38,7 @@ _FIELDS = {
     "coupler-error": "coupler_error",
     "loss": "loss_db",
     "loss-spread": "loss_spread_db",
+    "heater-spread": "heater_spread",
     "crosstalk": "thermal_crosstalk",
     "dac-bits": "dac_bits",
     "detector-noise": "detector_noise",
@@ -84,6 +85,7 @@ def disturb(
     coupler_error: Annotated[float, option("Mixing angle of every coupler.", "RAD")] = 0.0,
     loss: Annotated[float, option("Of every MZI.", "DB")] = 0.0,
     loss_spread: Annotated[float, option("Its standard deviation.", "DB")] = 0.0,
+    heater_spread: Annotated[float, option("Of every heater's phase for a command.", "SHARE")] = 0.0,
     crosstalk: _Crosstalk = 0.0,
     dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
     detector_noise: _DetectorNoise = 0.0,
@@ -106,7 +108,7 @@ def disturb(
     as_json: Json = False,
 ) -> None:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    given = (phase_error, coupler_error, loss, loss_spread, crosstalk, dac_bits, detector_noise)
+    given = (phase_error, coupler_error, loss, loss_spread, heater_spread, crosstalk, dac_bits, detector_noise)
     fields = dict(zip(_FIELDS.values(), given, strict=True))
     how = NonIdealities(**cast(Any, fields))
     sweeps = [_read_sweep(text) for text in sweep or []]

@@ -83,6 +83,7 @@ def link(
     coupler_error: Annotated[str | None, _link_option("coupler-error")] = None,
     loss: Annotated[str | None, _link_option("loss")] = None,
     loss_spread: Annotated[str | None, _link_option("loss-spread")] = None,
+    crossing_loss: Annotated[str | None, _link_option("crossing-loss")] = None,
     crosstalk: Annotated[str | None, _link_option("crosstalk")] = None,
     dac_bits: Annotated[str | None, _link_option("dac-bits")] = None,
     ideal: _Ideal = False,

@@ -9,7 +9,6 @@ that of the whole sum (48² full scales in front of the first bias of a network 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -87,6 +86,11 @@ class MappedAverager:
         return part_crossings(list(self.parts.values()))
 
     @property
+    def guide_crossings(self) -> list[Ints]:
+        """Crossings on the waveguide of every input of each part, and of every output of T."""
+        return guide_crossings(list(self.parts.values()))
+
+    @property
     def bias_fields(self) -> list[Matrix]:
         """Bias of every output of every layer, added in front of its amplifier, in units of amplitude."""
         return [
@@ -116,15 +120,26 @@ def part_crossings(parts: list[Part]) -> int:
     Nonlinear units stand wherever their waveguide is, so that the outputs of a part and the inputs of the next one need
     a single permutation.
     """
-    first, last = _order(parts[0], "inputs"), _order(parts[-1], "outputs")
-    total = crossings(first) + crossings(last)
-    for before, behind in pairwise(parts):
-        place = np.full(before.shape[0], -1)
-        leaving = _order(before, "outputs")
+    return sum(int(counts.sum()) for counts in guide_crossings(parts)) // 2
+
+
+def guide_crossings(parts: list[Part]) -> list[Ints]:
+    """Return how often each waveguide crosses others: [inputs] in front of every part, then [outputs] behind the last.
+
+    Each crossing counts for both of its waveguides.
+    """
+    counts, leaving = [], np.arange(parts[0].shape[1])
+    for part in parts:
+        place = np.full(part.shape[1], -1)
         place[leaving] = np.arange(leaving.size)
-        arriving = place[_order(behind, "inputs")]
-        total += crossings(arriving[arriving >= 0])
-    return total
+        arriving = _order(part, "inputs")
+        lit, crossed = arriving[place[arriving] >= 0], np.zeros(part.shape[1], np.int64)
+        crossed[lit] = crossings(place[lit])
+        counts.append(crossed)
+        leaving = _order(part, "outputs")
+    behind = np.zeros(parts[-1].shape[0], np.int64)
+    behind[leaving] = crossings(leaving)
+    return [*counts, behind]
 
 
 def _order(part: Part, side: str) -> Ints:

@@ -19,6 +19,8 @@ _GAP = 0.236
 """Gap of the couplers in µm, gdsfactory's default."""
 _HEATER_WIDTH = 2.5
 """Width of the heaters in µm. An assumption."""
+_HEATED = 0.9
+"""Share of a heater's length that metal covers, so that heaters in a row do not touch. An assumption."""
 _COUPLED = 0.2
 """Share of a coupler's length in which its waveguides are parallel."""
 INSTALL = "needs gdsfactory: pip install 'lightloom[gds]', best in an environment of its own"
@@ -28,11 +30,17 @@ def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
     """Write the layout of a floor plan.
 
     Raises:
-        ConfigError: the name of the file does not end in .gds, or it cannot be written.
+        ConfigError: the name of the file does not end in .gds, it cannot be written, or heaters of neighbouring
+            waveguides would touch.
         UnsupportedError: gdsfactory is not installed.
     """
     if path.suffix != ".gds":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .gds")
+    if plan.rules.pitch < 2 * _HEATER_WIDTH:
+        raise ConfigError(
+            f"pitch={plan.rules.pitch:g}: expected at least {2 * _HEATER_WIDTH:g} µm, for heaters {_HEATER_WIDTH:g} µm "
+            "wide not to touch"
+        )
     check_writable(path)
     try:
         gf: Any = import_module("gdsfactory")
@@ -61,8 +69,9 @@ class _Layout:
         """A waveguide under a heater; its origin is its left end."""
         cell = self.gf.Component(name)
         cell << self.gf.components.straight(length=self.rules.heater)
-        half = _HEATER_WIDTH / 2
-        corners = [(0, -half), (self.rules.heater, -half), (self.rules.heater, half), (0, half)]
+        half, length = _HEATER_WIDTH / 2, self.rules.heater
+        begin, end = (1 - _HEATED) / 2 * length, (1 + _HEATED) / 2 * length
+        corners = [(begin, -half), (end, -half), (end, half), (begin, half)]
         cell.add_polygon(corners, layer=self.layers.HEATER)
         return cell
 

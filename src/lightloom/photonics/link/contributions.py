@@ -31,6 +31,8 @@ _SPREADS = (
     "coupler_error",
     "loss_db",
     "loss_spread_db",
+    "crossing_loss_db",
+    "thermal_crosstalk",
 )
 
 
@@ -74,12 +76,14 @@ class Contributions:
 
 
 def enlarged(link: Link, factor: float) -> Link:
-    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square.
+    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square, and
+    phase settings lose the bits that this takes.
 
     What would be out of its range stops there.
     """
     changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
     changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
+    changed["dac_bits"] = max(link.dac_bits - round(math.log2(factor)), 1) if link.dac_bits else 0
     changed["swing"] = min(link.swing * factor, math.pi / 2)
     if link.rin_db is not None:
         changed["rin_db"] = min(link.rin_db + 20 * math.log10(factor), -80.0)

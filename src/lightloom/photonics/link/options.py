@@ -49,10 +49,10 @@ OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
         "path-loss": LinkOption("path_loss_db", "dB", "From a server's laser to the chip, and from the chip to it."),
         "modulation": LinkOption("modulation", "name", "What is proportional to the levels: field or intensity."),
         "rin": LinkOption("rin_db", "dB/Hz", "Relative intensity noise of every laser; none for no noise."),
-        "phase-lock": LinkOption("phase_lock", "rad", "Phase of a server's laser against the chip's."),
-        "power-error": LinkOption("power_error", "share", "Of a server's power."),
-        "polarisation": LinkOption("polarisation", "rad", "Angle of a server's polarisation to the chip's."),
-        "skew": LinkOption("skew", "symbols", "Time of arrival of a server's symbols."),
+        "phase-lock": LinkOption("phase_lock", "rad", "Phase of a lane's laser against the chip's."),
+        "power-error": LinkOption("power_error", "share", "Of the power of a server's lane."),
+        "polarisation": LinkOption("polarisation", "rad", "Angle of a lane's polarisation to the chip's."),
+        "skew": LinkOption("skew", "symbols", "Time of arrival of a lane's symbols."),
         "gain": LinkOption("gain", "name", "What amplifies behind a mesh: electrical (homodyne units) or optical."),
         "noise-figure": LinkOption("noise_figure_db", "dB", "Of the optical amplifiers."),
         "bandwidth": LinkOption("bandwidth", "Hz", "Of the noise of optical amplifiers."),
@@ -76,7 +76,10 @@ OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
         "coupler-error": LinkOption("coupler_error", "rad", "Mixing angle of every coupler."),
         "loss": LinkOption("loss_db", "dB", "Of every interferometer."),
         "loss-spread": LinkOption("loss_spread_db", "dB", "Its standard deviation."),
-        "crosstalk": LinkOption("thermal_crosstalk", "share", "Of a heater's phase, to each nearest heater."),
+        "crossing-loss": LinkOption("crossing_loss_db", "dB", "Of every crossing of waveguides between the meshes."),
+        "crosstalk": LinkOption(
+            "thermal_crosstalk", "share", "Of a heater's phase, to each nearest heater; 0 is cancelled."
+        ),
         "dac-bits": LinkOption("dac_bits", "bits", "Of the phase settings; 0 is continuous."),
     }
 )

@@ -1,8 +1,9 @@
 """Senders: levels of PAM4 to fields at the chip.
 
-    field of server n = √(1 + power error) · √(1 + laser noise) · cos(polarisation) · e^{i phase} · level / 3
+    field of a lane = √(1 + power error) · √(1 + laser noise) · cos(polarisation) · e^{i phase} · level / 3
 
-in units of the field of a full level. A skewed server's symbols are read off their centre: with raised-cosine
+in units of the field of a full level. Every lane of a server has a laser, a modulator and a fibre of its own, whose
+errors are drawn on their own. A skewed lane's symbols are read off their centre: with raised-cosine
 transitions one symbol long, the neighbour's share at an offset of s symbols is sin²(π s / 2).
 """
 
@@ -20,17 +21,17 @@ from lightloom.photonics.pam4 import LEVELS, symbols_for
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Senders:
-    """The static errors of the servers of one fabrication; every array is [servers]."""
+    """The static errors of the servers' lanes of one fabrication; every array is [servers, signals]."""
 
     amplitude: Floats
     """Field that reaches the chip's polarisation, relative to the design."""
     skew: Floats
-    """Time of arrival in symbols: positive servers are late."""
+    """Time of arrival in symbols: positive lanes are late."""
 
     @classmethod
-    def draw(cls, servers: int, link: Link, rng: np.random.Generator) -> Senders:
-        """Draw the servers of one fabrication."""
-        power, angle, late = rng.normal(size=(3, servers))
+    def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
+        """Draw the lanes of one fabrication."""
+        power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
         return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
 
@@ -50,20 +51,18 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
     levels = digits(codes, bits) / np.float32(LEVELS - 1)
     fields = np.sqrt(levels) if link.modulation == "intensity" else levels
     if senders.skew.any():
-        share = (np.sin(np.pi / 2 * senders.skew) ** 2).astype(np.float32)[:, None, None]
-        late = (senders.skew > 0)[:, None, None]
+        share = (np.sin(np.pi / 2 * senders.skew) ** 2).astype(np.float32)[..., None]
+        late = (senders.skew > 0)[..., None]
         beside = np.where(late, np.roll(fields, 1, axis=2), np.roll(fields, -1, axis=2))
         fields = fields + share * (beside - fields)
-    servers, words = codes.shape
-    strength = np.broadcast_to(senders.amplitude.astype(np.float32)[:, None], (servers, words))
+    strength = np.broadcast_to(senders.amplitude.astype(np.float32)[..., None], fields.shape)
     if link.rin_db is not None:
-        strength = strength * laser_noise(link, (servers, words), rng)
+        strength = strength * laser_noise(link, fields.shape, rng)
     along, across = strength, np.zeros_like(strength)
     if link.phase_lock:
-        angles = np.float32(link.phase_lock) * rng.standard_normal((servers, words), np.float32)
+        angles = np.float32(link.phase_lock) * rng.standard_normal(fields.shape, np.float32)
         along, across = strength * np.cos(angles), strength * np.sin(angles)
-    lanes = np.stack([fields * along[:, None, :], fields * across[:, None, :]])
-    return lanes.reshape(2, -1, words)
+    return np.stack([fields * along, fields * across]).reshape(2, -1, codes.shape[1])
 
 
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:

@@ -34,6 +34,14 @@ LARGEST_SWING = 1.5
 LARGEST_NOISE_FIGURE_DB = 100.0
 """Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
+_MESH = (
+    "phase_error",
+    "coupler_error",
+    "loss_db",
+    "loss_spread_db",
+    "thermal_crosstalk",
+    "dac_bits",
+)
 RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
     {
         "full_scale": (1e-15, 1e3, "W"),
@@ -49,20 +57,13 @@ RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
         "noise_density": (0.0, 1e-3, "A/√Hz"),
         "detector_bandwidth": (1.0, 1e15, "Hz"),
         "bias_error": (0.0, 10.0, "of a bias"),
+        "crossing_loss_db": (0.0, 10.0, "dB"),
         "gain_error": (0.0, 10.0, "of a gain"),
         "threshold_error": (0.0, 100.0, "distances between levels"),
-        **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name != "detector_noise"},
+        **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name in _MESH},
     }
 )
 """Least and largest value of each quantity of a link with its unit; beyond them arithmetic says nothing of a link."""
-_MESH = (
-    "phase_error",
-    "coupler_error",
-    "loss_db",
-    "loss_spread_db",
-    "thermal_crosstalk",
-    "dac_bits",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +79,13 @@ class Link:
     rin_db: float | None = -150.0
     """Relative intensity noise of every laser, in dB/Hz, over the detectors' bandwidth; None for none."""
     phase_lock: float = 0.05
-    """Phase error of a server's laser against the chip's, in radians; drawn for every word."""
+    """Phase error of the laser of a server's lane against the chip's, in radians; drawn for every word."""
     power_error: float = 0.01
-    """Relative error of a server's power."""
+    """Relative error of the power of a server's lane."""
     polarisation: float = 0.05
-    """Angle of a server's polarisation to the chip's, in radians."""
+    """Angle of a lane's polarisation to the chip's, in radians."""
     skew: float = 0.03
-    """Time of arrival of a server's symbols, in symbols."""
+    """Time of arrival of a lane's symbols, in symbols."""
     gain: Gain = "electrical"
     """Whether homodyne units or optical amplifiers supply the gain behind a mesh."""
     noise_figure_db: float = 6.0
@@ -123,9 +124,11 @@ class Link:
     """Loss of every interferometer, in dB."""
     loss_spread_db: float = 0.0
     """Standard deviation of that loss, in dB."""
-    thermal_crosstalk: float = 0.0
-    """Share of a heater's phase that reaches each nearest heater."""
-    dac_bits: int = 0
+    crossing_loss_db: float = 0.043
+    """Loss of every crossing of waveguides between the meshes, in dB."""
+    thermal_crosstalk: float = 1e-3
+    """Share of a heater's phase that reaches each nearest heater, beyond what settings cancel."""
+    dac_bits: int = 8
     """Bits of the phase settings; 0 for continuous ones."""
 
     def __post_init__(self) -> None:
@@ -156,9 +159,12 @@ class Link:
 
 PARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "mesh phases": {"phase_error": 0.0, "dac_bits": 0, "thermal_crosstalk": 0.0},
+        "mesh phases": {"phase_error": 0.0},
+        "phase settings": {"dac_bits": 0},
+        "crosstalk": {"thermal_crosstalk": 0.0},
         "mesh couplers": {"coupler_error": 0.0},
         "mesh loss": {"loss_db": 0.0, "loss_spread_db": 0.0},
+        "crossings": {"crossing_loss_db": 0.0},
         "phase lock": {"phase_lock": 0.0},
         "server power": {"power_error": 0.0},
         "polarisation": {"polarisation": 0.0},

@@ -22,7 +22,7 @@ from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
 from lightloom.photonics.link.sender import Senders, laser_noise, modulate
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.link.units import sent_on
-from lightloom.photonics.pam4 import LEVELS
+from lightloom.photonics.pam4 import LEVELS, symbols_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,10 +64,14 @@ class FabricatedLink:
     def __init__(self, chip: Chip, link: Link, seed: tuple[int, ...] = (0,)) -> None:
         self.chip, self.link, self.seed = chip, link, seed
         self.peaks = Peaks()
-        self.senders = Senders.draw(chip.arguments.servers, link, self.stream("servers"))
+        servers, bits = chip.arguments.servers, chip.arguments.bits
+        self.senders = Senders.draw(servers, symbols_for(bits), link, self.stream("servers"))
         meshes, errors = self.stream("meshes"), link.non_idealities
         mapped = chip.mapped
-        entry, *passive = (fabricated(part, errors, meshes) for part in mapped.matrices)
+        matrices = [fabricated(part, errors, meshes) for part in mapped.matrices]
+        *before, behind = [10 ** (-link.crossing_loss_db / 20 * counts) for counts in mapped.guide_crossings]
+        entry, *passive = [matrix * losses for matrix, losses in zip(matrices, before, strict=True)]
+        passive[-1] = behind[:, None] * passive[-1]
         targets = [*mapped.layers.target_matrices, mapped.targets["T"]]
         # Servers' lanes arrive with both quadratures: P and the first layer are one matrix to the first units.
         scale = chip.input_scale

@@ -35,9 +35,10 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "phase_error": "assumption: 3e-3 rad; about 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)",
         "coupler_error": "silicon: 0.01 to 0.02 rad (Bandyopadhyay et al., 2103.04993)",
         "loss_db": "assumption: 0.1 dB an interferometer (0.1 to 0.3 from memory, verify)",
-        "loss_spread_db": "assumption: none",
-        "thermal_crosstalk": "assumption: cancelled by calibration",
-        "dac_bits": "assumption: continuous",
+        "loss_spread_db": "assumption: all interferometers lose alike",
+        "crossing_loss_db": "silicon, multimode interference: 0.043 dB (Johnson et al., Opt. Express 28, 12498 (2020))",
+        "thermal_crosstalk": "assumption: 1e-3 is left where settings cancel the rest",
+        "dac_bits": "assumption: 8 bits over a whole turn; 8 to 16 are built",
     }
 )
 """Source of each default of `Link`."""

@@ -13,7 +13,7 @@ import numpy as np
 from lightloom.core.arrays import Mask
 from lightloom.photonics.devices import NonIdealities, mzi
 from lightloom.photonics.meshes.blocks import MappedBlocks
-from lightloom.photonics.meshes.disturb import heat_from_neighbours, neighbours, quantised
+from lightloom.photonics.meshes.disturb import heat_from_neighbours, heater_efficiencies, neighbours, quantised
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
@@ -73,9 +73,12 @@ def _devices(
     theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
     errors = rng.standard_normal((5, count, theta.size))
     loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * errors[4], 0.0)
+    efficiencies = heater_efficiencies((count, theta.size), non_idealities, rng)
     return mzi(
-        theta + non_idealities.thermal_crosstalk * theta_heat + non_idealities.phase_error * errors[0],
-        phi + non_idealities.thermal_crosstalk * phi_heat + non_idealities.phase_error * errors[1],
+        efficiencies[0] * theta
+        + non_idealities.thermal_crosstalk * theta_heat
+        + non_idealities.phase_error * errors[0],
+        efficiencies[1] * phi + non_idealities.thermal_crosstalk * phi_heat + non_idealities.phase_error * errors[1],
         first=non_idealities.coupler_error * errors[2],
         second=non_idealities.coupler_error * errors[3],
         transmission=10 ** (-loss / 10),

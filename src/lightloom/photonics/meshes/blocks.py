@@ -162,10 +162,11 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
     return sorted(parts, key=lambda part: float(part[0].mean() / outputs + part[1].mean() / inputs))
 
 
-def crossings(places: Sequence[int] | Ints) -> int:
-    """Return how often waveguides cross that leave in ascending order and arrive in the order ``places``."""
+def crossings(places: Sequence[int] | Ints) -> Ints:
+    """Return how many others each waveguide crosses, if they leave in ascending order and arrive as ``places``."""
     order = np.asarray(places)
-    return int(np.triu(order[:, None] > order, 1).sum())
+    exchanged = np.triu(order[:, None] > order, 1)
+    return np.asarray(exchanged.sum(axis=0) + exchanged.sum(axis=1))
 
 
 def approximate(matrix: ArrayLike) -> Column:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lightloom.core.arrays import Mask
+from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.devices import bar_and_cross
 from lightloom.photonics.meshes.disturb import (
@@ -90,9 +90,16 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
 
 
 def without_crosstalk(
-    wanted_theta: NDArray[np.float64], wanted_phi: NDArray[np.float64], beside: Mask, share: float
+    wanted_theta: NDArray[np.float64],
+    wanted_phi: NDArray[np.float64],
+    beside: Mask,
+    share: float,
+    efficiencies: tuple[Floats | float, Floats | float] = (1.0, 1.0),
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true."""
+    """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true.
+
+    ``efficiencies`` are the phases of the heaters of θ and φ relative to their commands.
+    """
     if not 0 <= share <= 0.1:
         raise ConfigError(f"share={share}: expected 0 to 0.1")
     turn = 2 * np.pi
@@ -100,10 +107,11 @@ def without_crosstalk(
     theta, phi = (
         np.where(phases % turn < most, phases % turn + turn, phases % turn) for phases in (wanted_theta, wanted_phi)
     )
-    theta_settings, phi_settings = theta, phi
+    of_theta, of_phi = efficiencies
+    theta_settings, phi_settings = theta / of_theta, phi / of_phi
     for _ in range(60):  # a contraction by 3 · share
         theta_heat, phi_heat = heat_from_neighbours(theta_settings, phi_settings, beside)
-        theta_settings, phi_settings = theta - share * theta_heat, phi - share * phi_heat
+        theta_settings, phi_settings = (theta - share * theta_heat) / of_theta, (phi - share * phi_heat) / of_phi
     return theta_settings, phi_settings
 
 

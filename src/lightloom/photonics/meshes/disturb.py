@@ -37,12 +37,17 @@ class Fabrication:
     """Mixing-angle error of each MZI's second coupler, in radians."""
     transmission: NDArray[np.float64]
     """Power transmission of each MZI."""
+    theta_efficiency: NDArray[np.float64]
+    """Phase of each θ heater relative to its command."""
+    phi_efficiency: NDArray[np.float64]
+    """Phase of each φ heater relative to its command."""
 
 
 def fabricate(mzis: int, outputs: int, non_idealities: NonIdealities, rng: np.random.Generator) -> Fabrication:
     """Draw the devices of one mesh."""
     theta, phi, first, second, spread = rng.normal(size=(5, mzis))
     loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * spread, 0.0)
+    theta_efficiency, phi_efficiency = heater_efficiencies((mzis,), non_idealities, rng)
     return Fabrication(
         theta_error=non_idealities.phase_error * theta,
         phi_error=non_idealities.phase_error * phi,
@@ -50,7 +55,18 @@ def fabricate(mzis: int, outputs: int, non_idealities: NonIdealities, rng: np.ra
         first=non_idealities.coupler_error * first,
         second=non_idealities.coupler_error * second,
         transmission=10 ** (-loss / 10),
+        theta_efficiency=theta_efficiency,
+        phi_efficiency=phi_efficiency,
     )
+
+
+def heater_efficiencies(
+    shape: tuple[int, ...], non_idealities: NonIdealities, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw the efficiencies of the heaters of θ and φ, [2, *shape], from a stream that no other error is drawn from."""
+    if not non_idealities.heater_spread:
+        return np.ones((2, *shape))
+    return 1 + non_idealities.heater_spread * rng.spawn(1)[0].normal(size=(2, *shape))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -225,8 +241,8 @@ def disturbed_devices(
     theta, phi = quantised(theta, non_idealities.dac_bits), quantised(phi, non_idealities.dac_bits)
     theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
     return mzi(
-        theta + non_idealities.thermal_crosstalk * theta_heat + fabrication.theta_error,
-        phi + non_idealities.thermal_crosstalk * phi_heat + fabrication.phi_error,
+        fabrication.theta_efficiency * theta + non_idealities.thermal_crosstalk * theta_heat + fabrication.theta_error,
+        fabrication.phi_efficiency * phi + non_idealities.thermal_crosstalk * phi_heat + fabrication.phi_error,
         first=fabrication.first,
         second=fabrication.second,
         transmission=fabrication.transmission,

@@ -18,6 +18,7 @@ WORDS: Mapping[str, str] = {
     "coupler_error": "coupler error, rad",
     "loss_db": "loss of an MZI, dB",
     "loss_spread_db": "spread of loss, dB",
+    "heater_spread": "spread of heaters' phases, share",
     "thermal_crosstalk": "thermal crosstalk to each nearest heater",
     "dac_bits": "bits of the DAC",
     "detector_noise": "detector noise, of full scale",

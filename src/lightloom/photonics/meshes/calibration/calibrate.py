@@ -35,7 +35,10 @@ class Calibration:
     settings: Settings
     """Phases to command, [devices]."""
     residuals: tuple[float, ...]
-    """Root mean square difference of measured and expected powers, before the first step and after each."""
+    """Root mean square difference of measured and expected powers, before the first step and after each.
+
+    Where the last is several times the noise of the detectors, the chip has errors that the twin lacks.
+    """
     twin_errors: tuple[float, ...]
     """Error of the matrix in the twin while it was programmed."""
     order: Ints
@@ -71,7 +74,7 @@ def calibrate(
         chip: what is measured.
         ideal: the phases that ideal devices would have.
         settings: by default 12 or more, for ten powers an unknown.
-        unknowns: what is fitted; by default offsets, couplers, a common crosstalk and a common loss.
+        unknowns: what is fitted; by default offsets, couplers, heaters, a common crosstalk and a common loss.
         start: a twin to start from, that of an earlier calibration; by default ideal devices.
         unknown_offsets: whether offsets are wholly unknown; sweeps of each column come first (:mod:`sweeps`).
         real: whether receivers detect real parts, so that light in quadrature is no error.
@@ -144,7 +147,7 @@ class _CountedChip:
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
     """Return the number of settings for ten powers an unknown, at least 12."""
     powers: int = probe_vectors(inputs).shape[1] * outputs
-    return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 4 * devices // powers))
+    return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
 
 def target_of(ideal: Mesh | MappedMatrix) -> Fields:

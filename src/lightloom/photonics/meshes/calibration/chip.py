@@ -113,7 +113,15 @@ class SimulatedChip:
         parts = _fabrications(self._fabricated)
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("theta_error", "phi_error", "first", "second", "transmission")
+            for name in (
+                "theta_error",
+                "phi_error",
+                "first",
+                "second",
+                "transmission",
+                "theta_efficiency",
+                "phi_efficiency",
+            )
         }
         phi = joined["phi_error"]
         if isinstance(self._fabricated, DisturbedMatrix):
@@ -127,6 +135,8 @@ class SimulatedChip:
             phi_offset=phi,
             first=joined["first"],
             second=joined["second"],
+            theta_efficiency=joined["theta_efficiency"],
+            phi_efficiency=joined["phi_efficiency"],
             crosstalk=self._fabricated.non_idealities.thermal_crosstalk,
             loss_db=float(-10 * np.log10(joined["transmission"]).mean()) if phi.size else 0.0,
         )

@@ -49,6 +49,8 @@ class Unknowns:
     """Which parameters of a twin are fitted besides the phase offsets."""
 
     couplers: bool = True
+    heaters: bool = True
+    """Whether the efficiency of every heater is fitted."""
     crosstalk: bool = True
     loss: bool = True
 
@@ -103,22 +105,24 @@ def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
 
 
 def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
-    count = twin.wiring.devices
-    pieces = [step[start : start + count] for start in range(0, (4 if unknowns.couplers else 2) * count, count)]
-    others = list(step[len(pieces) * count :])
-    changes = dict(zip(("theta_offset", "phi_offset", "first", "second"), pieces, strict=False))
+    names = ["theta_offset", "phi_offset"]
+    names += ["first", "second"] if unknowns.couplers else []
+    names += ["theta_efficiency", "phi_efficiency"] if unknowns.heaters else []
+    *pieces, rest = np.split(step, twin.wiring.devices * np.arange(1, len(names) + 1))
+    others = rest.tolist()
+    changes = dict(zip(names, pieces, strict=True))
     moved = replace(twin, **{name: getattr(twin, name) + change for name, change in changes.items()})
     if unknowns.crosstalk:
-        moved = replace(moved, crosstalk=twin.crosstalk + float(others.pop(0)))
+        moved = replace(moved, crosstalk=twin.crosstalk + others.pop(0))
     if unknowns.loss:
-        moved = replace(moved, loss_db=twin.loss_db + float(others.pop(0)))
+        moved = replace(moved, loss_db=twin.loss_db + others.pop(0))
     return moved
 
 
 def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tuple[Floats, Floats, float]:
     """Return JᵀJ (its lower triangle), Jᵀ(measured - expected) and the sum of squares of the difference."""
     count = len(measured.powers)
-    parameters = 4 * twin.wiring.devices
+    parameters = 6 * twin.wiring.devices
     chunk = max(1, _VALUES // max(1, parameters * measured.powers[0].size))
     matrix, gradient, squares = None, None, 0.0
     for start in range(0, count, chunk):
@@ -138,7 +142,7 @@ def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns:
     """Return powers [settings, outputs, vectors] and their derivatives [parameters, settings · outputs · vectors].
 
     Parameters are the offsets of all θ, of all φ, then as ``unknowns`` say the first and the second couplers, the
-    crosstalk and the loss in dB.
+    efficiencies of the heaters of θ and of φ, the crosstalk and the loss in dB.
     """
     wiring, acting = twin.wiring, twin.phases(settings)
     devices = twin.devices(acting)
@@ -153,6 +157,9 @@ def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns:
         derivative *= 2 * np.conj(fields)[:, None, None]
         jacobian[:, column] = derivative.real.transpose(2, 1, 0, 3, 4)
     rows = [jacobian[: 4 if unknowns.couplers else 2].reshape(-1, samples)]
+    if unknowns.heaters:
+        for by_phase, commanded in zip(jacobian, (settings.theta, settings.phi), strict=False):
+            rows.append((by_phase * commanded.T[:, :, None, None]).reshape(-1, samples))
     if unknowns.crosstalk:
         theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, wiring.beside)
         rows.append(

@@ -83,7 +83,11 @@ def program(
             refused, factor = refused + 1, factor * 8
         errors.append(float(np.sqrt(squares)) / norm)
     theta, phi = without_crosstalk(
-        acting.theta - twin.theta_offset, acting.phi - twin.phi_offset, twin.wiring.beside, max(twin.crosstalk, 0.0)
+        acting.theta - twin.theta_offset,
+        acting.phi - twin.phi_offset,
+        twin.wiring.beside,
+        max(twin.crosstalk, 0.0),
+        (twin.theta_efficiency, twin.phi_efficiency),
     )
     return Programmed(settings=Settings(theta=theta, phi=phi), errors=tuple(errors))
 

@@ -23,7 +23,7 @@ from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
 AGAIN = 4
-"""Settings of a second calibration, which fits offsets alone: couplers do not drift."""
+"""Settings of a second calibration, which fits offsets alone: couplers and heaters do not drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def _aged(
         chip,
         made.programmed,
         settings=AGAIN,
-        unknowns=replace(conditions.unknowns, couplers=False, crosstalk=False, loss=False),
+        unknowns=replace(conditions.unknowns, couplers=False, heaters=False, crosstalk=False, loss=False),
         start=made.twin,
         real=conditions.real,
         output_orders=0,

@@ -32,7 +32,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Twin:
-    """What is believed of a chip, in radians: an error of every phase and coupler, crosstalk, and a common loss."""
+    """What is believed of a chip, in radians: errors of all phases, heaters and couplers, crosstalk, a common loss."""
 
     wiring: Wiring
     theta_offset: Floats
@@ -41,6 +41,10 @@ class Twin:
     """Mixing-angle error of each interferometer's first coupler, [devices]."""
     second: Floats
     """Mixing-angle error of the second coupler, [devices]."""
+    theta_efficiency: Floats
+    """Phase of each θ heater relative to its command, [devices]."""
+    phi_efficiency: Floats
+    """Phase of each φ heater relative to its command, [devices]."""
     crosstalk: float = 0.0
     """Share of a heater's phase that appears in each of its nearest heaters."""
     loss_db: float = 0.0
@@ -49,15 +53,23 @@ class Twin:
     @classmethod
     def ideal(cls, wiring: Wiring) -> Twin:
         """Return the twin of a chip without errors."""
-        zero = np.zeros(wiring.devices)
-        return cls(wiring=wiring, theta_offset=zero, phi_offset=zero, first=zero, second=zero)
+        zero, one = np.zeros(wiring.devices), np.ones(wiring.devices)
+        return cls(
+            wiring=wiring,
+            theta_offset=zero,
+            phi_offset=zero,
+            first=zero,
+            second=zero,
+            theta_efficiency=one,
+            phi_efficiency=one,
+        )
 
     def phases(self, settings: Settings) -> Settings:
         """Return the phases that act: what is set, the heat of neighbours, and the offsets."""
         theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, self.wiring.beside)
         return Settings(
-            theta=settings.theta + self.crosstalk * theta_heat + self.theta_offset,
-            phi=settings.phi + self.crosstalk * phi_heat + self.phi_offset,
+            theta=self.theta_efficiency * settings.theta + self.crosstalk * theta_heat + self.theta_offset,
+            phi=self.phi_efficiency * settings.phi + self.crosstalk * phi_heat + self.phi_offset,
         )
 
     def devices(self, acting: Settings) -> Fields:
