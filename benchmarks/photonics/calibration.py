@@ -1,9 +1,10 @@
 """Chips calibrated from output powers: ``python -m benchmarks.photonics.calibration [--page FILE] [--json FILE]``.
 
-Haar-random unitary matrices on rectangular meshes, phase offsets of 0.1 rad, couplers of 0.02, powers with noise of
-1e-3: 20 chips of 8 and of 16 modes, 5 of 32, with CPU seconds, settings and powers. Then, with 8 modes, how the error
-grows with noise, settings, offsets, loss, crosstalk (fitted and ignored), DAC bits, drift and aging. ``--page`` writes
-docs/photonics/calibration.md. The whole takes about five CPU minutes.
+Haar-random unitary matrices on rectangular meshes, phase offsets of 0.1 rad, couplers of 0.02, heaters' efficiencies
+spread by 1 %, powers with noise of 1e-3: 20 chips of 8 and of 16 modes, 5 of 32, with CPU seconds, settings and
+powers. Then, with 8 modes, how the error grows with noise, settings, offsets, loss, heaters and crosstalk (fitted and
+ignored), DAC bits, drift and aging. ``--page`` writes docs/photonics/calibration.md. The whole takes about fifteen
+CPU minutes.
 """
 
 from __future__ import annotations
@@ -98,6 +99,12 @@ def _studies() -> dict[str, dict[str, Mapping[str, Any]]]:
         "spread of loss, dB, not fitted": {
             f"{spread:g}": {"loss_db": 0.1, "loss_spread_db": spread} for spread in (0.01, 0.02, 0.05)
         },
+        "spread of heaters' efficiencies, fitted": {
+            f"{spread:g}": {"heater_spread": spread} for spread in (0.0, 0.01, 0.05)
+        },
+        "spread of heaters' efficiencies, ignored": {
+            f"{spread:g}": {"heater_spread": spread, "heaters": False} for spread in (0.001, 0.01, 0.05)
+        },
         "thermal crosstalk, fitted": {f"{share:g}": {"thermal_crosstalk": share} for share in (1e-3, 5e-3, 2e-2)},
         "thermal crosstalk, ignored": {
             f"{share:g}": {"thermal_crosstalk": share, "crosstalk": False} for share in (1e-4, 1e-3, 5e-3)
@@ -108,14 +115,16 @@ def _studies() -> dict[str, dict[str, Mapping[str, Any]]]:
     }
 
 
-def _row(label: str, modes: int, chips: int, *, crosstalk: bool = True, **options: float) -> dict[str, Any]:
+def _row(
+    label: str, modes: int, chips: int, *, crosstalk: bool = True, heaters: bool = True, **options: float
+) -> dict[str, Any]:
     from statistics import median
 
     from lightloom.photonics.devices import NonIdealities
     from lightloom.photonics.meshes.calibration import Conditions, Unknowns, random_mesh, try_calibration
 
-    conditions = Conditions(unknowns=Unknowns(crosstalk=crosstalk))
-    devices = NonIdealities(phase_error=0.1, coupler_error=0.02)
+    conditions = Conditions(unknowns=Unknowns(crosstalk=crosstalk, heaters=heaters))
+    devices = NonIdealities(phase_error=0.1, coupler_error=0.02, heater_spread=0.01)
     named = set(Conditions.__dataclass_fields__)
     conditions = replace(conditions, **{name: value for name, value in options.items() if name in named})  # type: ignore[arg-type]
     devices = replace(devices, **{name: value for name, value in options.items() if name not in named})  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from lightloom.core.provenance import provenance_line
 
 _OPENING = """# Calibration
 
-Fabricated interferometers have unknown phase offsets and unequal couplers. `onn calibrate` finds both from the powers
-at the outputs alone: it measures a simulated chip at some settings of its phases, fits a twin of it, and programs the
+Fabricated interferometers have unknown phase offsets, unequal couplers and heaters of unequal efficiency. `onn
+calibrate` finds them from the powers at the outputs alone: it measures a simulated chip at some settings of its phases, fits a twin of it, and programs the
 twin.
 
     lightloom onn calibrate --chips 4 --figure calibration.svg
@@ -37,7 +37,7 @@ words right with the phases of ideal devices and 100 % once calibrated, P and T 
   every vector of the discrete Fourier transform is sent in: S · 2N · N powers.
 * **Fit.** Light is linear in each parameter of one column, so d|E|²/dp = 2 Re(conj(E) · behind · dT/dp · in front):
   one pass forward and one backward give all derivatives. Damped Gauss-Newton steps fit the offsets of θ and φ, both
-  couplers of every interferometer, one thermal crosstalk and one loss for all.
+  couplers and the efficiencies of both heaters of every interferometer, one thermal crosstalk and one loss for all.
 * **Program.** Gauss-Newton steps on the twin, from the corrected phases of Bandyopadhyay et al. (arXiv 2103.04993),
   in all phases and in those of the outputs. For homodyne units only real parts count.
 
@@ -54,8 +54,8 @@ between interferometers are not fitted.
 ## What it reaches
 
 The error is ‖g D M - U‖ / ‖U‖ with the best phases D of the outputs and the best gain g. Haar-random unitary matrices
-on rectangular meshes, phase offsets of 0.1 rad (assumed), couplers of 0.02 (silicon: 0.01 to 0.02), noise of 1e-3 of
-the input power on every power (assumed).
+on rectangular meshes, phase offsets of 0.1 rad (assumed), couplers of 0.02 (silicon: 0.01 to 0.02), heaters whose
+phases differ by 1 % from what is commanded (assumed), noise of 1e-3 of the input power on every power (assumed).
 """
 
 _REACH = """
@@ -75,6 +75,8 @@ the twin believes.
 """
 
 _CLOSING = """
+* Heaters that are taken for nominal ruin the result from a spread of 1 % on; until version 0.2 they were, and these
+  tables had no spread. What the twin does not explain shows in the powers, and the command says so.
 * Crosstalk to nearest heaters is one number, and fitted; ignored, it hurts from 1e-3 on.
 * The DAC rounds what is programmed: σ = 2π/(2ᵇ√12) a phase, √N of that a matrix. It does not disturb the fit, which
   knows what was set.
