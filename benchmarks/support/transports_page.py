@@ -22,19 +22,27 @@ pipelines that fill, copies. It answers how long a collective *really* takes on 
     lightloom accuracy OTHERS.csv --cluster dgx-h100-64 --transport my-nccl.yaml
     lightloom plan gpt2-355m --cluster dgx-h100-64 --global-batch 64 --set fabric.transport=my-nccl.yaml
 
-The catalog has `nccl-ampere`, `nccl-hopper`, `nccl-blackwell` and `ideal`, in which software costs nothing: optical
-fabrics have that one. A table is a CSV file of `nodes,gpus,collective,nbytes,time_us` (bytes as nccl-tests counts
-them), or what nccl-tests prints; with columns `cluster,transport` it may hold several systems.
+The catalog has `nccl-ampere`, `nccl-hopper`, `nccl-blackwell` and `ideal`, in which software costs nothing. A cluster
+whose file names none has the one of its accelerator ([accelerators](accelerators.md)) where its fabric is one of
+switches, and the first lines of a plan say so; `transport: ideal` is a choice that a file makes. Rings, tori and circuits
+of light have no closed form and are ideal, which plans say, too. A table is a CSV file of
+`nodes,gpus,collective,nbytes,time_us` (bytes as nccl-tests counts them), or what nccl-tests prints; with columns
+`cluster,transport` it may hold several systems.
 
 ![Predicted against measured collectives, sizes that no constant was fitted to](pictures/transports.png)
 
 ## The model
 
-A collective takes the quickest of its ways: rings, trees, adding switches (NVLink SHARP), rings of rails, parallel
-aggregated trees (PAT) of ranks that are alone in their nodes, all pairs, each by NCCL's protocols LL, LL128 and
-Simple. A way has latencies *a* (a base, and one for each step inside a domain and across the network) and a
-transmission *b* (its bytes over the tier that is its bottleneck, at the part of the bandwidth that the protocol
-reaches, and the copies of a rank's own block through its memory):
+A collective takes the quickest of its ways: rings, trees, adding switches (NVLink SHARP), parallel aggregated trees
+(PAT) of ranks that are alone in their nodes, all pairs, each by NCCL's protocols LL, LL128 and Simple. All-gathers and
+reduce-scatters over nodes go by rings, so that their bus bandwidth is at most that of a node's network ports, as in all
+measured tables. A transport with `rails: true` may run one ring for each rank of a node instead, as NCCL does from
+2.29.7 on for windows that are registered on both sides. Rings and trees leave a domain by the ports of at most
+`leaving_ranks` of its ranks: 8, which is what all-reduces over 2 and 20 racks of 72 reach.
+
+A way has latencies *a* (a base, and one for each step inside a domain and across the network) and a transmission *b*
+(its bytes over the tier that is its bottleneck, at the part of the bandwidth that the protocol reaches, and the copies
+of a rank's own block through its memory):
 
     time = b + a + fill,    fill = k sqrt(a b) / sqrt(1 + k² b / (φ² a))
 
@@ -64,9 +72,16 @@ same, and the system's four numbers fitted to its anchors: the smallest size and
 from 1 MiB to the largest, or half of the sizes where there are fewer than twelve; errors are those of the other sizes.
 Tables of one machine are left out together. An error is |predicted - measured| / measured.
 
+No constant is fitted to `alcf-polaris-a100`, whose nodes of four A100 have no switch and lie on Slingshot: the page
+shows what constants of NVSwitches on InfiniBand, RoCE and EFA are worth there. It reaches three quarters of its 200 Gb/s
+a port at most, a share of its network's software that no data sheet states.
+
+Up to version 0.2.0 all-gathers and reduce-scatters over nodes went over rails by default, and no table had any:
+predictions were 45 to 70 % too short.
+
 The form was chosen with these tables in view: a fill without a limit, sums and p-norms of the tiers instead of the
-larger, and three ways of counting copies were compared on them. Only tables that nobody looked at judge it without
-reserve.
+larger, and three ways of counting copies were compared on them, and `leaving_ranks` was read off the tables of racks.
+Only tables that nobody looked at judge it without reserve.
 """
 
 

@@ -17,6 +17,8 @@ from lightloom.transports.ways import Task, Tiers, task_of
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
+SLOW_NETWORK = TIERS._replace(network=24e9)
+"""The same with ports that are the bottleneck of every large collective."""
 SIZES = 2.0 ** np.arange(3, 36)
 
 
@@ -50,6 +52,42 @@ def test_large_collectives_take_at_least_what_a_port_carries(kind: str) -> None:
     nbytes, scales = 2.0**34, load_transport("nccl-hopper").scales
     least = nbytes / 8 if kind != "all-to-all" else nbytes * 7 / 8
     assert priced(kind, 8, 1)[-2] > least / (TIERS.bandwidth * max(1.0, scales.bandwidth))
+
+
+@pytest.mark.parametrize("name", NCCL)
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("domains", [2, 3, 8, 128])
+def test_gathers_over_domains_never_exceed_the_ports_of_a_domain(kind: str, name: str, domains: int) -> None:
+    """Bus bandwidth S (n - 1)/n over the time, as measured on every system of two nodes and more."""
+    ranks, tiers, transport = 8 * domains, SLOW_NETWORK, load_transport(name)
+    times = collective_seconds([Task(kind, ranks, domains, size) for size in SIZES], tiers, transport)
+    reached = SIZES * (ranks - 1) / ranks / times
+    ports = 8 * tiers.network * transport.scales.network_bandwidth
+    assert (reached <= ports * (1 + 1e-12)).all()
+    assert domains > 8 or reached[-1] > 0.95 * ports
+
+
+def test_rails_are_a_way_of_gathers_only_where_a_transport_says_so() -> None:
+    by_rings = load_transport("nccl-hopper")
+    by_rails = by_rings.model_copy(update={"rails": True})
+    tasks = [Task(kind, 16, 2, 2.0**34) for kind in CLASSIC]
+    times = [collective_seconds(tasks, SLOW_NETWORK, transport) for transport in (by_rings, by_rails)]
+    quicker = dict(zip(CLASSIC, (times[0] / times[1]).tolist(), strict=True))
+    gathers = quicker.pop("all-gather"), quicker.pop("reduce-scatter")
+    assert gathers == pytest.approx((15 / 8, 15 / 8), rel=0.01)
+    assert set(quicker.values()) == {1.0}
+
+
+@pytest.mark.parametrize("domains", [2, 4, 20])
+def test_all_reduces_leave_a_rack_by_some_of_its_ports_and_all_pairs_by_all(domains: int) -> None:
+    """At least S leaves each rack in an all-reduce, by eight cards at most; an all-to-all's bytes leave by all cards."""
+    transport, rack, size = load_transport("nccl-blackwell"), Tiers(72, 720e9, 50e9, True), 2.0**36
+    reduced, exchanged = collective_seconds(
+        [Task(kind, 72 * domains, domains, size) for kind in ("all-reduce", "all-to-all")], rack, transport
+    )
+    card = rack.network * transport.scales.network_bandwidth
+    assert size / 8 < reduced * card
+    assert exchanged * card * transport.all_to_all_share == pytest.approx(size * (domains - 1) / domains, rel=0.02)
 
 
 def test_adding_switches_carry_what_nvlink_sharp_does() -> None:

@@ -130,6 +130,11 @@ class Transport(Described):
     reduction: Reduction | None = None
     parallel_trees: ParallelTrees | None = None
     """Of all-gathers and reduce-scatters."""
+    rails: bool = False
+    """Whether all-gathers and reduce-scatters may run one ring for each rank of a domain: NCCL has such kernels from
+    2.29.7, for windows that are registered on both sides alone."""
+    leaving_ranks: Annotated[int, Field(ge=1, strict=True)] = 8
+    """Ranks of a domain by whose network ports rings and trees leave it at most; all pairs use the ports of all."""
     generation: Generation | None = None
     reference_clock: Annotated[float, Field(gt=0)] = 1.98e9
     """Hertz at which factors of latencies are stated."""

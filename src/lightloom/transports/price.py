@@ -27,8 +27,8 @@ FACTORS = tuple(
 """Corrections of published latencies, in the order of :attr:`Constants.factors`."""
 SHARED = ("peer_latency", "fill", "fill_limit", "copy_share", "all_to_all_share")
 """Further constants of a transport that are fitted to many systems."""
-_TERMS = 7
-"""Terms of a way."""
+_TERMS, _INSIDE = 7, 4
+"""Terms of a way, and the place of the bytes inside a domain, of which there are none where every rank is alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
     for row, way in enumerate(every):
         for term, seconds in enumerate(way[2:-1]):
             terms[term, row] = seconds
+        terms[_INSIDE, row] *= tasks.inside > 1
         if way.served is not None:
             terms[:, row, ~way.served] = np.inf
     terms[:4] *= transport.slowness

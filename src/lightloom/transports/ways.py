@@ -4,14 +4,16 @@ Domains of g ranks with fast links, m of them joined by a network; n = g · m ra
 
     way              steps inside a domain   steps across     bytes of a rank inside   bytes of a rank across
     ring             p(n - 1) - across       p(m - 1)         pS(n - 1)/n              pS(n - 1)/n / g
-    tree             2(g - 1)                2 log2 m         2S                       2S/g, with two domains S/g
+    tree             2(g - 1)                2 log2 m         2S                       2S(m - 1)/m / g
     adding switches  1                       2 log2 m         S(1 + 1/g)               as trees
-    rails            p(g - 1)                p(m - 1)         pS(g - 1)/g              pS(m - 1)/m / g
+    rails, p = 1     g - 1                   m - 1            S(g - 1)/g               S(m - 1)/m / g
     parallel trees   none, as g = 1          log2 n           none                     S(n - 1)/n, for p = 1
     all pairs        1, and one post a peer  1                S(n - 1)/n               S(n - g)/n
 
 with p = 2 for an all-reduce and 1 for an all-gather, a reduce-scatter; a broadcast and a reduction pass S along the
-ring. A ring enters and leaves each domain by all its ports.
+ring. A ring enters and leaves a domain by the ports of g ranks, so that the bus bandwidth of an all-gather,
+S(n - 1)/n over its time, is at most theirs. In the last column g is at most :attr:`Transport.leaving_ranks`, except
+for all pairs. Rails are a way only where the transport says so (:attr:`Transport.rails`).
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
             yield _pairs(tasks, tiers, transport, number)
         if kind == "all-reduce":
             yield _tree(tasks, tiers, transport, number)
-        if name == "Simple" and kind in PASSES:
+        if name == "Simple" and PASSES.get(kind) == 1 and transport.rails:
             yield _rails(tasks, tiers, transport, number)
         if name == "Simple" and PASSES.get(kind) == 1 and transport.parallel_trees is not None:
             yield _parallel_trees(tasks, tiers, transport.parallel_trees, number)
@@ -145,7 +147,13 @@ def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
+    """Seconds of bytes that each rank sends between domains."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
+
+
+def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -> Floats:
+    """Seconds of bytes that leave each domain through the ports of the ranks that a ring or a tree leaves by."""
+    return _across(tasks, nbytes / np.minimum(tasks.inside, transport.leaving_ranks), tiers)
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
@@ -172,7 +180,7 @@ def _ring(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
         across * protocol.ring.network_step,
         0.0,
         moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
-        _across(tasks, moved / protocol.share * m / n, tiers),
+        _leaving(tasks, moved / protocol.share, tiers, transport),
         _own(tasks, tiers),
     )
 
@@ -189,7 +197,7 @@ def _chain(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way
         (m - 1) * protocol.ring.network_step,
         0.0,
         tasks.nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
-        _across(tasks, tasks.nbytes / protocol.share * m / n, tiers),
+        _leaving(tasks, tasks.nbytes / protocol.share, tiers, transport),
         0.0,
     )
 
@@ -205,16 +213,15 @@ def _tree(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
         2 * np.log2(tasks.domains) * protocol.tree.network_step,
         0.0,
         2 * tasks.nbytes / (share * tiers.bandwidth),
-        _across(tasks, _tree_bytes(tasks) / share, tiers),
+        _leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
         _own(tasks, tiers),
     )
 
 
 def _tree_bytes(tasks: Tasks) -> Floats:
-    """Bytes of a rank's port in a double tree of domains, whose two trees share the inner domains evenly."""
-    passes = np.where(tasks.domains == 2, 1, 2)
-    nbytes: Floats = passes * tasks.nbytes / tasks.inside
-    return nbytes
+    """Bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly: every edge
+    carries all bytes once up and once down."""
+    return 2 * (tasks.domains - 1) / tasks.domains * tasks.nbytes
 
 
 def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
@@ -228,7 +235,7 @@ def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
         2 * np.log2(tasks.domains) * transport.reduction.network_step,
         0.0,
         tasks.nbytes * (1 + 1 / tasks.inside) / (transport.generation.reduction_share * tiers.bandwidth),
-        _across(tasks, _tree_bytes(tasks), tiers),
+        _leaving(tasks, _tree_bytes(tasks), tiers, transport),
         0.0,
         served=tasks.inside > 2,
     )
@@ -236,16 +243,16 @@ def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
 
 def _rails(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
     latencies: Latencies = transport.protocols[PROTOCOLS[number]].ring
-    passes, g, m = PASSES[tasks.kind], tasks.inside, tasks.domains
+    g, m = tasks.inside, tasks.domains
     return Way(
         f"rails {PROTOCOLS[number]}",
         number,
         latencies.base,
-        passes * (g - 1) * latencies.domain_step,
-        passes * (m - 1) * latencies.network_step,
+        (g - 1) * latencies.domain_step,
+        (m - 1) * latencies.network_step,
         0.0,
-        passes * tasks.nbytes * (g - 1) / g / tiers.bandwidth,
-        _across(tasks, passes * tasks.nbytes * (m - 1) / m / g, tiers),
+        tasks.nbytes * (g - 1) / g / tiers.bandwidth,
+        _leaving(tasks, tasks.nbytes * (m - 1) / m, tiers, transport),
         _own(tasks, tiers),
         served=(m > 1) & (m < tasks.ranks),
     )
