@@ -40,8 +40,8 @@ LIMITS = {
     ("left out", False, 1): 0.12,
     ("left out", True, 1): 0.18,
 }
-"""Largest median error, by basis, whether domains are crossed, and the smallest size in MiB. The third was 0.03 before a
-table had all-reduces of one rack of 72."""
+"""Largest median error, by basis, whether domains are crossed, and the smallest size in MiB. The third was 0.03 before
+a table had all-reduces of one rack of 72."""
 
 
 class Table(NamedTuple):

@@ -24,8 +24,8 @@ pipelines that fill, copies. It answers how long a collective *really* takes on 
 
 The catalog has `nccl-ampere`, `nccl-hopper`, `nccl-blackwell` and `ideal`, in which software costs nothing. A cluster
 whose file names none has the one of its accelerator ([accelerators](accelerators.md)) where its fabric is one of
-switches, and the first lines of a plan say so; `transport: ideal` is a choice that a file makes. Rings, tori and circuits
-of light have no closed form and are ideal, which plans say, too. A table is a CSV file of
+switches, and the first lines of a plan say so; `transport: ideal` is a choice that a file makes. Rings, tori and
+circuits of light have no closed form and are ideal, which plans say, too. A table is a CSV file of
 `nodes,gpus,collective,nbytes,time_us` (bytes as nccl-tests counts them), or what nccl-tests prints; with columns
 `cluster,transport` it may hold several systems.
 
@@ -73,8 +73,8 @@ from 1 MiB to the largest, or half of the sizes where there are fewer than twelv
 Tables of one machine are left out together. An error is |predicted - measured| / measured.
 
 No constant is fitted to `alcf-polaris-a100`, whose nodes of four A100 have no switch and lie on Slingshot: the page
-shows what constants of NVSwitches on InfiniBand, RoCE and EFA are worth there. It reaches three quarters of its 200 Gb/s
-a port at most, a share of its network's software that no data sheet states.
+shows what constants of NVSwitches on InfiniBand, RoCE and EFA are worth there. It reaches three quarters of its 200
+Gb/s a port at most, a share of its network's software that no data sheet states.
 
 Up to version 0.2.0 all-gathers and reduce-scatters over nodes went over rails by default, and no table had any:
 predictions were 45 to 70 % too short.

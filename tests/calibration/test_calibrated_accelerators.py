@@ -75,7 +75,7 @@ def test_plans_say_that_they_are_calibrated(
     assert (told.code, told.err) == (0, "")
     line = "calibrated: my-a100: 12 steps of made-up (SHA-256 abababababab...), cross-validated error 5.0%"
     assert line in " ".join(told.out.split())
-    priors = run(monkeypatch, capsys, *words, "--algorithm", "ring")
+    priors = run(monkeypatch, capsys, *words, "--algorithm", "ring", "--accelerator", "a100")
     assert "calibrated" not in priors.out
     assert "assumed of a100's kernels: gemm depth 400," in " ".join(priors.out.split())
     assert "memory fraction 0.82, fusion 0.8" in " ".join(priors.out.split())

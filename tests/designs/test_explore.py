@@ -252,3 +252,15 @@ def test_all_designs_of_the_default_space_at_64_ranks_give_the_same_front() -> N
         for found in (ll.design("gpt2-355m", ranks=64, batch=8, prune=prune) for prune in (True, False))
     ]
     assert fronts[0] == fronts[1]
+
+
+def test_results_say_which_designs_pay_for_a_library(space: Path) -> None:
+    found = ll.design(MODEL, ranks=8, batch=4, space=space)
+    said = "\n".join(found.to_json()["assumptions"])
+    assert "electrical designs are carried by nccl-hopper" in said
+    assert "optical designs are carried by ideal software" in said
+    assert "lead is an upper bound" in said
+    space.write_text(SPACE.replace("bandwidth: [50Gbps, 100Gbps, 400Gbps]", "transport: [ideal]"))
+    alike = "\n".join(ll.design(MODEL, ranks=8, batch=4, space=space).to_json()["assumptions"])
+    assert "electrical designs are carried by ideal software, as stated" in alike
+    assert "upper bound" not in alike

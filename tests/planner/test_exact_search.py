@@ -99,7 +99,13 @@ def test_the_winner_is_that_of_a_search_without_pruning(
 @pytest.mark.parametrize(
     "fabric",
     [
-        {"base": "two-tier-400g", "domain_size": 2, "hop_latency": "1us", "domain_latency": "200ns", "transport": None},
+        {
+            "base": "two-tier-400g",
+            "domain_size": 2,
+            "hop_latency": "1us",
+            "domain_latency": "200ns",
+            "transport": "ideal",
+        },
         pytest.param({"base": "torus", "hop_latency": "1us"}, marks=pytest.mark.slow),
     ],
 )

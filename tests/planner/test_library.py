@@ -89,7 +89,7 @@ def test_messages_of_placed_plans_pay_the_library_s_latency() -> None:
     assert 5e-6 < inside < across
     assert (inside, across) == (library.message_latency(1), library.message_latency(8))
     steps = []
-    for changes in ({"transport": None}, {}):
+    for changes in ({"transport": "ideal"}, {}):
         on = load_cluster("terarack-64", {"ranks": 4, "fabric": {"base": "two-tier-400g", "domain_size": 2, **changes}})
         request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
         steps.append(search(transformer(1), on, request).winner.step_time)

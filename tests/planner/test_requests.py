@@ -35,8 +35,9 @@ from tests.planner.jobs import transformer
 
 
 def cluster(ranks: int = 8, memory: float | None = None, **settings: Any) -> Cluster:
-    """A100s on a packet switch."""
-    fields = {"ranks": ranks, "fabric": {"base": "ethernet-400g"}, "training.unit_parameters": 300_000, **settings}
+    """A100s on a packet switch whose software is free."""
+    fabric = {"base": "ethernet-400g", "transport": "ideal"}
+    fields = {"ranks": ranks, "fabric": fabric, "training.unit_parameters": 300_000, **settings}
     on = load_cluster("terarack-64", fields)
     return on if memory is None else replace(on, accelerator=on.accelerator.model_copy(update={"memory": memory}))
 

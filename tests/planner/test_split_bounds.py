@@ -104,7 +104,8 @@ def test_no_link_is_faster_than_the_fastest(fabric: int) -> None:
 
 def test_bounds_are_near_where_computing_decides() -> None:
     on = load_cluster(
-        "terarack-64", {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0}}
+        "terarack-64",
+        {"ranks": 8, "fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0, "transport": "ideal"}},
     )
     of = transformer(3, 1024)
     job = verified_job(of, on)

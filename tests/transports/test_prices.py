@@ -80,7 +80,7 @@ def test_rails_are_a_way_of_gathers_only_where_a_transport_says_so() -> None:
 
 @pytest.mark.parametrize("domains", [2, 4, 20])
 def test_all_reduces_leave_a_rack_by_some_of_its_ports_and_all_pairs_by_all(domains: int) -> None:
-    """At least S leaves each rack in an all-reduce, by eight cards at most; an all-to-all's bytes leave by all cards."""
+    """At least S leaves each rack in an all-reduce, by eight cards at most; all-to-alls leave by all cards."""
     transport, rack, size = load_transport("nccl-blackwell"), Tiers(72, 720e9, 50e9, True), 2.0**36
     reduced, exchanged = collective_seconds(
         [Task(kind, 72 * domains, domains, size) for kind in ("all-reduce", "all-to-all")], rack, transport

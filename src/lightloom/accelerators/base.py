@@ -7,6 +7,7 @@ Simulated steps and the search of the planner price every operator by this metho
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
@@ -76,7 +77,7 @@ class Accelerator(Described):
     measured steps use it; a cluster's fabric has bandwidths of its own."""
     transport: str | None = None
     """Transport of collectives among such accelerators: a name of the catalog (``nccl-hopper``) or a YAML file; null
-    when unknown. Predictions of measured steps and collectives use it; a cluster's fabric has one of its own."""
+    when unknown. Predictions of measured steps and collectives use it, and clusters whose fabric states none."""
     power: Watts | None = None
     """Power of the whole board, in watts; null when no source gives it."""
     calibration: Calibration | None = None
@@ -92,6 +93,11 @@ class Accelerator(Described):
 
     def heading(self) -> str:
         return self.name
+
+    @property
+    def chip(self) -> str:
+        """Name of the accelerator itself, whatever calibration prices it."""
+        return self.name if self.calibration is None else Path(self.calibration.accelerator).stem
 
     def unused_fields(self) -> tuple[str, ...]:
         return () if self.kernels is None else ("efficiency",)

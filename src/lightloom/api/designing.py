@@ -133,7 +133,7 @@ def design(
     ranks: int | Sequence[int] | None = None,
     budget_dollars: float | None = None,
     budget_watts: float | None = None,
-    accelerator: str = "h100",
+    accelerator: str = "h100-calibrated",
     space: str | Path | None = None,
     batch: int | None = None,
     site: Site | Mapping[str, object] | None = None,
@@ -188,8 +188,22 @@ def design(
         accelerator=accelerator,
         site=chosen_site,
         exploration=found,
-        assumptions=(*searched.assumptions, listed, counted),
+        assumptions=(*searched.assumptions, *_software(found), listed, counted),
     )
+
+
+def _software(found: Exploration) -> list[str]:
+    """Return what carries collectives in the designs of each technology, and what that says of comparing them."""
+    carried: dict[str, dict[str, bool]] = {}
+    for each in found.candidates:
+        fabric = each.design.cluster().fabric
+        carried.setdefault(each.design.technology, {})[fabric.software] = fabric.library is not None
+    lines = [f"collectives of {name} designs are carried by {'; '.join(by)}" for name, by in carried.items()]
+    if len({paid for by in carried.values() for paid in by.values()}) > 1:
+        lines.append(
+            "where one design pays for a library and the other has ideal software, the other's lead is an upper bound"
+        )
+    return lines
 
 
 def _runner(workers: Workers | None) -> Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]:

@@ -38,7 +38,7 @@ def design(
     ] = None,
     budget_dollars: Annotated[str | None, option("Most dollars of boards, hosts and fabric.", "DOLLARS")] = None,
     budget_watts: Annotated[str | None, option("Most watts at the meter.", "WATTS")] = None,
-    accelerator: Annotated[str, option("What every rank computes on.")] = "h100",
+    accelerator: Annotated[str, option("What every rank computes on.")] = "h100-calibrated",
     space: Annotated[Path | None, option("A YAML file of designs; the catalog's fabrics without it.", "FILE")] = None,
     batch: Annotated[int | None, count_option("--batch", "Samples of a step for each rank.", least=1)] = None,
     pue: Pue = None,

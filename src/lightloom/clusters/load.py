@@ -9,7 +9,7 @@ from typing import Any
 from lightloom.clusters.astra_sim import cluster_fields, is_network, read_network
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.ns3 import read_topology
-from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_calibrated_links
+from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_software
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
@@ -73,17 +73,20 @@ def cluster_from(
     }
     fields = with_settings(data, given, where, _NAMED)
     file: ClusterFile = validate(ClusterFile, fields, where)
+    accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
+    fabric = build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder))
+    fabric = with_software(fabric, file.fabric, accelerator)
     reference = None
     if file.reference is not None:
         reference = build_fabric(file.reference, file.ranks, Place(where, "reference", folder))
-    accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
-    fabric = build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder))
+        # Beside a fabric whose software is free, that of its reference is too.
+        reference = reference if fabric.library is None else with_software(reference, file.reference, accelerator)
     return Cluster(
         name=name,
         description=file.description,
         ranks=file.ranks,
         accelerator=accelerator,
-        fabric=with_calibrated_links(fabric, file.fabric, accelerator),
+        fabric=fabric,
         reference=reference,
         training=file.training,
         sources=file.sources,

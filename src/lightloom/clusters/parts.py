@@ -18,6 +18,7 @@ from lightloom.core.fields import Config
 from lightloom.fabrics import load as fabrics
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.graph.edges import with_edge_file
+from lightloom.transports.load import load_transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,25 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     return built
 
 
-def with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
-    """Return a fabric whose collective library reaches what the calibration of the accelerator says.
+def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
+    """Return a fabric whose collectives are carried by software: the transport of the accelerator, calibrated.
 
-    What the cluster's file or the user sets counts more: ``transport`` of the ``part``.
+    What the fabric or the ``part`` of the cluster's file states counts more. A fabric that no closed form serves stays
+    as it is: links without switches, or packets that are counted one by one.
+
+    Raises:
+        ConfigError: the accelerator names a transport that cannot be read.
     """
+    if accelerator.transport is not None:
+        transport = load_transport(accelerator.transport)
+        source = f"assumption: that of the {accelerator.name}, as no file of the cluster states one"
+        fabric = fabric.with_default_transport(transport, source)
+    return _with_calibrated_links(fabric, part, accelerator)
+
+
+def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
     calibration, library = accelerator.calibration, fabric.library
-    if calibration is None or library is None or (not isinstance(part, str) and "transport" in part):
+    if calibration is None or library is None or (not isinstance(part, str) and part.get("transport") is not None):
         return fabric
     transport = library.transport
     if transport.name != accelerator.transport:
@@ -105,7 +118,8 @@ def with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], acceler
         "sources": transport.sources
         | {name: source if entry.determined else entry.source for name, entry in fitted.items()},
     }
-    sources = fabric.sources | {"transport": source}
+    stated = fabric.sources.get("transport")
+    sources = fabric.sources | {"transport": source if stated is None else f"{stated}; numbers {source}"}
     return fabric.model_copy(update={"transport": calibrated.model_copy(update=changes), "sources": sources})
 
 

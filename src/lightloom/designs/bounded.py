@@ -34,6 +34,7 @@ _FREE = {
     "oversubscription": 1.0,
     "hop_latency": 0.0,
     "domain_latency": 0.0,
+    "transport": "ideal",
     "sources": {"hop_latency": "a bound: exchanges take no time"},
 }
 """A fabric over which exchanges take no time, but for the ranks of a node."""
@@ -167,8 +168,10 @@ def _floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, .
 
 
 def _limit(cluster: Cluster) -> str:
-    """What was not tried, for people; empty where some schedule serves all ranks at once."""
+    """What was not tried, for people; empty where a library or some schedule serves all ranks at once."""
     fabric = cluster.fabric
+    if fabric.library is not None:
+        return ""
     for each in algorithms().values():
         if not each.by_size and each.rows("all-reduce", fabric) <= MOST_ROWS and not each.refusal("all-reduce", fabric):
             return ""

@@ -184,7 +184,7 @@ def without_covered(bill: Bill, host: Part) -> Bill:
 def _fitting(kind: Kind, accelerator: Accelerator) -> Part:
     """Return the catalog's board or host of an accelerator; without one, a part of which nothing is known."""
     for name in names():
-        if name.startswith(f"{kind}-") and accelerator.name in load_part(name).fits:
+        if name.startswith(f"{kind}-") and accelerator.chip in load_part(name).fits:
             return load_part(name)
     elsewhere: dict[FigureName, str] = {"dynamic_energy": "a rated power holds what a busy one draws"}
     name = f"the {kind} of {accelerator.name}"

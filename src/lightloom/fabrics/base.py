@@ -33,6 +33,7 @@ from lightloom.fabrics.footprint import Cut, Footprint, ordered_links
 from lightloom.fabrics.shares import Shares
 from lightloom.parts.bill import Bill, unknown_bill
 from lightloom.parts.choices import BillChoices
+from lightloom.transports.base import Transport
 from lightloom.transports.library import Library
 
 _MOST_PAIRED: Effort = 2048
@@ -208,6 +209,10 @@ class Fabric(Shares):
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """The parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as missing."""
         return unknown_bill(self.ranks, self.kind_name)
+
+    def with_default_transport(self, transport: Transport, source: str) -> Self:
+        """This fabric with a transport and where it comes from, if it states none and closed forms serve its links."""
+        return self
 
     def as_carried(self) -> Self:
         """This fabric with links as fast as its collective library finds them, and without the library."""

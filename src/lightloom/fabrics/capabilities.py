@@ -136,6 +136,11 @@ class Capabilities(Described):
         return None
 
     @property
+    def software(self) -> str:
+        """What carries collectives, in words for people."""
+        return "ideal software, as no closed form of a library serves such links"
+
+    @property
     def arithmetic_share(self) -> float:
         """Share of an accelerator's arithmetic that collectives take while they run beside computing."""
         return 0.0

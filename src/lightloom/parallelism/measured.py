@@ -33,10 +33,14 @@ def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
 def machine_of(
     measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
 ) -> tuple[Accelerator, Precision]:
-    """Return what was measured on, and the number format: those of the plan where no accelerator is named."""
+    """Return what was measured on, and the number format: those of the plan where no accelerator is named.
+
+    What was measured on the chip of the plan is priced by the calibration of the plan.
+    """
     if measured.accelerator is None:
         return accelerator, precision
     machine = _named(measured.accelerator)
+    machine = accelerator if machine.chip == accelerator.chip else machine
     fallback = precision if precision in machine.peak else next(iter(machine.peak))
     known = (name for name in PRECISIONS if name == measured.precision and name in machine.peak)
     return machine, next(known, fallback)

@@ -9,6 +9,7 @@ import pytest
 
 from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.parallelism.measured import machine_of
 from lightloom.planner.search.measured import measured_lines, on_machine
 from lightloom.workloads.graph import ComputeGraph
 from lightloom.workloads.measured import MeasuredTimes
@@ -62,7 +63,7 @@ def test_what_has_no_figures_is_not_scaled_to_another_accelerator() -> None:
 
 def test_plans_say_what_their_durations_rest_on() -> None:
     graph = timed(accelerator="a100", machine="A100", precision="bf16")
-    same, scaled = H100.accelerator.name, A100.accelerator.name
+    same, scaled = H100.accelerator.chip, A100.accelerator.chip
     first, *rules, last = measured_lines(graph, [H100, A100, H100])
     assert first.startswith(f"3 of {len(graph.operators)} operators") and first.endswith("kernels, on A100")
     assert "6 ms forward and backward at 13 samples" in first and last.startswith("assumption: for other batches")
@@ -71,3 +72,12 @@ def test_plans_say_what_their_durations_rest_on() -> None:
     nowhere = measured_lines(timed(), [H100])
     assert "a machine that the trace does not name" in nowhere[0] and "nothing is scaled" in nowhere[1]
     assert "the same format" in measured_lines(timed(accelerator="a100"), [H100])[1]
+
+
+def test_what_was_measured_on_a_chip_is_priced_by_the_calibration_of_the_plan() -> None:
+    """The price of what was measured and that of the plan are of one kind: durations on one chip stay as they are."""
+    assert H100.accelerator.calibration is not None
+    measured = {name: timed(accelerator=name).measured for name in ("h100", "h100-calibrated", "a100")}
+    machines = {name: machine_of(times, H100.accelerator, "bf16")[0] for name, times in measured.items() if times}
+    assert machines["h100"] is machines["h100-calibrated"] is H100.accelerator
+    assert machines["a100"].chip == "a100"

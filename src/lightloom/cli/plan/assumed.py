@@ -11,7 +11,8 @@ from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.search.plans import Plan
+from lightloom.planner.pricing.library import LIBRARY
+from lightloom.planner.search.plans import Plan, PlanSearch
 from lightloom.transports.base import Transport
 
 _ASSUMED = "assumption"
@@ -39,7 +40,7 @@ def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
             {name: text for name, text in machine.sources.items() if name not in unused},
         ),
         "accelerator.kernels": ({}, {}),
-        "fabric": (formatted_fields(fabric), fabric.sources),
+        "fabric": (formatted_fields(fabric) | {"transport": fabric.software}, fabric.sources),
         "reference": ({}, {}),
         "cluster": (_named_parts(cluster) | formatted_fields(cluster.training), cluster.sources),
     }
@@ -105,8 +106,29 @@ def _origin(transport: Transport) -> str:
     return "an assumption" if source.startswith("assumption") else source or "as stated"
 
 
+def priced_lines(search: PlanSearch) -> list[str]:
+    """Return a line for each cluster that says by what its computing and its collectives are priced."""
+    return list(dict.fromkeys(f"{cluster.name}: {_priced(cluster, search)}" for cluster in search.clusters))
+
+
+def _priced(cluster: Cluster, search: PlanSearch) -> str:
+    machine, calibration = cluster.accelerator, cluster.accelerator.calibration
+    if calibration is not None:
+        basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"
+    else:
+        basis = "by priors" if machine.kernels is not None else f"at {machine.efficiency:.0%} of its roofline"
+    software = cluster.fabric.software
+    if (
+        cluster.fabric.library is not None
+        and search.request.algorithms
+        and LIBRARY.name not in search.request.algorithms
+    ):
+        software = f"schedules with ideal software, as --algorithm names them in the place of {software}"
+    return f"{machine.chip} {basis}; collectives by {software}"
+
+
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each fabric that says what software adds to its collectives."""
+    """Return a line for each collective library that says what it takes."""
     lines = []
     for cluster in clusters:
         library, name = cluster.fabric.library, cluster.fabric.kind_name
@@ -116,8 +138,6 @@ def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
                 f"transport of {name}: {transport.name}, in closed form; its constants are fitted; exchanges take "
                 f"{transport.arithmetic_share:.0%} of the arithmetic beside them, {_origin(transport)}"
             )
-        else:
-            lines.append(f"transport of {name}: ideal, software adds nothing to collectives")
     return list(dict.fromkeys(lines))
 
 

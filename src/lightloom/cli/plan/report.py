@@ -191,6 +191,7 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
         *_calibration_facts(cluster),
         ("fabric", _kind(fabric)),
+        ("collectives", fabric.software),
         ("bandwidth", bandwidths(fabric)),
         ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
         ("global batch", "the largest of each plan" if search.request.largest_batches else batches),

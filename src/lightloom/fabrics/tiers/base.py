@@ -25,16 +25,11 @@ from lightloom.fabrics.tiers.tier import Tier
 from lightloom.parts.bill import Bill
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.part import Kind
-from lightloom.transports.library import Library
-from lightloom.transports.load import NamedTransport
+from lightloom.transports.ways import Tiers
 
 
 class TieredFabric(PacketFabric):
     """Ranks that tiers join, the first tier neighbouring ranks, each further one the groups of the one before it."""
-
-    transport: NamedTransport | None = None
-    """What a collective library adds: a transport of the catalog (``nccl-hopper``), a YAML file, or fields over a
-    ``base``; null or ``ideal`` where software costs nothing."""
 
     @abstractmethod
     def tier_list(self) -> tuple[Tier, ...]:
@@ -45,30 +40,8 @@ class TieredFabric(PacketFabric):
         _ = self.levels
         return self
 
-    @model_validator(mode="after")
-    def _transport_needs_switches(self) -> Self:
-        if self.transport is None or self.transport.ideal:
-            return self
-        if reached_tiers(self.tier_list(), self.ranks) is None:
-            raise ValueError(f"transport {self.transport.name!r} needs tiers of switches: expected no other shape")
-        if self.packet_payload is not None:
-            raise ValueError(
-                f"transport {self.transport.name!r} counts what packets take already: expected no packet_payload, or "
-                "transport: null"
-            )
-        return self
-
-    @property
-    def library(self) -> Library | None:
-        if self.transport is None or self.transport.ideal:
-            return None
-        tiers = reached_tiers(self.tier_list(), self.ranks)
-        assert tiers is not None
-        return Library(tiers, self.transport)
-
-    @property
-    def arithmetic_share(self) -> float:
-        return 0.0 if self.transport is None else self.transport.arithmetic_share
+    def library_tiers(self) -> Tiers | None:
+        return reached_tiers(self.tier_list(), self.ranks)
 
     @property
     def levels(self) -> tuple[Level, ...]:

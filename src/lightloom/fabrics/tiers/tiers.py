@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from lightloom.fabrics.tiers.base import TieredFabric
+from lightloom.fabrics.tiers.reach import joins_domains
 from lightloom.fabrics.tiers.tier import Tier
 
 
@@ -28,7 +29,8 @@ class Tiers(TieredFabric):
         if self.transport is None:
             return self
         scales = self.transport.scales
-        factors = [scales.bandwidth, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
+        innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
+        factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
         tiers = tuple(tier.faster(factor) for tier, factor in zip(self.tiers, factors, strict=True))
         return self.model_copy(update={"transport": None, "tiers": tiers})
 

@@ -49,7 +49,7 @@ def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[
     if measured.accelerator is not None:
         machine = load_accelerator(measured.accelerator)
         for cluster in clusters:
-            if cluster.accelerator.name != machine.name:
+            if cluster.accelerator.chip != machine.chip:
                 _check_priced(graph, measured, machine, cluster.accelerator)
     return replace(graph, measured=measured)
 
@@ -79,7 +79,7 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
         f"{count} of {len(graph.operators)} operators take durations of the trace, {format_time(measured.seconds)} "
         f"forward and backward at {measured.batch} samples: {measured.clock}, on {place}"
     ]
-    lines += [_rule(measured, name) for name in dict.fromkeys(cluster.accelerator.name for cluster in clusters)]
+    lines += [_rule(measured, name) for name in dict.fromkeys(cluster.accelerator.chip for cluster in clusters)]
     lines.append("assumption: for other batches and splits a duration changes as the operator's price does")
     return lines
 
@@ -87,7 +87,7 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
 def _rule(measured: MeasuredTimes, name: str) -> str:
     if measured.accelerator is None:
         return f"assumption: what was measured on computes as {name} does in the plan's format: nothing is scaled"
-    if load_accelerator(measured.accelerator).name == name:
+    if load_accelerator(measured.accelerator).chip == name:
         change = "where the number format differs, they change as the operator's price does"
         return f"durations on {name} are taken as they are; {change}"
     return (
