@@ -14,7 +14,6 @@ from lightloom.calibration.document import fitted_parameters, read_calibration, 
 from lightloom.calibration.priors import priors_of
 from lightloom.cli.plan.assumed import assumed_lines, assumptions
 from lightloom.clusters.load import cluster_from, load_cluster
-from lightloom.clusters.load import names as clusters
 from lightloom.core.errors import ConfigError
 from lightloom.planner.pricing.belief import belief_of
 from tests.calibration.samples import made_calibration
@@ -89,7 +88,7 @@ def test_what_rows_determine_is_no_assumption(file: Path) -> None:
     assert len(assumed_lines([cluster, cluster])) == len(assumed_lines([cluster]))
 
 
-def test_catalog_files_are_labelled_and_never_the_default() -> None:
+def test_catalog_files_are_labelled() -> None:
     calibrated = [name for name in names() if load_accelerator(name).calibration is not None]
     assert calibrated == ["a100-calibrated", "h100-calibrated"]
     for name in calibrated:
@@ -97,7 +96,6 @@ def test_catalog_files_are_labelled_and_never_the_default() -> None:
         assert len(calibration.rows.sha256) == 64
         fitted = fitted_parameters(calibration, priors_of(load_accelerator(calibration.accelerator)))
         assert len(fitted.logarithms) > len(PRIORS)
-    assert not any(load_cluster(name).accelerator.calibration for name in clusters())
 
 
 def test_the_page_quotes_the_catalog_s_errors() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.load import load_accelerator
+from lightloom.accelerators.load import names as accelerators
 from lightloom.calibration.collective_rows import MeasuredCollective, read_collectives
 from lightloom.calibration.measured import measured_file, read_measured, read_table
 from lightloom.calibration.priors import node_link, transport_of
@@ -88,6 +89,10 @@ def _stated(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
 
 def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
     machine = load_cluster(cluster)
+    calibration = machine.accelerator.calibration
+    if calibration is not None and calibration.accelerator in accelerators():
+        # What was fitted to steps is no prior of collectives.
+        machine = load_cluster(cluster, {"accelerator": calibration.accelerator})
     library = machine.fabric.library
     carried = library.transport if transport is None and library else _transport(machine.accelerator, transport)
     return System(name, rows, transport_tiers(machine.fabric, machine.accelerator), carried)
