@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from lightloom.cli.main import app
 from lightloom.collectives import registry
-from lightloom.collectives.evaluate import evaluate_all
+from lightloom.collectives.evaluate import evaluate, evaluate_all
 from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
+from lightloom.collectives.sizes import zipf_sizes
 from lightloom.collectives.spec import KINDS, Collective
+from lightloom.core import memory
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.graph.edges import Edge
+from lightloom.fabrics.graph.graph import Graph
+from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.packet_switch import PacketSwitch
 from tests.collectives.strategies import collective_of, wdm_ring
 
@@ -50,6 +57,44 @@ def test_refusals_name_reach() -> None:
     )
     with pytest.raises(UnsupportedError, match="reaches 10"):
         build(find("one-stage"), Collective("all-gather", 64, 1e6), fabric)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind", "name", "ranks"),
+    [
+        ("one-stage", "all-to-all", "torus", 1024),
+        ("one-stage", "all-to-all", "switch", 1024),
+        ("ring", "all-gather", "torus", 1024),
+        ("optree", "all-gather", "wdm-ring", 4096),
+    ],
+)
+def test_rows_take_no_more_memory_than_refusals_count(algorithm: str, kind: str, name: str, ranks: int) -> None:
+    """Built, verified and priced; beside what a replay of a few thousand shares takes."""
+    fabric, found = load_fabric(name, ranks), find(algorithm)
+    evaluate(found, collective_of(kind, 16, 1e6), load_fabric(name, 16))
+    tracemalloc.start()
+    try:
+        evaluate(found, collective_of(kind, ranks, 1e6), fabric)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most <= found.rows(kind, fabric) * ROW_NBYTES + (1 << 25)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: zipf_sizes(65_536, 1.2),
+        lambda: Graph(ranks=60_000, edges=tuple(Edge(a, "hub", 1e9, 0.0) for a in range(60_000))).hops(
+            np.array([0]), np.array([1]), np.array([0])
+        ),
+    ],
+    ids=["sizes of pairs", "routes of a graph"],
+)
+def test_tables_of_all_pairs_are_refused_before_they_are_made(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_memory", lambda: 8e9)
+    with pytest.raises(UnsupportedError, match=r"needs about .* GiB of memory, and 7.451 GiB are free"):
+        ask()
 
 
 def _lazy(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:

@@ -116,6 +116,8 @@ def main() -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(130)
+    except MemoryError as error:
+        _refuse(f"out of memory: {error or 'nothing more can be taken'}: expected fewer ranks or a smaller model")
     except BrokenPipeError:
         # The reader (head, less) has closed the pipe; Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,6 +19,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
+from lightloom.core.memory import require_memory
 
 _ROUNDING = 1e-12
 
@@ -74,6 +75,8 @@ def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True
     """
     if not (np.isfinite(exponent) and exponent >= 0 and seed >= 0):
         raise ConfigError(f"zipf:{exponent:g}:{seed}: expected an exponent and a seed that are not negative")
+    if pairs:
+        require_memory(24 * ranks**2, f"a size for every pair of {ranks:,} ranks")
     popularity: Floats = np.power(np.arange(1.0, ranks + 1), -exponent)
     popularity = np.random.default_rng(seed).permutation(popularity)
     return Sizes(np.tile(popularity, (ranks, 1)) if pairs else popularity)

@@ -1,8 +1,14 @@
-"""Refusals before memory is taken: work that grows with the square of the ranks asks whether it fits first."""
+"""Refusals before memory is taken: work that grows with the square of the ranks asks whether it fits first.
+
+What is free is the least of what the machine has left, what the control groups of the process leave it, and what its
+own limit (``ulimit -v``) does.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from lightloom.core.errors import UnsupportedError
@@ -10,12 +16,57 @@ from lightloom.core.units import format_size
 
 _MEMINFO = Path("/proc/meminfo")
 _FREE = "MemAvailable:"
+_GROUPS = Path("/proc/self/cgroup")
+_GROUP_FILES = {
+    "": ("", "memory.max", "memory.current"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
+"""Folder of control groups, and files of a group's limit and use, by the controller that a line of
+``/proc/self/cgroup`` names: none in version 2."""
+_GROUP_ROOT = Path("/sys/fs/cgroup")
 _ALWAYS = 1 << 28
 """Bytes that are taken without asking."""
 
 
 def free_memory() -> float:
-    """Bytes that a process can still take on this machine; infinite where the system does not say."""
+    """Bytes that this process can still take; infinite where the system does not say."""
+    return min(_free_on_machine(), _below_own_limit(), *_free_in_groups(), float("inf"))
+
+
+def _below_own_limit() -> float:
+    """Bytes of address space below the limit of the process."""
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (ImportError, OSError, ValueError):
+        return float("inf")
+    return float("inf") if limit == resource.RLIM_INFINITY else max(float(limit - taken), 0.0)
+
+
+def _free_in_groups() -> Iterator[float]:
+    """Bytes below the limit of each control group that the process is in, outer ones included."""
+    try:
+        lines = _GROUPS.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers not in _GROUP_FILES:
+            continue
+        folder, limit, use = _GROUP_FILES[controllers]
+        root = _GROUP_ROOT / folder
+        group = root / path.lstrip("/")
+        for at in (group, *group.parents):
+            # Else no such group is mounted here, or its limit is "max".
+            with suppress(OSError, ValueError):
+                yield max(float((at / limit).read_text()) - float((at / use).read_text()), 0.0)
+            if at == root:
+                break
+
+
+def _free_on_machine() -> float:
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(_FREE))

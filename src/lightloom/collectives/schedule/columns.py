@@ -31,8 +31,9 @@ COLUMNS: dict[str, type[np.generic]] = {
 }
 
 _MOST_CHUNKS = np.iinfo(np.int32).max
-ROW_NBYTES = 128
-"""Bytes that a row takes at most while schedules are written out, verified and costed."""
+ROW_NBYTES = 200
+"""Bytes that a row takes at most while schedules are written out, verified and costed: measured are 80 to 195 of
+millions of rows (docs/collectives/size.md)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.memory import require_memory
 
 _ROUNDING = 1e-12
+_PAIR_NBYTES = 24
+"""Bytes that routes take at most for a vertex and a rank while they are searched."""
 Distances = NDArray[np.int16]
 _FAR = np.int16(np.iinfo(np.int16).max)
 
@@ -30,6 +33,7 @@ class Routes(NamedTuple):
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
         """Routes over links from tails to heads (``ends``, each [link]); the ranks are the first vertices."""
+        require_memory(_PAIR_NBYTES * vertices * ranks, f"the routes of a graph among {ranks:,} ranks")
         tail, head = ends
         distance = _distances(tail, head, vertices, ranks)
         link = np.full((vertices, ranks), -1, np.int32)
