@@ -18,7 +18,7 @@ from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
 from lightloom.economics.site import Site, site_of
-from lightloom.model_files.base import ModelReading, merged_batches, merged_pins
+from lightloom.model_files.base import ModelReading, merged_batches, merged_pins, with_stages
 from lightloom.model_files.megatron.read import LINE, is_shell_line
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
@@ -224,6 +224,7 @@ def plan(
     reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
     reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
     if not model_only:
+        clusters = [with_stages(cluster, reading) for cluster in clusters]
         request = replace(
             request,
             pins=merged_pins(request.pins, reading.pins, source),

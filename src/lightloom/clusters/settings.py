@@ -12,8 +12,10 @@ from lightloom.core.fields import Config, Count, Size
 Attention = Literal["flash", "unfused"]
 """How attention is computed: in one kernel that never stores its scores, or as products with a softmax between."""
 
-StageBlocks = Literal["balanced", "equal"]
-"""How blocks fall to pipeline stages: so that the busiest stage has the least work, or the same number to each."""
+StageBlocks = Literal["balanced", "equal"] | tuple[Count, ...]
+"""How blocks fall to pipeline stages: so that the busiest stage has the least work, or the same number to each; or the
+blocks of each stage, of each of its chunks where stages interleave, in the order of the model. Other numbers of stages
+than are stated there are balanced."""
 
 
 class TrainingSettings(Config):
@@ -26,7 +28,7 @@ class TrainingSettings(Config):
     attention: Attention = "flash"
     """How attention is computed; it matters on accelerators with a kernel model."""
     stage_blocks: StageBlocks = "balanced"
-    """How blocks fall to pipeline stages; Megatron-LM gives the same number to each."""
+    """How blocks fall to pipeline stages; Megatron-LM gives the same number to each where nothing else is stated."""
     gradient_bytes: Count = 4
     """Bytes of one gradient element that data parallelism exchanges (DDP keeps the parameters' float32)."""
     sharded_parameter_bytes: Count = 2

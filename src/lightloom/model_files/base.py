@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lightloom.clusters.base import Cluster
+from lightloom.clusters.settings import StageBlocks
 from lightloom.core.errors import ConfigError
 from lightloom.planner.search.request import Pins
 from lightloom.workloads.graph import ComputeGraph
@@ -40,12 +42,23 @@ class ModelReading:
     """Samples of a step that the file states."""
     replica_batch: int | None = None
     """Samples that a replica takes at once; all replicas' are a step where no ``global_batch`` is stated."""
+    stage_blocks: StageBlocks | None = None
+    """How the file's framework cuts the blocks into the stages that are pinned; None where none are."""
 
     def lines(self) -> tuple[str, ...]:
         """What the file does not say, and which of its settings are not used."""
         if not self.unused:
             return self.unrecorded
         return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")
+
+
+def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
+    """Return a cluster whose stages are cut as a model's file states, unless the cluster states it itself."""
+    training = cluster.training
+    if reading.stage_blocks is None or "stage_blocks" in training.model_fields_set:
+        return cluster
+    cut = training.model_copy(update={"stage_blocks": reading.stage_blocks})
+    return replace(cluster, training=cut)
 
 
 def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:

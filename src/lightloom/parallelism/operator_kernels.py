@@ -2,7 +2,7 @@
 
 linear, convolution, experts    m from the FLOPs, n and k from the dimensions; each expert, each group
 matmul, attention               m, n and k from the dimensions, the number from the FLOPs
-column-parallel                 n / tp            row-parallel      k / tp
+column-parallel                 n / tp, up        row-parallel      k / tp
 sliced products, attention      products / tp        sequence slices   m / tp
 expert-parallel                 products / ep, m · ep
 """
@@ -104,7 +104,8 @@ def kernel_shapes(
     forward = KernelShapes(
         kind=kind,
         m=m,
-        n=n / divisors.n + none,
+        # Columns that the ranks do not divide are padded, as those of a vocabulary: each rank has as many whole ones.
+        n=np.ceil(n / divisors.n) + none,
         k=k / divisors.k + none,
         products=products,
         repeats=columns["kernel_repeats"] + none,

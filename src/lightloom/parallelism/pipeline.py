@@ -12,6 +12,7 @@ Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -82,6 +83,18 @@ def equal_cuts(starts: Ints, operators: int, stages: int) -> Ints:
     """
     more = np.arange(stages) < len(starts) % stages
     begins = np.concatenate(([0], np.cumsum(len(starts) // stages + more)[:-1]))
+    return np.append(starts[begins], operators)
+
+
+def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    Args:
+        starts: where a stage may begin (:func:`block_starts`).
+        operators: their number.
+        blocks: of each stage; they sum to all.
+    """
+    begins = np.cumsum([0, *blocks[:-1]])
     return np.append(starts[begins], operators)
 
 

@@ -33,6 +33,7 @@ MIXED = space(job(BLOCKS, ranks=8, model=mixture), batches=(16, 48))
 
 def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
     """A row as it would be exported."""
+    chunks = strategy.pp * strategy.virtual_stages
     found = ExportedJob(
         model='a "model"',
         cluster="here",
@@ -42,7 +43,8 @@ def exported_row(strategy: Strategy, **facts: Any) -> ExportedJob:
         algorithms=("ring",),
         precision="bf16",
         sequence_length=16,
-        blocks=BLOCKS,
+        layers=(BLOCKS // chunks + 1,) * (BLOCKS % chunks) + (BLOCKS // chunks,) * (chunks - BLOCKS % chunks),
+        vocabulary=64,
         overlaps_gradients=True,
         zero_2_exchange="step",
         node_replicas=2,
@@ -107,9 +109,13 @@ def megatron_parser() -> argparse.ArgumentParser:
         "num-layers-per-virtual-pipeline-stage",
         "num-virtual-stages-per-pipeline-rank",
         "recompute-num-layers",
+        "make-vocab-size-divisible-by",
+        "decoder-first-pipeline-num-layers",
+        "decoder-last-pipeline-num-layers",
         "expert-model-parallel-size",
     ):
         parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--pipeline-model-parallel-layout")
     parser.add_argument("--recompute-granularity", choices=["full", "selective"])
     parser.add_argument("--recompute-method", choices=["uniform", "block"])
     parser.add_argument("--fp8-format", choices=["e4m3", "hybrid"])
@@ -146,6 +152,8 @@ def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
     chunks = read.num_virtual_stages_per_pipeline_rank or 1
     if read.num_layers_per_virtual_pipeline_stage:
         chunks = found.blocks // pp // read.num_layers_per_virtual_pipeline_stage
+    if read.pipeline_model_parallel_layout:
+        chunks = len(read.pipeline_model_parallel_layout.split("|")) // pp
     assert chunks == strategy.virtual_stages
     assert (read.recompute_granularity == "full") == (strategy.recomputation == "full")
     assert (read.recompute_granularity == "selective") == (strategy.recomputation == "selective")
@@ -238,8 +246,8 @@ def test_the_reader_of_megatron_scripts_gives_the_strategy_back(found: ExportedJ
     sharded = strategy.replicas > 1 and strategy.sharding != "none"
     assert pins.tp == strategy.tp and pins.pp == strategy.pp and pins.cp == strategy.cp and pins.ep == strategy.ep
     assert pins.micro_batch == strategy.samples and options.count("global-batch-size") == strategy.global_batch
-    assert pins.sharding == (strategy.sharding if sharded else None)
-    assert pins.recomputation == (strategy.recomputation if strategy.recomputation != "none" else None)
+    assert pins.sharding == (strategy.sharding if sharded else "none")
+    assert pins.recomputation == strategy.recomputation
     assert pins.sequence_parallel == (strategy.sequence_parallel if strategy.tp > 1 else None)
     if strategy.virtual_stages > 1 and found.per_chunk is None:
         assert pins.virtual_stages == strategy.virtual_stages

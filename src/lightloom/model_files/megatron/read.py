@@ -10,7 +10,7 @@ from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.decoders import trace_decoder
 from lightloom.model_files.megatron.options import Options, read_options
 from lightloom.model_files.megatron.sizes import decoder_sizes
-from lightloom.model_files.megatron.strategy import strategy_notes, strategy_pins
+from lightloom.model_files.megatron.strategy import stage_blocks, strategy_notes, strategy_pins
 
 _RUN = ("nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port")
 
@@ -51,7 +51,7 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
         sizes, assumed = decoder_sizes(options, request.sequence_length)
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
-    pins = strategy_pins(options)
+    pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
     notes = [*options.notes, *assumed, *strategy_notes(options, _ranks(options))]
     batch = options.count("global-batch-size")
     return ModelReading(
@@ -61,6 +61,7 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
         pins=pins,
         global_batch=batch,
         replica_batch=pins.micro_batch if options.program else None,
+        stage_blocks=blocks,
     )
 
 

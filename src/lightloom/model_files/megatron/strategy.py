@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from lightloom.clusters.settings import StageBlocks
 from lightloom.core.errors import ConfigError
 from lightloom.model_files.megatron.mixture import is_deepspeed
 from lightloom.model_files.megatron.options import Options
@@ -28,7 +30,8 @@ def strategy_pins(options: Options) -> Pins:
     """
     degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
     degrees["ep"] = degrees["ep"] or options.count("moe-expert-parallel-size")
-    if options.program or any(degrees.values()):
+    whole = _is_whole(options)
+    if whole:
         degrees = {pin: number or 1 for pin, number in degrees.items()}
     flat = degrees["tp"] in (None, 1)
     pins = Pins(
@@ -40,6 +43,66 @@ def strategy_pins(options: Options) -> Pins:
     )
     options.flag("sequence-parallel")
     return replace(pins, virtual_stages=_virtual_stages(options, degrees["pp"]))
+
+
+def _is_whole(options: Options) -> bool:
+    """Whether what is left out has Megatron's default: the arguments are those of a command, or with a degree."""
+    names = (*_DEGREES.values(), "moe-expert-parallel-size")
+    return bool(options.program) or any(name in options.given for name in names)
+
+
+def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
+    """Return how Megatron cuts layers into the stages that the arguments state; None where they state none.
+
+    Raises:
+        ConfigError: a layout that cannot be read, or that has other layers or numbers of stages.
+    """
+    stages, layout = options.count(_DEGREES["pp"]) or 1, options.text("pipeline-model-parallel-layout")
+    first, last = (options.count(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    ends = [options.flag(f"account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
+    if stages == 1:
+        return None
+    if layout is not None:
+        return _layout(options, layout, stages, layers)
+    chunks = _virtual_stages(options, stages) or 1
+    if any(ends):
+        share = (layers + sum(ends)) // stages
+        first, last = (share - ends[0], share - ends[1])
+    if first is None and last is None:
+        return "equal"
+    stated = [first, *[None] * (stages - 2), last]
+    middle, rest = divmod(layers - (first or 0) - (last or 0), max(stated.count(None), 1))
+    blocks = [middle if number is None else number for number in stated]
+    if rest or sum(blocks) != layers or any(number < chunks or number % chunks for number in blocks):
+        raise ConfigError(
+            f"{options.path}: stages of {', '.join(map(str, blocks))} of {layers} layers, {chunks} chunks each: "
+            "expected as many layers in each stage between the first and the last, and in each chunk of a stage"
+        )
+    return tuple(number // chunks for number in blocks) * chunks
+
+
+def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[int, ...]:
+    """Return the layers of each chunk of a layout: ``Et*3|(tt|)*2tL`` has three, two, two and one.
+
+    Raises:
+        ConfigError: another number of stages or layers, or a stage without any.
+    """
+    chunks = _chunks(layout)
+    plain = "|".join(chunks)
+    if not re.fullmatch(r"Et+(\|t+)*L", plain) or plain.count("t") != layers or len(chunks) % stages:
+        raise ConfigError(
+            f"{options.path}: --pipeline-model-parallel-layout {layout}: expected a multiple of {stages} stages, "
+            f"divided by |, with {layers} layers t in all and one or more in each, E before and L behind them"
+        )
+    return tuple(chunk.count("t") for chunk in chunks)
+
+
+def _chunks(layout: str) -> list[str]:
+    """Return the chunks of a layout, with what is repeated in it written out."""
+    plain = re.sub(r"[\s,\"']", "", layout)
+    for pattern in (r"\(([^()]*)\)\*(\d{1,3})", r"([A-Za-z])\*(\d{1,3})"):
+        plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
+    return plain.split("|")
 
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
@@ -87,7 +150,7 @@ def _sharding(options: Options) -> str | None:
         return _ZERO_STAGES[_zero_stage(options)]
     if optimizer:
         return "zero-1"
-    return "none" if options.program else None
+    return "none" if _is_whole(options) else None
 
 
 def _zero_stage(options: Options) -> str | None:
@@ -111,14 +174,17 @@ def _recomputation(options: Options) -> str | None:
         granularity = "full"
     if granularity not in (None, "full", "selective"):
         raise ConfigError(f"{options.path}: --recompute-granularity {granularity}: expected full or selective")
-    return granularity or ("none" if options.program else None)
+    return granularity or ("none" if _is_whole(options) else None)
 
 
 def _virtual_stages(options: Options, stages: int | None) -> int | None:
+    layout = options.text("pipeline-model-parallel-layout")
+    if layout is not None:
+        return max(len(_chunks(layout)) // (stages or 1), 1)
     chunks = options.count("num-virtual-stages-per-pipeline-rank")
     layers = options.count("num-layers-per-virtual-pipeline-stage")
     if chunks is not None or layers is None:
-        return chunks or (1 if options.program else None)
+        return chunks or (1 if _is_whole(options) else None)
     total = options.count("num-layers")
     if total is None:
         return None

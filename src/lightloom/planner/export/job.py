@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.pipeline import block_starts
+from lightloom.parallelism.loss import logits_of
 from lightloom.parallelism.sharding import node_replicas
-from lightloom.parallelism.strategy_space import Strategy
+from lightloom.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planner.search.plans import Plan, PlanSearch, sequence_length
 from lightloom.workloads.graph import ComputeGraph
 
@@ -27,8 +27,10 @@ class ExportedJob(NamedTuple):
     """Number format of the arithmetic, as ``training.precision`` has it."""
     sequence_length: int | None
     """Tokens of a sample; None for models that take none."""
-    blocks: int
-    """Numbered modules between which stages may be cut."""
+    layers: tuple[int, ...]
+    """Blocks (numbered modules) of each chunk of a stage, in the order of the model: chunk i is of stage i mod pp."""
+    vocabulary: int | None
+    """Rows of the table of tokens; None for models that take none."""
 
     node_replicas: int
     """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
@@ -39,10 +41,14 @@ class ExportedJob(NamedTuple):
     """How often ZeRO-2 exchanges: "step" or "micro-batch"."""
 
     @property
+    def blocks(self) -> int:
+        """Blocks of the model."""
+        return sum(self.layers)
+
+    @property
     def per_chunk(self) -> int | None:
-        """Blocks of a stage's chunk; None where they do not divide evenly."""
-        chunks = self.strategy.pp * self.strategy.virtual_stages
-        return self.blocks // chunks if self.blocks % chunks == 0 else None
+        """Blocks of a stage's chunk; None where not all have as many."""
+        return self.layers[0] if len(set(self.layers)) == 1 else None
 
     @property
     def origin(self) -> str:
@@ -69,6 +75,7 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
     """The facts of a plan."""
     strategy = plan.choice
     assert isinstance(strategy, Strategy)
+    model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
     return ExportedJob(
         model=graph.name,
         cluster=plan.cluster.name,
@@ -77,8 +84,9 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
         label=plan.label,
         algorithms=plan.algorithms,
         precision=plan.cluster.training.precision,
-        sequence_length=sequence_length(graph),
-        blocks=len(block_starts(graph)),
+        sequence_length=length,
+        layers=tuple(model.units(model.chunks(Strategies.of(strategy))).tolist()),
+        vocabulary=None if length is None or logits is None else logits.dimensions.get("channel"),
         overlaps_gradients=plan.cluster.training.overlap_gradients,
         zero_2_exchange=plan.cluster.training.zero_2_exchange,
         node_replicas=int(

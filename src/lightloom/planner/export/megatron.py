@@ -30,16 +30,16 @@ def arguments(job: ExportedJob) -> list[str]:
     ]
     if job.sequence_length is not None:
         found.append(f"--seq-length {job.sequence_length}")
+    if job.vocabulary is not None:
+        # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
+        found.append(f"--make-vocab-size-divisible-by {-(-job.vocabulary // strategy.tp)}")
     if strategy.sequence_parallel:
         found.append("--sequence-parallel")
     if strategy.cp > 1:
         found += [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]
     if strategy.ep > 1:
         found.append(f"--expert-model-parallel-size {strategy.ep}")
-    if strategy.virtual_stages > 1:
-        interleaved = f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"
-        stages = f"--num-virtual-stages-per-pipeline-rank {strategy.virtual_stages}"
-        found.append(stages if job.per_chunk is None else interleaved)
+    found += _stages(job)
     if strategy.recomputation == "full":
         found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
     elif strategy.recomputation == "selective":
@@ -56,16 +56,22 @@ def arguments(job: ExportedJob) -> list[str]:
     return found + _PRECISIONS.get(job.precision, [])
 
 
+def _stages(job: ExportedJob) -> list[str]:
+    """Return what tells how many layers each stage has; nothing where all have as many, as Megatron cuts by itself."""
+    layers, virtual = job.layers, job.strategy.virtual_stages
+    if job.per_chunk is not None:
+        return [f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"] if virtual > 1 else []
+    if virtual == 1 and len(set(layers[1:-1])) <= 1:
+        last = [f"--decoder-last-pipeline-num-layers {layers[-1]}"] if len(layers) > 2 else []
+        return [f"--decoder-first-pipeline-num-layers {layers[0]}", *last]
+    chunks = [f"t*{count}" if count > 1 else "t" for count in layers]
+    return [f"--pipeline-model-parallel-layout 'E{'|'.join(chunks)}L'"]
+
+
 def notes(job: ExportedJob) -> list[str]:
     """What these arguments do not say, or say otherwise."""
     strategy = job.strategy
     found = common_notes(job)
-    if strategy.pp > 1 and job.per_chunk is None:
-        chunks = strategy.pp * strategy.virtual_stages
-        found.append(
-            f"{job.blocks} blocks over {chunks} stages are uneven: the plan balances them by time, Megatron wants "
-            "as many layers in each, or --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"
-        )
     if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("Megatron wants --sequence-parallel where experts meet tensor parallelism; the plan has none")
     if job.precision not in (*_PRECISIONS, "fp32"):

@@ -15,11 +15,12 @@ import numpy as np
 from lightloom.accelerators.base import ELEMENT_BYTES, Accelerator
 from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import ConfigError
 from lightloom.parallelism.context_parallel import context_degree
 from lightloom.parallelism.expert_parallel import ExpertSplit, expert_split
 from lightloom.parallelism.load import make_plan
 from lightloom.parallelism.operators import OperatorColumns, operator_columns
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, equal_cuts
+from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, equal_cuts, stated_cuts
 from lightloom.parallelism.plan import ParallelPlan
 from lightloom.parallelism.recomputation import recomputation_columns, repeated_operators
 from lightloom.parallelism.sharding import KIND_OF_SHARDING
@@ -146,15 +147,25 @@ class DividedModel:
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
     def stages(self, count: int) -> Ints:
-        """First operator of each of ``count`` parts, and the number of operators: as many blocks in each, or balanced
-        for the batch of a rank in the settings."""
+        """First operator of each of ``count`` parts, and the number of operators: as many blocks in each, those that
+        the settings state, or balanced for the batch of a rank in the settings.
+
+        Raises:
+            ConfigError: the settings state more or fewer blocks than there are.
+        """
         if count not in self._stages:
-            equal = self.settings.stage_blocks == "equal"
-            self._stages[count] = (
-                equal_cuts(self.starts, len(self.graph.operators), count)
-                if equal
-                else cuts(self._work, self.starts, count)
-            )
+            blocks, operators = self.settings.stage_blocks, len(self.graph.operators)
+            if isinstance(blocks, tuple) and len(blocks) == count:
+                if sum(blocks) != len(self.starts):
+                    raise ConfigError(
+                        f"training.stage_blocks {', '.join(map(str, blocks))}: {sum(blocks)} blocks, expected the "
+                        f"{len(self.starts)} of {self.graph.name}"
+                    )
+                self._stages[count] = stated_cuts(self.starts, operators, blocks)
+            elif blocks == "equal":
+                self._stages[count] = equal_cuts(self.starts, operators, count)
+            else:
+                self._stages[count] = cuts(self._work, self.starts, count)
         return self._stages[count]
 
     @cached_property
