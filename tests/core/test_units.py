@@ -80,3 +80,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             assert units.parse(text, dimension) >= 0
         except UnitError as refusal:
             assert repr(text) in str(refusal)
+
+
+@given(st.floats(1e-9, 1e9))
+def test_a_text_of_a_time_needs_a_unit(number: float) -> None:
+    """24 may be hours as well as seconds; a number is of seconds, and nothing is nothing in any unit."""
+    with pytest.raises(UnitError, match="has no unit: expected a time such as"):
+        units.parse(repr(number), "time")
+    assert units.parse(number, "time") == number
+    assert units.parse(f"{number!r} h", "time") == pytest.approx(3600 * number)
+    assert units.parse("0", "time") == units.parse(0, "time") == 0

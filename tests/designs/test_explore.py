@@ -96,6 +96,34 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
     assert lines and all("if the price of host-hgx-h100 is nothing" in line for line in lines)
 
 
+def test_a_break_even_price_that_is_put_back_makes_rivals_equal(tmp_path: Path) -> None:
+    """As a price of the unknown part, and as one of a whole fabric; both as command and file take them."""
+    path = tmp_path / "pair.yaml"
+    pair = SPACE.replace("[50Gbps, 100Gbps, 400Gbps]", "[400Gbps]").replace("wavelengths: [4, 8]", "wavelengths: [8]")
+    first, switch, _, ring = pair.split("  - name: ")
+    path.write_text("  - name: ".join((first, switch, ring)))
+
+    def points(space: Path, **site: object) -> tuple[DesignFront, list[float]]:
+        found = ll.design(MODEL, ranks=8, batch=4, space=space, site={"host_price": "20 k$", **site}, prune=False)
+        best = [found.exploration.best(technology, 0) for technology in ("optical", "electrical")]
+        return found, [each.point[0] for each in best if each is not None]
+
+    found, before = points(path)
+    optical, electrical = (found.exploration.best(technology, 0) for technology in ("optical", "electrical"))
+    assert optical is not None and electrical is not None and before[0] != pytest.approx(before[1])
+    even = break_even(optical, electrical)
+    assert even.part == "wdm-engine"
+    _, priced = points(path, prices={"wdm-engine": even.part_price})
+    assert priced[0] == pytest.approx(priced[1]) and priced[1] == pytest.approx(before[1])
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(path.read_text() + f"    fabric_price: {even.fabric_dollars!r}\n")
+    assert points(whole)[1] == pytest.approx(priced)
+    with pytest.raises(ConfigError, match="the price of splitter changes nothing here"):
+        points(path, prices={"splitter": 5})
+    with pytest.raises(ConfigError, match="expected a part of the fabric, or host_price"):
+        points(path, prices={"host-hgx-h100": 5})
+
+
 def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
     """Rings of wavelengths, whose engines nothing prices, are an upper bound and not ahead of anything."""
     families = SPACE.split("  - name: ")

@@ -146,7 +146,7 @@ def test_tpu_v4_slices_from_its_fabric() -> None:
         ({"months": 0}, "more than 0"),
         ({"ranks": 3}, "one node"),
         ({"slices": [4096]}, "slices of 4096 ranks"),
-        ({"node_price": -1}, "greater than or equal to 0"),
+        ({"node_price": -1}, "must be finite and not negative"),
         ({"colour": "red"}, "unknown field 'colour'"),
     ],
 )

@@ -6,7 +6,7 @@ from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.fabrics.load import load_fabric
 from lightloom.parts.bill import Bill, Line, unknown_bill
-from lightloom.parts.load import load_part, names
+from lightloom.parts.load import load_part, names, names_of
 from lightloom.parts.part import FIGURES, Part
 
 
@@ -65,3 +65,28 @@ def test_lines_count_a_figure_once() -> None:
     assert bill.static_power.value == 18.0
     assert bill.static_power.low == 16.0
     assert bill.dollars.value == pytest.approx(3 * 659)
+
+
+def test_a_total_at_a_limit_is_a_bound() -> None:
+    """Rated watts are an upper bound, a life without failures is a lower one, and what misses parts is neither."""
+    board, life, unknown = load_part("board-h100"), load_part("copackaged-bailly-800g"), load_part("serialiser")
+    rated = Bill(4, (Line(board, 1.0, "one"),)).static_power
+    assert rated.bound == "at most" and rated.text().startswith("at most 700 W; at most what is counted of board-h100")
+    assert Bill(4, (Line(board, 1.0, "one"), Line(unknown, 1.0, "one"))).static_power.bound == "about"
+    failures = Bill(4, (Line(life, 1.0, "one"),)).failure_rate
+    assert failures.bound == "at most" and failures.times(2.0).bound == "at most"
+    per_watt = rated.dividing(7.0, "samples")
+    assert per_watt.bound == "at least" and per_watt.value == pytest.approx(7 / 700)
+
+
+def test_lives_and_watts_of_the_catalog_follow_from_their_sources() -> None:
+    """A part of two ports fails twice as often as one; a port has an equal share of its own switch."""
+    bailly, switch = load_part("copackaged-bailly-800g"), 1.43e6 * 3600
+    assert bailly.mtbf is not None and bailly.mtbf.value == pytest.approx(15e6 / 3 / 2 * 3600, rel=0.01)
+    assert bailly.mtbf.bound == "least"
+    ports = [load_part(name) for name in names_of("switch-port")]
+    lives = {part.name: part.mtbf.value / switch for part in ports if part.mtbf is not None}
+    assert len(lives) >= 4
+    assert lives == pytest.approx({part.name: part.radix for part in ports if part.name in lives}, rel=0.01)
+    port = load_part("switch-port-400g")
+    assert port.static_power is not None and port.static_power.least <= 747 / 64 <= port.static_power.most + 0.05

@@ -10,12 +10,12 @@ from lightloom.api.arguments import ClusterLike, FabricLike, Settings, load_clus
 from lightloom.clusters import load as clusters
 from lightloom.clusters.base import Cluster
 from lightloom.core.configfile import read_yaml, validate
-from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result
-from lightloom.economics.ledger import ClusterLedger
+from lightloom.economics.ledger import ClusterLedger, fabric_bill, unused_inputs
+from lightloom.economics.site import site_of
 from lightloom.fabrics import load as fabrics
-from lightloom.fabrics.base import Fabric
 from lightloom.parts.bill import Bill, Line, Total
 from lightloom.parts.choices import BillChoices
 
@@ -29,7 +29,7 @@ class PricedBill(Result):
     bill: Bill
     choices: BillChoices
     unused: tuple[str, ...] = ()
-    """Choices that were made and change nothing."""
+    """Choices and prices that were given and change nothing."""
 
     @property
     def dollars(self) -> Total:
@@ -76,7 +76,12 @@ def _row(line: Line) -> Document:
 
 
 def bill(
-    built: FabricLike | ClusterLike, ranks: int | None = None, *, set: Settings | None = None, **fields: object
+    built: FabricLike | ClusterLike,
+    ranks: int | None = None,
+    *,
+    set: Settings | None = None,
+    prices: Mapping[str, object] | None = None,
+    **fields: object,
 ) -> PricedBill:
     """Return what a fabric, or a cluster with its boards and hosts, is built of, per rank.
 
@@ -86,7 +91,8 @@ def bill(
         built: a fabric or a cluster: a name of a catalog, a file, or an object. A name of both is the fabric's.
         ranks: number of ranks; a cluster's own without it.
         set: fields of the fabric or the cluster, and choices of the bill (`lightloom.parts.choices.BillChoices`).
-        fields: the same by keyword.
+        prices: dollars of parts of the fabric by name, in place of the catalog's.
+        fields: the same as ``set``, by keyword.
 
     Raises:
         UnknownNameError: no such fabric, cluster or part.
@@ -97,11 +103,11 @@ def bill(
     chosen = {name: value for name, value in settings.items() if name in BillChoices.model_fields}
     others = {name: value for name, value in settings.items() if name not in chosen}
     choices: BillChoices = validate(BillChoices, chosen, "bill")
+    site = site_of({"choices": choices, "prices": prices})
     try:
         if _is_cluster(built):
             cluster = load_cluster(built, ranks, set=others)  # type: ignore[arg-type]
-            made = ClusterLedger.of(cluster, choices=choices).bill
-            unused = _unused(cluster.fabric, chosen)
+            made, unused = ClusterLedger.of(cluster, site).bill, unused_inputs(cluster.fabric, site)
             return PricedBill(name=f"cluster {cluster.name}", bill=made, choices=choices, unused=unused)
         fabric = load_fabric(built, ranks, set=others)  # type: ignore[arg-type]
     except ConfigError as error:
@@ -109,22 +115,8 @@ def bill(
             raise
         raise ConfigError(f"{error}; or a choice of the bill, one of {', '.join(BillChoices.model_fields)}") from error
     name = str(built) if isinstance(built, str | Path) else fabric.kind_name
-    made = fabric.bill(choices)
-    return PricedBill(name=f"fabric {name}", bill=made, choices=choices, unused=_unused(fabric, chosen))
-
-
-def _unused(fabric: Fabric, chosen: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the choices without which the bill is the same."""
-    made = fabric.bill(validate(BillChoices, chosen, "bill"))
-    unused = []
-    for name in chosen:
-        rest = {key: value for key, value in chosen.items() if key != name}
-        try:
-            same = fabric.bill(validate(BillChoices, rest, "bill")) == made
-        except InputError:
-            continue  # without it there is no bill
-        unused += [name] * same
-    return tuple(unused)
+    made = fabric_bill(fabric, site)
+    return PricedBill(name=f"fabric {name}", bill=made, choices=choices, unused=unused_inputs(fabric, site))
 
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 from lightloom.accelerators.load import load_accelerator
 from lightloom.api.models import ModelLike, trace
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result
 from lightloom.designs.bounded import MOST_ROWS, Bounded, Evaluated, Question, Task, work
 from lightloom.designs.break_even import rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration, explore
 from lightloom.designs.resumed import resumed
-from lightloom.designs.space import DEFAULT, read_space
-from lightloom.economics.ledger import board_of
+from lightloom.designs.space import DEFAULT, Design, read_space
+from lightloom.economics.ledger import board_of, check_inputs
 from lightloom.economics.site import Site, site_of
+from lightloom.fabrics.base import Fabric
 from lightloom.parts.bill import missing_text
 from lightloom.sweeps.workers import Workers
 
@@ -172,6 +173,8 @@ def design(
     path = DEFAULT if space is None else Path(space)
     searched = read_space(path)
     designs = list(searched.designs(counts, accelerator, path.parent.resolve()))
+    if chosen_site.prices or chosen_site.choices is not None:
+        check_inputs(_fabrics(designs), chosen_site)
     graph = trace(model)
     question = Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site)
     limits = {"dollars": dollars, "watts": watts}
@@ -211,6 +214,13 @@ def _runner(workers: Workers | None) -> Callable[[Sequence[Task]], Iterable[Boun
         return map(work, tasks) if workers is None else workers.results(work, tasks)
 
     return run
+
+
+def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:
+    """Yield the fabrics of designs that can be had."""
+    for each in designs:
+        with suppress(InputError):
+            yield each.cluster().fabric
 
 
 def _budget(name: str, value: float | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +18,7 @@ from lightloom.core.forms import looks_like_file
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
+from lightloom.economics.ledger import check_inputs
 from lightloom.economics.site import Site, site_of
 from lightloom.model_files.base import ModelReading, merged_batches, merged_pins, with_stages
 from lightloom.model_files.megatron.read import LINE, is_shell_line
@@ -195,7 +197,8 @@ def plan(
         compression_engine: refused.
         reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
         site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
-            years", "maintenance": "3 %", "host_power": "300 W", "host_price": "5 k$"}``; decides no ranking.
+            years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``:
+            fields of :class:`~lightloom.economics.site.Site`; decides no ranking.
         set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
         **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
 
@@ -210,6 +213,8 @@ def plan(
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)
     request = replace(request, reconfigure_in_step=reconfigure_in_step, site=site_of(site))
+    references = (each.reference for each in clusters if each.reference is not None)
+    check_inputs(chain((each.fabric for each in clusters), references), request.site)
     refuse_old_options(
         compression=compression,
         compression_ratio=compression_ratio,

@@ -12,6 +12,7 @@ from lightloom.api.bills import PricedBill
 from lightloom.api.bills import bill as priced
 from lightloom.cli.options import Json, count_option, option
 from lightloom.cli.output import print_result, read_settings
+from lightloom.cli.site import Prices, read_prices
 from lightloom.core.results import Document
 from lightloom.parts.bill import Total, summed
 from lightloom.parts.part import FigureName
@@ -34,11 +35,12 @@ def bill(
         list[str] | None,
         option("field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000).", name="--set"),
     ] = None,
+    prices: Prices = None,
     explain: Annotated[bool, option("List the formula behind the count of each part.", name="--explain")] = False,
     as_json: Json = False,
 ) -> None:
     """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them."""
-    found = priced(built, ranks, set=read_settings(settings))
+    found = priced(built, ranks, set=read_settings(settings), prices=read_prices(prices))
     document = found.to_json()
     print_result(document, as_json, _parts(found, document, explain))
 

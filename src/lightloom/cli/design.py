@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -12,13 +12,25 @@ from rich.table import Table
 from lightloom.api.designing import DesignFront
 from lightloom.api.designing import design as search
 from lightloom.cli.options import Json, count_option, option
-from lightloom.cli.output import print_result
-from lightloom.cli.site import INPUTS, Amortisation, BoardPrice, Electricity, HostPower, HostPrice, Maintenance, Pue
-from lightloom.core.errors import ConfigError
+from lightloom.cli.output import print_result, read_settings
+from lightloom.cli.site import (
+    Amortisation,
+    BoardPrice,
+    Electricity,
+    HostPower,
+    HostPrice,
+    Maintenance,
+    Prices,
+    Pue,
+    site_inputs,
+)
+from lightloom.core.errors import ConfigError, UnitError
+from lightloom.core.units import parse
 from lightloom.designs.break_even import break_even, ratio, rival_break_even
 from lightloom.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.designs.page import design_page, price_text
 from lightloom.parts.bill import missing_text
+from lightloom.parts.choices import BillChoices
 from lightloom.parts.units import format_amount
 from lightloom.reports.console import plain_table
 from lightloom.reports.html import write
@@ -36,8 +48,10 @@ def design(
     ranks: Annotated[
         list[int] | None, count_option("--ranks", "Ranks; repeatable. Powers of two within the budget without it.")
     ] = None,
-    budget_dollars: Annotated[str | None, option("Most dollars of boards, hosts and fabric.", "DOLLARS")] = None,
-    budget_watts: Annotated[str | None, option("Most watts at the meter.", "WATTS")] = None,
+    budget_dollars: Annotated[
+        str | None, option("Most dollars of boards, hosts and fabric, e.g. '5 M$'.", "PRICE")
+    ] = None,
+    budget_watts: Annotated[str | None, option("Most watts at the meter, e.g. 200kW.", "POWER")] = None,
     accelerator: Annotated[str, option("What every rank computes on.")] = "h100-calibrated",
     space: Annotated[Path | None, option("A YAML file of designs; the catalog's fabrics without it.", "FILE")] = None,
     batch: Annotated[int | None, count_option("--batch", "Samples of a step for each rank.", least=1)] = None,
@@ -48,6 +62,10 @@ def design(
     board_price: BoardPrice = None,
     host_power: HostPower = None,
     host_price: HostPrice = None,
+    prices: Prices = None,
+    settings: Annotated[
+        list[str] | None, option("A choice of the fabrics' bills (switches=whole); repeatable.", name="--set")
+    ] = None,
     no_prune: Annotated[bool, option("Evaluate designs that bounds leave out as well.", name="--no-prune")] = False,
     jobs: Annotated[int | None, count_option("--jobs", "Processes on this machine; one without it.")] = None,
     dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
@@ -59,7 +77,12 @@ def design(
     as_json: Json = False,
 ) -> None:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
-    given = locals()
+    fields = read_settings(settings)
+    site = site_inputs(locals(), fields)
+    if fields:
+        raise ConfigError(
+            f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
+        )
     workers = None
     if jobs is not None or dask is not None or ray is not None:
         workers = Workers(jobs=jobs, dask=dask, ray=ray)
@@ -67,12 +90,12 @@ def design(
         found = search(
             model,
             ranks=ranks,
-            budget_dollars=_number(budget_dollars, "--budget-dollars"),
-            budget_watts=_number(budget_watts, "--budget-watts"),
+            budget_dollars=_amount(budget_dollars, "--budget-dollars", "price"),
+            budget_watts=_amount(budget_watts, "--budget-watts", "power"),
             accelerator=accelerator,
             space=space,
             batch=batch,
-            site={name: given[name] for name in INPUTS},
+            site=site,
             prune=not no_prune,
             workers=workers,
             folder=folder,
@@ -99,14 +122,15 @@ def _page(found: DesignFront) -> Report:
     return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
 
 
-def _number(text: str | None, name: str) -> float | None:
+def _amount(text: str | None, name: str, dimension: Literal["price", "power"]) -> float | None:
+    """Return dollars or watts, in which a comma may divide thousands."""
     if text is None:
         return None
     try:
-        value = float(text.removeprefix("$").replace(",", ""))
-    except ValueError:
-        raise ConfigError(f"{name} {text}: expected a number, e.g. 5e6") from None
-    if not 0 < value < float("inf"):
+        value = parse(text.replace(",", ""), dimension)
+    except UnitError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    if not value:
         raise ConfigError(f"{name} {text}: expected more than 0")
     return value
 

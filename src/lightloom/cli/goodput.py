@@ -84,8 +84,8 @@ def goodput(
     spare_channels: _SpareChannels = None,
     communication: _Communication = None,
     damage_slowdown: _DamageSlowdown = None,
-    node_price: Annotated[str | None, option("Dollars of a node in use.", "DOLLARS")] = None,
-    spare_price: Annotated[str | None, option("Dollars of a spare node.", "DOLLARS")] = None,
+    node_price: Annotated[str | None, option("Price of a node in use, e.g. 300 k$.", "PRICE")] = None,
+    spare_price: Annotated[str | None, option("Price of a spare node, beside --node-price.", "PRICE")] = None,
     slices: Annotated[list[str] | None, option("Ranks of a slice; repeatable.", "RANKS", "--slice")] = None,
     block: Annotated[int | None, count_option("--block", "Ranks of a block of slices.", least=1)] = None,
     host_availability: _HostAvailability = None,
@@ -126,8 +126,8 @@ def goodput(
         spare_channels=spare_channels,
         communication=_share(communication, "--communication"),
         damage_slowdown=_optional(damage_slowdown, "--damage-slowdown"),
-        node_price=_optional(node_price, "--node-price"),
-        spare_price=_optional(spare_price, "--spare-price"),
+        node_price=node_price,
+        spare_price=spare_price,
     )
     print_result(result.to_json(), as_json, _parts(result))
 
@@ -239,7 +239,7 @@ def _causes(result: Goodput) -> Iterator[str | Table]:
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
     price = result.estimate.node_price
-    least = "at least " if price.missing else ""
+    least = f"{price.bound} ".lstrip()
     rows = [
         (
             change.name,

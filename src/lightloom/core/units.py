@@ -4,8 +4,8 @@
 (5000000000.0, 53687091200.0, 2.5e-05, 67108864.0)
 
 Inside lightloom everything is SI: bytes, bytes per second, seconds, joules, watts, FLOP/s. A number without a unit is
-taken to be in that unit already. Lower-case ``b`` is a bit, upper-case ``B`` a byte; ``k M G T P E`` are powers of
-1000, ``Ki Mi Gi Ti Pi Ei`` powers of 1024.
+taken to be in that unit already; a text of a time or of a price of electricity needs one. Lower-case ``b`` is a bit,
+upper-case ``B`` a byte; ``k M G T P E`` are powers of 1000, ``Ki Mi Gi Ti Pi Ei`` powers of 1024.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _UNITS: dict[Dimension, dict[str, float]] = {
 _EXAMPLES: dict[Dimension, str] = {
     "size": "64MiB, 1.5 GB, 4096",
     "bandwidth": "40Gbps, 5 GB/s, 50GiB/s",
-    "time": "25us, 0.5 µs, 10ms",
+    "time": "25us, 10ms, 24h",
     "compute_rate": "60 TFLOPS, 989.4 TFLOP/s",
     "power": "700W, 3.5 W",
     "energy": "1.2 J, 3 kWh",
@@ -78,8 +78,9 @@ _EXAMPLES: dict[Dimension, str] = {
     "price_of_electricity": "12 ct/kWh, 0.12 $/kWh",
     "share": "5 %, 0.05",
 }
-_BARE: frozenset[Dimension] = frozenset({"price_of_electricity"})
-"""Dimensions whose text needs a unit: nobody means dollars a joule by a bare number."""
+_BARE: frozenset[Dimension] = frozenset({"price_of_electricity", "time"})
+"""Dimensions whose text needs a unit unless it is 0: nobody means dollars a joule by a bare number, and 24 may be
+seconds as well as hours."""
 _FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
     "size": (1.0, tuple((u, 1024.0**i) for i, u in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))))),
     "bandwidth": (8.0, (("Tb/s", 1e12), ("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3), ("b/s", 1.0))),
@@ -105,7 +106,7 @@ def parse(value: str | float, dimension: Dimension) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitError(f"{value!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
     number, unit = (float(value), "") if not isinstance(value, str) else _split(value, dimension)
-    if unit == "" and isinstance(value, str) and dimension in _BARE:
+    if unit == "" and isinstance(value, str) and number and dimension in _BARE:
         raise UnitError(f"{value!r} has no unit: expected a {_name(dimension)} such as {_EXAMPLES[dimension]}")
     scale = 1.0 if unit == "" else _UNITS[dimension].get(unit)
     if scale is None:

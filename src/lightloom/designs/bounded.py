@@ -122,7 +122,11 @@ def work(task: Task) -> Bounded | Evaluated:
 def assess(question: Question, design: Design) -> Bounded:
     """Return the worth of a design, whatever it trains."""
     try:
-        return Bounded(design=design, worth=Worth.of(design.cluster(), question.site))
+        site = question.site
+        if design.fabric_price is not None:
+            # A price of the whole stands for those of all parts.
+            site = site.model_copy(update={"fabric_price": design.fabric_price, "prices": {}})
+        return Bounded(design=design, worth=Worth.of(design.cluster(), site))
     except InputError as error:
         return Bounded(design=design, why=str(error))
 

@@ -23,7 +23,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.clusters.load import cluster_from
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Config
+from lightloom.core.fields import Config, Dollars
 from lightloom.sweeps.experiment import Several, Text
 
 Technology = Literal["electrical", "optical"]
@@ -40,6 +40,8 @@ class Family(Config):
     """A fabric of the catalog, a YAML file, or a mapping of fields, as in a cluster's file."""
     set: dict[Text, Several[Any]] = Field(default_factory=dict)
     """Fields of the fabric, and the values that they take."""
+    fabric_price: Dollars | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts. Null: from its bill."""
 
 
 class DesignSpace(Config):
@@ -63,6 +65,7 @@ class DesignSpace(Config):
                     accelerator=accelerator,
                     folder=str(folder),
                     settings=dict(zip(family.set, values, strict=True)),
+                    fabric_price=family.fabric_price,
                     shown=tuple(name for name, several in family.set.items() if len(several) > 1),
                 )
 
@@ -97,6 +100,8 @@ class Design:
     folder: str
     """Folder to which files that the fabric names are relative."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    fabric_price: float | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts; None: from its bill."""
     shown: tuple[str, ...] = ()
     """Fields in which the designs of the family differ."""
 

@@ -11,16 +11,18 @@ failures and not their watts again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lightloom.accelerators.base import Accelerator
 from lightloom.clusters.base import Cluster
-from lightloom.core.errors import InputError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth
 from lightloom.economics.site import Site
 from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills.stated import with_stated_price
 from lightloom.parts.bill import Bill, Line, Total
 from lightloom.parts.choices import BillChoices
 from lightloom.parts.figure import Power, Price
@@ -42,8 +44,8 @@ class ClusterLedger:
     fabric: Bill
 
     @classmethod
-    def of(cls, cluster: Cluster, site: Site | None = None, choices: BillChoices | None = None) -> ClusterLedger:
-        """Return the ledger of a cluster at a site; ``choices`` settle what its fabric leaves open."""
+    def of(cls, cluster: Cluster, site: Site | None = None) -> ClusterLedger:
+        """Return the ledger of a cluster at a site, whose choices settle what the fabric leaves open."""
         site, ranks, kind = site or Site(), cluster.ranks, cluster.accelerator.name
         host = host_of(cluster.accelerator, site)
         share = f"1 / {host.serves}" if host.serves > 1 else "1"
@@ -53,20 +55,20 @@ class ClusterLedger:
             site=site,
             boards=Bill(ranks, (Line(board_of(cluster.accelerator, site), 1, f"one {kind} a rank"),)),
             hosts=Bill(ranks, (Line(host, 1 / host.serves, f"{share} of a host a rank"),)),
-            fabric=without_covered(fabric_bill(cluster.fabric, choices), host),
+            fabric=without_covered(fabric_bill(cluster.fabric, site), host),
         )
 
     @classmethod
-    def of_fabric(cls, fabric: Fabric, site: Site | None = None, choices: BillChoices | None = None) -> ClusterLedger:
+    def of_fabric(cls, fabric: Fabric, site: Site | None = None) -> ClusterLedger:
         """Return the ledger of a fabric alone, without boards and hosts."""
-        nothing = Bill(fabric.ranks)
+        site, nothing = site or Site(), Bill(fabric.ranks)
         return cls(
             name=fabric.kind_name,
             ranks=fabric.ranks,
-            site=site or Site(),
+            site=site,
             boards=nothing,
             hosts=nothing,
-            fabric=fabric_bill(fabric, choices),
+            fabric=fabric_bill(fabric, site),
         )
 
     @cached_property
@@ -110,18 +112,65 @@ class ClusterLedger:
         }
 
 
-def fabric_bill(fabric: Fabric, choices: BillChoices | None = None) -> Bill:
-    """Return the bill of a fabric; of one that no products make, a bill that misses all parts and says why.
+def fabric_bill(fabric: Fabric, site: Site) -> Bill:
+    """Return the bill of a fabric at the choices and prices of a site; of one that no products make, a bill that misses
+    all parts and says why.
 
     Raises:
-        InputError: ``choices`` are given, and the fabric cannot be built so.
+        InputError: the site states choices, and the fabric cannot be built so.
     """
     try:
-        return fabric.bill(choices)
+        bill = fabric.bill(site.choices)
     except InputError as error:
-        if choices is not None:
+        if site.choices is not None:
             raise
-        return Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
+        bill = Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
+    if site.fabric_price is not None:
+        return with_stated_price(bill, site.fabric_price, _GIVEN)
+    prices = {name: _price(dollars) for name, dollars in site.prices.items()}
+    lines = tuple(
+        replace(line, part=line.part.model_copy(update={"dollars": prices[line.part.name]}))
+        if line.part.name in prices
+        else line
+        for line in bill.lines
+    )
+    return replace(bill, lines=lines)
+
+
+def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
+    """Return the choices and prices of a site without which the bill of a fabric is the same, by name."""
+    stated = {} if site.choices is None else site.choices.model_dump(exclude_unset=True)
+    bill, unused = fabric.bill(site.choices), []
+    for name in stated:
+        try:
+            rest = BillChoices.model_validate({key: value for key, value in stated.items() if key != name})
+            if fabric.bill(rest) == bill:
+                unused.append(name)
+        except InputError:
+            continue  # without it there is no bill
+    parts = {line.part.name for line in bill.lines}
+    return (*unused, *(name for name in site.prices if name not in parts))
+
+
+def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
+    """Check that every choice and price of a site changes the bill of some fabric.
+
+    Raises:
+        ConfigError: one changes nothing, so that it is a mistake.
+    """
+    names = set(site.prices) | (set() if site.choices is None else site.choices.model_fields_set)
+    for fabric in fabrics:
+        if not names:
+            return
+        try:
+            names &= set(unused_inputs(fabric, site))
+        except InputError:
+            continue  # A fabric that cannot be built so says that itself.
+    if names:
+        kind = "the price of " if min(names) in site.prices else ""
+        raise ConfigError(
+            f"{kind}{min(names)} changes nothing here: expected what a fabric's bill holds (lightloom bill)"
+        )
 
 
 def board_of(accelerator: Accelerator, site: Site) -> Part:

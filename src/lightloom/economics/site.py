@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lightloom.core.configfile import validate
 from lightloom.core.fields import Config, Dollars, DollarsPerJoule, Seconds, Share, Watts
 from lightloom.core.units import YEAR, format_duration, format_quantity
+from lightloom.parts.choices import BillChoices
+from lightloom.parts.load import load_part
 
 SOURCES: Mapping[str, str] = MappingProxyType(
     {
@@ -42,6 +44,24 @@ class Site(Config):
     switches within the node. Null: of the catalog's host for the accelerator."""
     host_price: Dollars | None = None
     """Dollars of a node beside its accelerators, for each of them. Null: of the catalog's host."""
+    fabric_price: Dollars | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts. Null: from its bill."""
+    prices: dict[str, Dollars] = Field(default_factory=dict)
+    """Dollars of one part of the fabric, by name, in place of the catalog's."""
+    choices: BillChoices | None = None
+    """What the fabric's bill leaves open. Null: the defaults; a fabric that cannot be built then has no bill, where one
+    that cannot be built by these is refused."""
+
+    @model_validator(mode="after")
+    def _prices_are_of_parts_of_fabrics(self) -> Self:
+        for name in self.prices:
+            if (kind := load_part(name).kind) in ("board", "host"):
+                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
+            if kind == "fibre":
+                raise ValueError(f"price of {name}: fibres are priced by the metre: expected another part")
+        if self.fabric_price is not None and self.prices:
+            raise ValueError("prices and fabric_price contradict each other: expected the whole or its parts")
+        return self
 
     @property
     def cost_rate(self) -> float:

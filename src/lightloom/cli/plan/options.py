@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from lightloom.cli.options import Json, count_option, option
-from lightloom.cli.site import Amortisation, BoardPrice, Electricity, HostPower, HostPrice, Maintenance, Pue
+from lightloom.cli.site import (
+    Amortisation,
+    BoardPrice,
+    Electricity,
+    FabricPrice,
+    HostPower,
+    HostPrice,
+    Maintenance,
+    Prices,
+    Pue,
+)
 
 Many = list[str] | None
 Counts = list[int] | None
@@ -141,6 +151,8 @@ class PlanOptions:
     board_price: BoardPrice = None
     host_power: HostPower = None
     host_price: HostPrice = None
+    fabric_price: FabricPrice = None
+    prices: Prices = None
     report: Annotated[Path | None, option("Write a self-contained HTML report.")] = None
     trace: Annotated[Path | None, option("Write the winner's timeline for ui.perfetto.dev.")] = None
     figure: Annotated[Path | None, option("Draw the fastest plans' breakdown (.svg, .png, .pdf).")] = None

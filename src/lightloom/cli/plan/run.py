@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from lightloom.cli.plan.exports import check_exports, exported_files, write_expo
 from lightloom.cli.plan.pictures import save_figure, save_pictures
 from lightloom.cli.plan.report import exchange_notes, interval_note, plan_report, ranking_rows, throughput, utilization
 from lightloom.cli.plan.spent import place_ledgers, spent_lines
-from lightloom.cli.site import INPUTS
+from lightloom.cli.site import site_inputs
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.units import format_size, format_time
@@ -78,6 +79,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
             given = f"--set accelerator={fields['accelerator']} and --accelerator {options.accelerator}"
             raise ConfigError(f"{given}: expected one of them")
         fields["accelerator"] = options.accelerator
+    site = site_inputs(asdict(options), fields)
     counts: list[int | None] = [*dict.fromkeys(options.ranks or ())] or [None]
     names = dict.fromkeys(options.cluster or [_CLUSTER])
     clusters = [load_cluster(name, ranks, set=fields) for name in names for ranks in counts]
@@ -91,7 +93,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
         "algorithm": options.algorithm or ALL,
         "quantum": options.quantum or DEFAULT_QUANTA,
         "exchange": options.exchange or (),
-        "site": {name: getattr(options, name) for name in INPUTS},
+        "site": site,
     }
     return plan(**arguments)
 

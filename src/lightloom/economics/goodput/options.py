@@ -8,10 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from lightloom.core.configfile import validate
-from lightloom.core.fields import Config, Count, Seconds, Size
+from lightloom.core.fields import Config, Count, Dollars, Seconds, Size
 
 _Positive = Annotated[Seconds, Field(gt=0)]
-_Dollars = Annotated[float, Field(ge=0)]
 Remedy = Literal["restart", "rewire", "damaged"]
 """What follows a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps."""
 
@@ -52,9 +51,9 @@ class GoodputOptions(Config):
     """Share of a step that waits for communication, which damage makes longer. Null: all of it, the worst case."""
     message: Size = 2.0**28
     """Bytes of the all-reduce at which damage is priced."""
-    node_price: _Dollars | None = None
+    node_price: Dollars | None = None
     """Dollars of a node in use. Null: from the bill."""
-    spare_price: _Dollars | None = None
+    spare_price: Dollars | None = None
     """Dollars of a spare node. Null: those of a node in use."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lightloom.core.units import format_quantity
 from lightloom.parts.bill import Bill, Line
-from lightloom.parts.figure import Confidence, EnergyPerBit, Power
+from lightloom.parts.figure import Confidence, EnergyPerBit, Power, Price
 from lightloom.parts.part import FigureName, Kind, Part
 
 
@@ -53,6 +53,15 @@ def with_stated_power(bill: Bill, watts: float, source: str, kinds: Collection[K
     note = f"power_per_rank of the fabric stands for the power of {held}"
     part = _part("power_per_rank", "static_power", note).model_copy(update={"static_power": figure})
     return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "static_power", kinds, note)
+
+
+def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
+    """Return the bill with a price of all parts of a rank, in place of those of its parts."""
+    note = "a price of the fabric stands for those of all parts"
+    # A price has a year; nothing is made of that of a stated one.
+    figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
+    part = _part("fabric_price", "dollars", note).model_copy(update={"dollars": figure})
+    return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "dollars", None, note)
 
 
 def with_stated_energy(bill: Bill, joules: float, source: str) -> Bill:
