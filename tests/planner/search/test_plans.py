@@ -47,9 +47,12 @@ def shown(ranking: tuple[Any, ...], reference: tuple[Any, ...] = ()) -> PlanSear
     return PlanSearch(**asked, ranking=ranking, reference=reference, refused=(), counts=Counts(), refusals=())
 
 
+LEDGER = SimpleNamespace(cluster=SimpleNamespace())
+
+
 def plan_of(choice: Any, step_time: float = 1.0, strategy: str = "ddp", **more: Any) -> Any:
     """A plan as far as a ranking looks at it."""
-    given = {"site": "here", "memory": 1.0, "energy": SimpleNamespace(known_j=1.0)} | more
+    given = {"site": "here", "memory": 1.0, "energy": SimpleNamespace(known_j=1.0), "ledger": LEDGER} | more
     return SimpleNamespace(choice=choice, step_time=step_time, strategy=strategy, **given)
 
 
@@ -127,7 +130,7 @@ def test_equal_placed_plans_are_shown_once_at_their_first_place() -> None:
     assert all(plan is ranking[place - 1] for place, plan in places.items())
 
 
-def test_intervals_are_those_of_the_first_plans_of_each_kind_and_of_the_reference(
+def test_intervals_are_those_of_the_first_plans_of_each_kind_of_each_cluster_and_of_the_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[Any, list[Any]]] = []
@@ -136,13 +139,14 @@ def test_intervals_are_those_of_the_first_plans_of_each_kind_and_of_the_referenc
     ranking = (
         same,
         plan_of(PLACED, strategy="placed"),
-        *(plan_of(WHOLE) for _ in range(14)),
+        *(plan_of(WHOLE) for _ in range(13)),
+        plan_of(WHOLE, ledger=SimpleNamespace(cluster=SimpleNamespace())),
         plan_of(WHOLE, strategy="fsdp"),
     )
     reference = tuple(plan_of(WHOLE) for _ in range(5))
     _ = shown(ranking, reference).intervals
     (winner, some) = asked[0]
-    wanted = [ranking[0], *ranking[2:13], ranking[16], *reference[:3]]
+    wanted = [ranking[0], *ranking[2:13], ranking[16], ranking[15], *reference[:3]]
     assert winner is same and [id(plan) for plan in some] == [id(plan) for plan in wanted]
 
 
