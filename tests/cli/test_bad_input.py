@@ -112,7 +112,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["compress", "profile", "hdc", "--codec", "gzip"], "unknown codec 'gzip'"),
     (["compress", "profile", "hdc", "--steps", "0"], "steps = 0: expected at least 1"),
     (["compress", "profile", "hdc", "--gradients", "g.csv"], "'g.csv': expected a .npy, .npz or .pt file"),
-    (["compress", "profile", "hdc", "--gradients", "g.npy"], "cannot read gradients 'g.npy': No such file"),
+    (["compress", "profile", "hdc", "--gradients", "g.npy"], "cannot read 'g.npy': No such file"),
     (["compress", "profile", "hdc", "--out", "/proc/p.json"], "cannot write '/proc/p.json'"),
     (["compress", "file", "none.npy", "out.llgc"], "cannot read 'none.npy': No such file"),
     (["compress", "file", "none.npy", "out.llgc", "--codec", "gzip"], "unknown codec 'gzip'"),

@@ -202,7 +202,7 @@ def test_bad_matrices_are_one_clear_line(circuits: Command, tmp_path: Path, text
         (np.array([["0", "1"], ["1", "0"]]), "<U1 of shape (2, 2)"),
         (np.array([[0, 1j], [1, 0]]), "complex128"),
         (np.full((2, 2), np.nan), "is nan bytes"),
-        (b"not numpy at all", "not a numpy array"),
+        (b"not numpy at all", "not a .npy file of numbers"),
         (None, "cannot read"),
     ],
 )

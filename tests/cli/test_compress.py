@@ -18,7 +18,7 @@ VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.fl
 @pytest.fixture(autouse=True)
 def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache without profiles, but with the graphs that other runs have traced; rates measured on few values."""
-    from lightloom.core.files import cache_directory
+    from lightloom.core.cache import cache_directory
 
     monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 12)
     shared = cache_directory() / "workloads"
@@ -122,7 +122,7 @@ def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) ->
     for name, complaint in (
         ("short.npy", "hold 200,001 values; hdc has 1,149,010 parameters"),
         ("nan.npy", "1 of 1149010 are NaN or infinite"),
-        ("text.npy", "plain arrays"),
+        ("text.npy", "not a .npy file of numbers"),
     ):
         done = lightloom("compress", "profile", "hdc", "--gradients", name, "--out", "p.json", folder=tmp_path)
         assert_refused(done, complaint)

@@ -99,7 +99,7 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "map"], "give NET.npz or MATRIX.npy"),
     (["onn", "map", "none.npy"], "'none.npy': No such file"),
     (["onn", "map", "text.npy"], "'text.npy': not a .npy file of numbers"),
-    (["onn", "map", "names.npy"], "'names.npy': not a .npy file of numbers"),
+    (["onn", "map", "names.npy"], "of shape (2,): not a .npy file of numbers"),
     (["onn", "map", "row.npy"], "(3,)"),
     (["onn", "map", "nan.npy"], "nan"),
     (["onn", "map", "skew.npy", "--form", "unitary"], "not unitary"),

@@ -123,9 +123,9 @@ def test_gradients_from_files(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     for name, complaint in (
         ("wide.npy", "float64, expected float32"),
-        ("objects.npy", "plain arrays"),
-        ("text.npy", "plain arrays"),
-        ("text.npz", "plain arrays"),
+        ("objects.npy", "not a .npy file"),
+        ("text.npy", "not a .npy file"),
+        ("text.npz", "not an .npz file"),
         ("none.npy", "No such file"),
         ("flat.csv", "expected a .npy, .npz or .pt"),
     ):

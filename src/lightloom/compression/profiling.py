@@ -18,9 +18,9 @@ from lightloom.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.compression.kernels import implementation
 from lightloom.compression.profile import CodecProfile, CompressionProfile, Fit, Rates
 from lightloom.compression.stream import FramedCodec, tag_histogram
+from lightloom.core.array_files import read_npy, read_npz
 from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 Gradients = Mapping[str, Float32s]
 """One step's gradients, flat, by parameter name."""
@@ -223,12 +223,7 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
     """
     if path.suffix not in (".npy", ".npz"):
         raise ConfigError(f"gradients {str(path)!r}: expected a .npy, .npz or .pt file")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = {path.stem: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        reason = getattr(error, "strerror", None) or "not a NumPy file of plain arrays"
-        raise cannot_read(path, reason, "gradients") from error
+    arrays = {path.stem: read_npy(path)} if path.suffix == ".npy" else read_npz(path)
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ConfigError(f"gradients {str(path)!r}: {name!r} is {array.dtype}, expected float32")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lightloom.core.array_files import read_npy
 from lightloom.core.errors import ConfigError, InputError, UnitError
 from lightloom.core.files import cannot_read
 from lightloom.core.units import parse
@@ -32,15 +33,10 @@ def read_traffic(path: Path) -> Traffic:
 
 
 def _read_array(path: Path) -> Any:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    except (ValueError, EOFError) as error:
-        raise ConfigError(f"{path}: not a numpy array: expected what numpy.save writes") from error
-    shape = getattr(array, "shape", None)
-    if shape is None or len(shape) != 2 or shape[0] != shape[1] or array.dtype.kind not in "uif":
-        what = "an archive" if shape is None else f"{array.dtype} of shape {shape}"
+    array = read_npy(path, mapped=True)
+    shape = array.shape
+    if len(shape) != 2 or shape[0] != shape[1] or array.dtype.kind not in "uif":
+        what = f"{array.dtype} of shape {shape}"
         raise ConfigError(f"{path}: {what}: expected numbers of shape (ranks, ranks), source by destination")
     _check_size(path, shape[0])
     return np.asarray(array, np.float64)

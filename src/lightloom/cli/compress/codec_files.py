@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lightloom.compression import FramedCodec, Header, StreamDecoder, codecs, find
 from lightloom.compression.header import HEADER_BYTES
+from lightloom.core.array_files import read_npy
 from lightloom.core.errors import CodecError, ConfigError
 from lightloom.core.files import atomic_file, cannot_read, check_writable
 from lightloom.reports.progress import progress
@@ -72,14 +73,12 @@ def decode_file(source: Path, target: Path) -> tuple[str, int]:
 def _values(path: Path) -> NDArray[np.float32]:
     """The values of a file, mapped and not read."""
     try:
-        if path.suffix == ".npy":
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            values = np.memmap(path, "<f4", "r") if path.stat().st_size else np.empty(0, np.float32)
-    except (OSError, ValueError, EOFError) as error:
-        expected = "a .npy array" if path.suffix == ".npy" else "raw float32, four bytes a value"
-        reason = getattr(error, "strerror", None) or f"expected {expected}"
+        raw = path.suffix != ".npy"
+        values = np.memmap(path, "<f4", "r") if raw and path.stat().st_size else np.empty(0, np.float32)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "expected raw float32, four bytes a value"
         raise cannot_read(path, reason) from error
+    values = values if raw else read_npy(path, mapped=True)
     if values.dtype != np.float32:
         raise ConfigError(f"{str(path)!r} holds {values.dtype}, expected float32")
     flat: NDArray[np.float32] = values.reshape(-1)

@@ -11,10 +11,10 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from lightloom.cli.onn.files import read_matrix
 from lightloom.cli.onn.mapping import chosen_mapping
 from lightloom.cli.options import Components, Gains, Json, MeshKind, figure_option, option
 from lightloom.cli.output import check_outputs, print_json, print_result
+from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
@@ -140,7 +140,7 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
-        return None, {"matrix": read_matrix(path)}, 1
+        return None, {"matrix": read_npy(path)}, 1
     if is_cascade(path):
         cascade = load_cascade(path)
         return None, cascade_matrices(cascade, units), cascade.groups

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lightloom.core.array_files import read_npz
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash
-from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.averaging.cascade import Cascade, Level, PlainLevel, second_level
 from lightloom.photonics.averaging.construct import recognise
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -52,7 +52,7 @@ def is_cascade(path: Path) -> bool:
     Raises:
         ConfigError: the file cannot be read, or is not an archive of arrays.
     """
-    return str(read_arrays(path).get("schema")) == SCHEMA
+    return str(read_npz(path).get("schema")) == SCHEMA
 
 
 def load_cascade(path: Path) -> Cascade:
@@ -62,7 +62,7 @@ def load_cascade(path: Path) -> Cascade:
         ConfigError: the file cannot be read or has another schema, a number is out of range, or a network is invalid
             or of another shape than its level.
     """
-    source, content = repr(str(path)), read_arrays(path)
+    source, content = repr(str(path)), read_npz(path)
     if str(content.get("schema")) != SCHEMA:
         raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
     try:

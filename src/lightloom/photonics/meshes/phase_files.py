@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.meshes.blocks import MappedBlocks, square_blocks
 from lightloom.photonics.meshes.documents import SCHEMA as MESH_SCHEMA
 from lightloom.photonics.meshes.documents import document, mapped_document, mapped_of, mesh_of
@@ -205,7 +205,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_npz(path: Path) -> Any:
-    arrays = read_arrays(path)
+    arrays = read_npz(path)
     try:
         return _restore_arrays(json.loads(str(arrays["document"])), arrays)
     except (KeyError, TypeError, ValueError) as error:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lightloom.core.array_files import read_npz
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import write_atomically
 from lightloom.core.provenance import content_hash
-from lightloom.photonics.archives import read_arrays
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.realised.networks import LayeredNetwork
 from lightloom.photonics.meshes.mesh_mapping import MeshMapping
@@ -77,7 +77,7 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
             NaN, or inputs or outputs other than those of its function.
     """
     source = repr(str(path))
-    content = read_arrays(path)
+    content = read_npz(path)
     if str(content.get("schema")) != SCHEMA:
         raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
     depth = sum(name.startswith("weights_") for name in content)
@@ -109,7 +109,7 @@ def load_mapping(path: Path) -> MeshMapping | None:
     Raises:
         ConfigError: the file cannot be read, or its mapping lacks a value or has an unknown one.
     """
-    content = read_arrays(path)
+    content = read_npz(path)
     if not any(name.startswith(_MAPPING) for name in content):
         return None
     try:

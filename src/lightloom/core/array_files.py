@@ -1,0 +1,96 @@
+"""NumPy's files of arrays from untrusted sources: nothing is executed, and no memory taken for what they only claim."""
+
+from __future__ import annotations
+
+import math
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+
+from lightloom.core.arrays import Column
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
+
+MOST_UNPACKED = 1 << 33
+"""Bytes that the arrays of an archive may hold together."""
+_DAMAGE = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError, EOFError, MemoryError,
+    OverflowError, RuntimeError, NotImplementedError, UnicodeError, struct.error, tokenize.TokenError, zlib.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
+"""What NumPy and the archive's reader raise for files that are damaged, or are no files of theirs."""
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+T = TypeVar("T")
+
+
+def read_npy(path: Path, *, mapped: bool = False) -> Column:
+    """Return the numbers of an ``.npy`` file, as a map of the file where asked for.
+
+    Raises:
+        ConfigError: unreadable, damaged, cut short, no such file, or an array of anything but numbers.
+    """
+    return _checked(path, "a .npy file of numbers", lambda file: _array(path, file, mapped))
+
+
+def read_npz(path: Path) -> dict[str, Column]:
+    """Return all arrays of an ``.npz`` file by name.
+
+    Raises:
+        ConfigError: unreadable, damaged, no such file, or more than :data:`MOST_UNPACKED` bytes.
+    """
+    return _checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
+
+
+def _checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
+    try:
+        with path.open("rb") as file:
+            return read(file)
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    except _DAMAGE as error:
+        raise ConfigError(f"{str(path)!r}: not {expected}: expected what numpy.save or numpy.savez writes") from error
+
+
+def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
+    if file.peek(2)[:2] == _ZIP:  # type: ignore[attr-defined]
+        raise ConfigError(f"{str(path)!r}: an archive: expected one array, as numpy.save writes it")
+    claimed, shape, dtype = _claim(file)
+    if dtype.kind not in "biufc":
+        raise ConfigError(f"{str(path)!r}: {dtype} of shape {shape}: not a .npy file of numbers")
+    if claimed != path.stat().st_size:
+        raise ValueError("another length than the head says")
+    file.seek(0)
+    array: Column = np.load(path, mmap_mode="r") if mapped else np.load(file, allow_pickle=False)
+    return array
+
+
+def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
+    """Return the bytes that an array's file has by its head, its shape and the type of its elements."""
+    version = np.lib.format.read_magic(file)
+    head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = head(file)
+    return file.tell() + math.prod(shape) * dtype.itemsize, shape, dtype
+
+
+def _archive(path: Path, file: IO[bytes]) -> dict[str, Column]:
+    with zipfile.ZipFile(file) as archive:
+        total = 0
+        for member in archive.infolist():
+            with archive.open(member) as inner:
+                claimed, _, dtype = _claim(inner)
+            if claimed != member.file_size or dtype.kind not in "biufcSU":
+                raise ValueError("another length than the head says, or objects")
+            total += claimed
+    if total > MOST_UNPACKED:
+        raise ConfigError(f"{str(path)!r}: {total:,} bytes of arrays: expected at most {MOST_UNPACKED:,}")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
