@@ -10,8 +10,8 @@ from lightloom.core.provenance import provenance_line
 _OPENING = """# Calibration
 
 Fabricated interferometers have unknown phase offsets, unequal couplers and heaters of unequal efficiency. `onn
-calibrate` finds them from the powers at the outputs alone: it measures a simulated chip at some settings of its phases, fits a twin of it, and programs the
-twin.
+calibrate` finds them from the powers at the outputs alone: it measures a simulated chip at some settings of its
+phases, fits a twin of it, and programs the twin.
 
     lightloom onn calibrate --chips 4 --figure calibration.svg
     lightloom onn calibrate net.npz    # P, every layer and T of a network, and how often it averages rightly
