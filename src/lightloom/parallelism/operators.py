@@ -176,18 +176,25 @@ class OperatorColumns:
         cp: Ints | None,
     ) -> tuple[Floats, Floats]:
         """Return times with measured ones in place of priced ones (``measured.py``), [rows, operators]."""
-        machine, measured_precision = machine_of(measured, accelerator, precision)
-        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
-        one = np.ones(1, np.int64)
-        references = traced.times(machine, measured_precision, one * measured.batch, one)
+        references = self.measured_references(measured, accelerator, precision)
         part = samples[:, None] / (measured.batch * (1 if cp is None else cp[:, None]))
         share = np.where(self["sampled"] == 1, part, 1.0)
         columns = [self.values[name].view(np.float64) for name in MEASURED_COLUMNS]
         forward, backward = (
-            scaled(priced, column, reference[0], share)
+            scaled(priced, column, reference, share)
             for priced, column, reference in zip(times, columns, references, strict=True)
         )
         return forward, backward
+
+    def measured_references(
+        self, measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
+    ) -> tuple[Floats, Floats]:
+        """Return the seconds by the model of every operator as it was measured, forward and backward: [operators]."""
+        machine, measured_precision = machine_of(measured, accelerator, precision)
+        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
+        one = np.ones(1, np.int64)
+        forward, backward = traced.times(machine, measured_precision, one * measured.batch, one)
+        return forward[0], backward[0]
 
     def work(
         self,

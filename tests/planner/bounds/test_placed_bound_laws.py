@@ -70,9 +70,9 @@ def job_on(fabric: int, hidden: int = 256, ranks: int = 8) -> Job:
 def coarse(job: Job, table: PartTable, choice: PlacedChoice) -> tuple[list[float], float, float]:
     """Seconds by what bounds a row, those of its earlier micro-batches, and the bytes of a device."""
     rows, settings = PlacedRows.of([choice]), job.settings
-    passes = [each[0] for each in job.operators.kernels(rows.samples, rows.recomputation)]
     launches = [each[0] for each in job.operators.launches(rows.recomputation)]
-    _, (share,) = table.parts(rows, passes[0][None])
+    cut = table.parts(rows, job.operators)
+    passes, shortest = ([each[0] for each in seconds] for seconds in (cut.total, cut.least))
     operators = [x for x, each in enumerate(job.graph.operators) if each.kind != "input"]
     names = {each.name: x for x, each in enumerate(job.graph.operators)}
     sources = {
@@ -80,9 +80,9 @@ def coarse(job: Job, table: PartTable, choice: PlacedChoice) -> tuple[list[float
     }
     there, back = dict.fromkeys(operators, 0.0), dict.fromkeys(operators, 0.0)
     for x in operators:
-        there[x] = max((there[y] for y in sources[x]), default=0.0) + passes[0][x] * share[x]
+        there[x] = max((there[y] for y in sources[x]), default=0.0) + shortest[0][x]
     for x in operators[::-1]:
-        back[x] = max([there[x], *(back[y] for y in operators if x in sources[y])]) + passes[1][x] * share[x]
+        back[x] = max([there[x], *(back[y] for y in operators if x in sources[y])]) + shortest[1][x]
     total = sum(
         max(sum(seconds[x] for x in operators), sum(launched[x] for x in operators if seconds[x] > 0))
         for seconds, launched in zip(passes, launches, strict=True)

@@ -6,7 +6,7 @@ is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +57,10 @@ class PartitionRules:
     """Dimensions by kind, in the order that decides ties."""
 
 
+PartSeconds = Callable[[int, Split, int], Floats]
+"""Seconds [parts, 2] of the parts of an operator of the graph, by its place, cut along a dimension into so many."""
+
+
 class Cut(NamedTuple):
     """How one operator is cut."""
 
@@ -69,7 +73,7 @@ class _Parts(NamedTuple):
     """Columns [parts] of the parts of one operator."""
 
     share: Floats
-    """Of its work."""
+    """Of the elements along the dimension that is cut."""
     parameters: Ints
     """Elements that are the part's own."""
     memory: Floats
@@ -85,10 +89,14 @@ class Cuts:
         graph: one group's batch.
         durations: seconds [operators of the graph, 2] of the forward and the backward pass.
         rules: what a parameter costs.
+        part_seconds: of the parts of an operator; without it, a part takes its share of the operator's duration.
     """
 
-    def __init__(self, graph: ComputeGraph, durations: Floats, rules: PartitionRules) -> None:
+    def __init__(
+        self, graph: ComputeGraph, durations: Floats, rules: PartitionRules, part_seconds: PartSeconds | None = None
+    ) -> None:
         placed = [index for index, operator in enumerate(graph.operators) if operator.kind != "input"]
+        self._placed, self._part_seconds = placed, part_seconds
         self.name, self.rules = graph.name, rules
         self.operators: tuple[Operator, ...] = tuple(graph.operators[index] for index in placed)
         self.durations: Floats = durations[placed]
@@ -150,7 +158,7 @@ class Cuts:
         ]
         parent_start, parent, nbytes, content = self._edges(edges, first)
         columns = [self._parts_of(number, cut) for number, cut in enumerate(cuts)]
-        share = _joined([column.share for column in columns])
+        seconds = np.concatenate([self._seconds(number, cut) for number, cut in enumerate(cuts)] or [np.empty((0, 2))])
         return BalancedGraph(
             name=self.name,
             operators=tuple(operator.name for operator in self.operators),
@@ -158,8 +166,8 @@ class Cuts:
             first=first,
             operator=np.repeat(np.arange(len(parts), dtype=np.int32), parts),
             part=(np.arange(first[-1]) - np.repeat(first[:-1], parts)).astype(np.int32),
-            forward=np.repeat(self.durations[:, 0], parts) * share,
-            backward=np.repeat(self.durations[:, 1], parts) * share,
+            forward=np.ascontiguousarray(seconds[:, 0]),
+            backward=np.ascontiguousarray(seconds[:, 1]),
             parameters=np.concatenate([column.parameters for column in columns] or [np.empty(0, np.int64)]),
             memory=_joined([column.memory for column in columns]),
             synchronised=_joined([column.synchronised for column in columns]),
@@ -175,6 +183,13 @@ class Cuts:
         if key not in self._parts:
             self._parts[key] = _parts(self.operators[number], cut, self.rules, self.loss_bytes[number])
         return self._parts[key]
+
+    def _seconds(self, number: int, cut: Cut) -> Floats:
+        """Durations of the parts of an operator: [parts, 2]."""
+        if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
+            return self._part_seconds(self._placed[number], cut.split, cut.parts)
+        shares: Floats = self._parts_of(number, cut).share[:, None] * self.durations[number]
+        return shares
 
     def _edges(
         self, blocks: list[tuple[Transfers, int, int]], first: Ints

@@ -17,7 +17,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules
+from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules, PartSeconds
 from lightloom.parallelism.placement.splits import Split, split_size
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
 
@@ -29,6 +29,7 @@ def partition(
 
     Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes
     of inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions.
+    A part takes its share of the operator's duration.
 
     Args:
         graph: one group's batch.
@@ -48,9 +49,17 @@ class Partitions:
 
     Args:
         graph, durations, rules: as there.
+        part_seconds: seconds of parts by their own shapes; without it, a part takes its share of its operator's
+            duration, as in SiP-ML.
     """
 
-    def __init__(self, graph: ComputeGraph, durations: Floats, rules: PartitionRules | None = None) -> None:
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        durations: Floats,
+        rules: PartitionRules | None = None,
+        part_seconds: PartSeconds | None = None,
+    ) -> None:
         self.graph, self.rules = graph, rules or PartitionRules()
         seconds = np.asarray(durations, dtype=np.float64)
         if seconds.shape != (len(graph.operators), 2) or not np.all(seconds >= 0):
@@ -58,7 +67,7 @@ class Partitions:
                 f"durations of shape {seconds.shape}: expected seconds of at least 0 "
                 f"of shape ({len(graph.operators)}, 2) for {graph.name!r}"
             )
-        self._cuts = Cuts(graph, seconds, self.rules)
+        self._cuts = Cuts(graph, seconds, self.rules, part_seconds)
         self._forward: list[float] = self._cuts.durations[:, 0].tolist()
         self._balanced: dict[tuple[Cut, ...], BalancedGraph] = {}
         self._chosen: dict[object, Cut] = {}

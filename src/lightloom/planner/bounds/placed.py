@@ -90,17 +90,16 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    forward, backward = job.operators.kernels(rows.samples, rows.recomputation)
-    parts, share = table.parts(rows, forward)
+    parts, (forward, backward), totals = table.parts(rows, job.operators)
     parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.
     total = np.zeros(len(rows))
-    for seconds, launched in zip((forward, backward), job.operators.launches(rows.recomputation), strict=True):
+    for seconds, launched in zip(totals, job.operators.launches(rows.recomputation), strict=True):
         launching = np.where(seconds > 0, launched, 0.0)
         total += np.maximum(seconds[:, table.placed].sum(axis=1), launching[:, table.placed].sum(axis=1))
     every_step = job.accelerator.update_time(0.0)
     update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes)) - every_step
-    last, first = _chain(job.graph, table, forward * share, backward * share, parameters)
+    last, first = _chain(job.graph, table, forward, backward, parameters)
     exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
     settings = job.settings
     of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))

@@ -9,6 +9,7 @@ import numpy as np
 from lightloom.accelerators.base import Accelerator, Precision
 from lightloom.core.arrays import Floats, Ints
 from lightloom.parallelism.operator_kernels import stretched
+from lightloom.parallelism.operator_parts import Parts, part_times
 from lightloom.parallelism.operators import OperatorColumns
 from lightloom.parallelism.recomputation import repetitions
 from lightloom.parallelism.strategy_space import Strategies
@@ -31,6 +32,16 @@ class OperatorTimes:
         times = self.sorts.times(self.accelerator, self.precision, samples, np.ones_like(samples))
         forward, backward = self.repeating(times, recomputation)
         return np.ascontiguousarray(forward[:, self.sort]), np.ascontiguousarray(backward[:, self.sort])
+
+    def parts(self, parts: Parts) -> tuple[Floats, Floats]:
+        """Seconds of parts of operators by their own shapes, however long launching takes, nothing repeated, each
+        [parts]."""
+        sorted_parts = parts._replace(operator=self.sort[parts.operator])
+        return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
+
+    def repeats(self, recomputation: Ints) -> Ints:
+        """How often the backward pass repeats the forward pass of every operator: [rows, operators]."""
+        return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds in which a host launches every operator, each [rows, operators]."""

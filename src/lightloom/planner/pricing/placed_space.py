@@ -18,12 +18,16 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.capabilities import NEEDS_OWN_LINKS
+from lightloom.parallelism.operator_parts import COLUMNS, DEPTH, OTHERS, ROWS, Parts
 from lightloom.parallelism.placement.base import Reach
+from lightloom.parallelism.placement.cuts import PartSeconds
 from lightloom.parallelism.placement.partition import reads_everything
-from lightloom.parallelism.placement.splits import SPLITS, split_size
+from lightloom.parallelism.placement.splits import SPLITS, Split, bounds, split_size
 from lightloom.parallelism.recomputation import RECOMPUTATIONS
 from lightloom.planner.pricing.divided_model import DividedModel
 from lightloom.planner.pricing.job import Job
+from lightloom.planner.pricing.operator_times import OperatorTimes
+from lightloom.workloads.graph import TENSOR_KINDS
 
 RING_PEERS = 16
 """Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""
@@ -202,28 +206,46 @@ def _may_talk(within: Reach, k: int) -> bool:
     return True
 
 
+class CutOperators(NamedTuple):
+    """What rows cut operators into: columns of shape [rows, operators]."""
+
+    parts: Ints
+    least: tuple[Floats, Floats]
+    """Seconds of the shortest part that the cut may give, forward and backward."""
+    total: tuple[Floats, Floats]
+    """Seconds of all parts together at least, forward and backward."""
+
+
 class PartTable:
-    """Into how many parts a partition cuts each operator, for columns of rows; as ``Partitions`` does."""
+    """Into how many parts a partition cuts each operator, for columns of rows, as ``Partitions`` does; and how long
+    each part takes by its own shape."""
 
     def __init__(self, model: DividedModel) -> None:
         operators = model.graph.operators
         self.placed = np.array([operator.kind != "input" for operator in operators])
-        splits = [SPLITS[operator.kind] for operator in operators]
-        sizes = [tuple(split_size(each, split) for split in ways) for each, ways in zip(operators, splits, strict=True)]
+        self._splits = [SPLITS[operator.kind] for operator in operators]
+        sizes = [
+            tuple(split_size(each, split) for split in ways) for each, ways in zip(operators, self._splits, strict=True)
+        ]
         numbers: dict[object, int] = {}
         keys = zip(model.sort.tolist(), (operator.kind for operator in operators), sizes, strict=True)
         self._cut = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         """By operator: which of those it is cut like, whose times and sizes are the same."""
         _, self._first = np.unique(self._cut, return_index=True)
-        width = max(len(ways) for ways in splits)
-        shape = len(self._first), width
-        self._sizes, self._exchanges = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
-        self._by_sample = np.zeros(shape, np.bool_)
+        shape = len(self._first), max(map(len, self._splits))
+        self._sizes, self._shape, self._groups = np.zeros((3, *shape), np.int64)
+        self._exchanges, self._by_sample, self._whole, self._copied, self._sums = np.zeros((5, *shape), np.bool_)
         for row, number in enumerate(self._first.tolist()):
-            for column, split in enumerate(splits[number]):
-                self._sizes[row, column] = sizes[number][column]
-                self._exchanges[row, column] = reads_everything(split)
-                self._by_sample[row, column] = split.dimension == "sample" and sizes[number][column] > 0
+            operator = operators[number]
+            for column, split in enumerate(self._splits[number]):
+                at, product = (row, column), operator.kind in TENSOR_KINDS
+                self._sizes[at] = sizes[number][column]
+                self._exchanges[at] = reads_everything(split)
+                self._by_sample[at] = split.dimension == "sample" and sizes[number][column] > 0
+                self._shape[at] = _shape_of(operator.kind, split)
+                self._whole[at] = product and "whole" in split.inputs
+                self._groups[at] = operator.dimensions.get("groups", 1) if "group" in split.inputs else 0
+                self._copied[at], self._sums[at] = split.copied, split.partial
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
         """Parts that each split would give, and its size, of one operator of each that are cut alike: [rows, cuts,
@@ -244,14 +266,74 @@ class PartTable:
         parts = np.where(self._exchanges, np.minimum(parts, rows.most_exchanging[:, None, None]), parts)
         return _power_of_two(parts), sizes
 
-    def parts(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Floats]:
-        """Parts of each operator, and the least share of it that one part can be: [rows, operators]."""
-        ways, sizes = self.ways(rows, forward)
+    def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
+        """What rows cut operators into; of splits with equally many parts, which the partition chooses among by what
+        they exchange, the shortest counts."""
+        whole = times.kernels(rows.samples, rows.recomputation)
+        ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)
-        chosen = (ways == most[:, :, None]) & (sizes > 0)
-        smallest = np.where(chosen, sizes // np.maximum(ways, 1) / np.maximum(sizes, 1), 1.0)
-        share = np.where(most > 1, smallest.min(axis=2, initial=1.0), 1.0)
-        return np.where(self.placed, most[:, self._cut], 0), share[:, self._cut]
+        row, cut, split = np.nonzero((ways == most[:, :, None]) & (most[:, :, None] > 1))
+        parts, size = most[row, cut], sizes[row, cut, split]
+        forward, backward = self._seconds(times, cut, split, parts, rows.samples[row])
+        repeats = times.repeats(rows.recomputation)[row, self._first[cut]]
+        least, total, larger = list[Floats](), list[Floats](), size % parts
+        for undivided, seconds in zip(whole, (forward, backward + repeats[:, None] * forward), strict=True):
+            every = seconds[:, 0] * (parts - larger) + seconds[:, 1] * larger
+            for found, each in ((least, seconds.min(axis=1)), (total, every)):
+                column = np.where(most > 1, np.inf, undivided[:, self._first])
+                np.minimum.at(column, (row, cut), each)
+                found.append(column[:, self._cut])
+        return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
+
+    def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
+        """Seconds of the parts of an operator with so many samples."""
+        repeats = times.repeats(np.array([RECOMPUTATIONS.index(recomputation)]))[0]
+        known: dict[tuple[int, int, int], Floats] = {}
+
+        def seconds(operator: int, split: Split, parts: int) -> Floats:
+            cut, column = int(self._cut[operator]), self._splits[operator].index(split)
+            if (cut, column, parts) not in known:
+                entry = (np.array([value]) for value in (cut, column, parts, samples))
+                forward, backward = (each[0] for each in self._seconds(times, *entry))
+                backward = backward + repeats[operator] * forward
+                size = samples if self._by_sample[cut, column] else int(self._sizes[cut, column])
+                larger = np.diff(bounds(size, parts)) - size // parts
+                known[cut, column, parts] = np.stack((forward[larger], backward[larger]), axis=1)
+            return known[cut, column, parts]
+
+        return seconds
+
+    def _seconds(
+        self, times: OperatorTimes, cut: Ints, split: Ints, parts: Ints, samples: Ints
+    ) -> tuple[Floats, Floats]:
+        """Seconds of the smallest and of the largest part forward and backward, nothing repeated: [entries, 2] each."""
+        columns = np.stack((cut, split, parts, samples))
+        keys = np.ravel_multi_index(tuple(columns), tuple(columns.max(axis=1, initial=0) + 1)) if cut.size else cut
+        _, first, entry = np.unique(keys, return_index=True, return_inverse=True)
+        cut, split, parts, samples = np.repeat(columns[:, first], 2, axis=1)
+        at, by_sample = (cut, split), self._by_sample[cut, split]
+        size = np.where(by_sample, samples, self._sizes[at])
+        slices = size // parts + (np.arange(len(size)) % 2) * (size % parts > 0)
+        groups = self._groups[at]
+        described = Parts(
+            operator=self._first[cut],
+            samples=np.where(by_sample, slices, samples),
+            shape=self._shape[at],
+            size=np.where(by_sample, 1, size),
+            slice=np.where(by_sample, 1, slices),
+            reads_all=self._whole[at] | ((groups > 0) & (groups % parts != 0)),
+            copies=self._copied[at],
+            sums=self._sums[at],
+        )
+        forward, backward = times.parts(described)
+        return forward.reshape(-1, 2)[entry], backward.reshape(-1, 2)[entry]
+
+
+def _shape_of(kind: str, split: Split) -> int:
+    """Which size of an operator's products a split changes."""
+    if kind == "attention" and split.dimension == "sequence":
+        return ROWS
+    return {"channel": COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
 
 
 def _power_of_two(counts: Ints) -> Ints:

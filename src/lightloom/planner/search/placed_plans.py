@@ -35,7 +35,14 @@ from lightloom.planner.circuits.regranted import faster_regranted
 from lightloom.planner.gradients.engine import VALUE_BYTES
 from lightloom.planner.gradients.priced import PricedExchange
 from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import PlacedChoice, peers, reach, shared_state_bytes, state_bytes
+from lightloom.planner.pricing.placed_space import (
+    PartTable,
+    PlacedChoice,
+    peers,
+    reach,
+    shared_state_bytes,
+    state_bytes,
+)
 from lightloom.simulation.placed_step import PlacedStep, simulate_placed
 from lightloom.workloads.graph import ComputeGraph
 
@@ -60,6 +67,7 @@ class PlacedPlans:
         self._job = job
         self._regrants = regrants
         self._in_line = in_line or {}
+        self._table = PartTable(job.model)
         self._graphs: dict[int, ComputeGraph] = {}
         """Graphs of a rank by its samples."""
         self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
@@ -184,7 +192,8 @@ class PlacedPlans:
             )
             graph = self._graph(choice)
             graph = graph if choice.recomputation == "none" else kept_graph(graph)
-            _keep(self._partitions, key, Partitions(graph, durations, rules), _KEPT_PARTITIONS)
+            seconds = self._table.part_seconds(job.operators, choice.samples, choice.recomputation)
+            _keep(self._partitions, key, Partitions(graph, durations, rules, seconds), _KEPT_PARTITIONS)
         return self._partitions[key]
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
