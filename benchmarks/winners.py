@@ -112,7 +112,7 @@ def searched(cluster: str, model: str, seconds: float, prices: dict[float, Group
         "global_batch": found.winner.global_batch,
         "tokens_per_second_per_rank": _tokens(found.winner),
         "model_flops_utilization": found.utilization(found.winner),
-        "plans": [_plan(plan) for plan in [*found.distinct.values()][:_KEPT]],
+        "plans": [_plan(plan) for plan in found.ranking[:_KEPT]],
         "kinds": {plan.strategy: plan.sample_time for plan in _best_of_kinds(found)},
         "refusals": list(found.refusals),
     }

@@ -47,7 +47,7 @@ def ranked() -> PlanSearch:
 
 
 def test_every_plan_that_is_shown_has_an_interval_around_its_time(ranked: PlanSearch) -> None:
-    assert len(ranked.intervals) == min(len(ranked.distinct), 12)
+    assert len(ranked.intervals) == min(len(ranked.ranking), 12)
     rows = [plan_row(plan, ranked) for plan in ranked.ranking if id(plan) in ranked.intervals]
     for row in rows:
         assert row["low_s"] < row["iteration_time_s"] < row["high_s"]

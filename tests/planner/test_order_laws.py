@@ -43,6 +43,7 @@ PLACED = PlacedChoice(2, 4, 1e-6, 8, 0, 1.0)
 CRITERIA: list[tuple[str, list[Any]]] = [
     ("fits", [None, False]),
     ("fits", [True, False]),
+    ("runnable", [True, False]),
     ("sample_time", [1.0, 2.0]),
     ("communication_time", [None, 0.5, 1.0]),
     ("choice", [PLACED, PLACED._replace(recomputation="full")]),

@@ -268,7 +268,7 @@ def _checks(row: RankingRow) -> Text:
     text = Text("closed form", "dim") if row.closed_form else _flag(row.verified, "verified", "NOT VERIFIED")
     if row.fits is not None:
         text = text.append(" ").append_text(_flag(row.fits, "fits", "DOES NOT FIT"))
-    return text
+    return text if row.runnable else text.append(" no framework", "yellow")
 
 
 def _flag(good: bool, yes: str, no: str) -> Text:

@@ -71,6 +71,8 @@ class RankingRow:
     """Whether the interval of the difference does not tell it apart from the first."""
     closed_form: bool = False
     """Whether a closed form of a collective library stands for its exchanges, and no schedule."""
+    runnable: bool = True
+    """Whether a training framework can run the plan."""
 
     def __post_init__(self) -> None:
         unknown = set(self.breakdown) - set(SHARES)

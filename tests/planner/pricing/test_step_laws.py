@@ -225,7 +225,7 @@ def test_parameters_of_chunks_add_up_over_stages_and_lie_beside_each_other(
 
 @pytest.mark.parametrize("graph", [transformer(1, 64), mixture(1, 64)])
 def test_an_operator_is_cut_into_the_most_parts_of_any_of_its_splits(graph: Any) -> None:
-    """The share of the smallest part is that of slices of whole elements; an operator that is not cut has all."""
+    """One that is not cut takes its own time, any other at least that of the shortest part of one of these splits."""
     operators = graph.operators
     model = DividedModel(graph, TrainingSettings(), load_accelerator("a100"))
     table = PartTable(model)
@@ -234,8 +234,9 @@ def test_an_operator_is_cut_into_the_most_parts_of_any_of_its_splits(graph: Any)
         for k, quantum, most in ((1, 1e-6, 1), (8, 1e-9, 3), (4, 2e-6, 4))
     ]
     rows = PlacedRows.of(choices)
-    forward = np.full((len(choices), len(operators)), 1e-5) * np.where(model.sort % 2, 1.0, 0.3)
-    parts, share = table.parts(rows, forward)
+    times = model.times_on(load_accelerator("a100"))
+    forward, _ = times.kernels(rows.samples, rows.recomputation)
+    parts, least, total = table.parts(rows, times)
     for row, choice in enumerate(choices):
         for place, operator in enumerate(operators):
             limit = int(min(choice.k, max(forward[row, place] / choice.quantum, 1)))
@@ -245,14 +246,17 @@ def test_an_operator_is_cut_into_the_most_parts_of_any_of_its_splits(graph: Any)
                 if split.dimension == "sample" and size:
                     size = choice.samples
                 most = min(limit, size)
-                if any(need == "whole" for need in split.inputs):
+                if split.partial or any(need == "whole" for need in split.inputs):
                     most = min(most, choice.most_exchanging)
                 if most:
-                    ways.append((1 << (most.bit_length() - 1), size))
+                    ways.append((1 << (most.bit_length() - 1), split))
             expected = max([count for count, _ in ways], default=1)
             assert parts[row, place] == expected
-            least = min([(size // count) / size for count, size in ways if count == expected], default=1.0)
-            assert share[row, place] == pytest.approx(least if expected > 1 else 1.0)
+            seconds = table.part_seconds(times, choice.samples, "none")
+            of_splits = [seconds(place, split, expected)[:, 0] for count, split in ways if count == expected > 1]
+            whole = forward[row, place]
+            assert least[0][row, place] == min([each.min() for each in of_splits], default=whole)
+            assert total[0][row, place] == pytest.approx(min([each.sum() for each in of_splits], default=whole))
     assert (parts[0] == 1).all() and parts[1:].max() > 1
 
 
@@ -260,6 +264,8 @@ def test_inputs_alone_are_not_placed() -> None:
     """Nothing of a graph without other operators can be cut."""
     inputs = transformer(1).operators[:1]
     graph = replace(transformer(1), operators=(replace(inputs[0], kind="input", inputs=(), parameters=0),))
-    table = PartTable(DividedModel(graph, TrainingSettings(), load_accelerator("a100")))
-    parts, share = table.parts(PlacedRows.of([PlacedChoice(4, 2, 1e-9, 16, 4, 1.0)]), np.ones((1, 1)))
-    assert (parts.tolist(), share.tolist()) == ([[0]], [[1.0]])
+    model = DividedModel(graph, TrainingSettings(), load_accelerator("a100"))
+    rows, times = PlacedRows.of([PlacedChoice(4, 2, 1e-9, 16, 4, 1.0)]), model.times_on(load_accelerator("a100"))
+    whole, cut = times.kernels(rows.samples, rows.recomputation), PartTable(model).parts(rows, times)
+    assert cut.parts.tolist() == [[0]]
+    assert [each.tolist() for each in (*cut.least, *cut.total)] == [each.tolist() for each in (*whole, *whole)]

@@ -112,42 +112,22 @@ def test_utilization_counts_the_passes_of_a_batch_once_and_on_demand_those_that_
     assert kinds == {"none", "full"}
 
 
-def test_equal_placed_plans_are_shown_once_at_their_first_place() -> None:
-    other = PLACED._replace(most_exchanging=2)
-    ranking = (
-        plan_of(PLACED),
-        plan_of(other),
-        plan_of(WHOLE),
-        plan_of(WHOLE),
-        plan_of(other, 2.0),
-        plan_of(other, memory=2.0),
-        plan_of(other, site="there"),
-        plan_of(other._replace(k=4)),
-        plan_of(other, energy=SimpleNamespace(known_j=2.0)),
-    )
-    places = shown(ranking).distinct
-    assert list(places) == [1, *range(3, 10)]
-    assert all(plan is ranking[place - 1] for place, plan in places.items())
-
-
 def test_intervals_are_those_of_the_first_plans_of_each_kind_of_each_cluster_and_of_the_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[Any, list[Any]]] = []
     monkeypatch.setattr(plans, "plan_intervals", lambda winner, some: asked.append((winner, list(some))))
-    same = plan_of(PLACED, strategy="placed")
     ranking = (
-        same,
-        plan_of(PLACED, strategy="placed"),
         *(plan_of(WHOLE) for _ in range(13)),
         plan_of(WHOLE, ledger=SimpleNamespace(cluster=SimpleNamespace())),
         plan_of(WHOLE, strategy="fsdp"),
+        plan_of(PLACED, strategy="placed"),
     )
     reference = tuple(plan_of(WHOLE) for _ in range(5))
     _ = shown(ranking, reference).intervals
     (winner, some) = asked[0]
-    wanted = [ranking[0], *ranking[2:13], ranking[16], ranking[15], *reference[:3]]
-    assert winner is same and [id(plan) for plan in some] == [id(plan) for plan in wanted]
+    wanted = [*ranking[:12], *ranking[14:], ranking[13], *reference[:3]]
+    assert winner is ranking[0] and [id(plan) for plan in some] == [id(plan) for plan in wanted]
 
 
 def test_the_first_plan_of_every_cluster_is_kept() -> None:

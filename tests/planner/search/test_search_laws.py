@@ -37,6 +37,7 @@ def plan_of(choice: Strategy | PlacedChoice, time: float, fits: bool | None = Tr
         "division": None,
     }
     given: dict[str, Any] = {"communication_time": 0.0, "gradient_exchange": None, "energy_per_sample": 0.0}
+    given["runnable"] = isinstance(choice, Strategy)
     return SimpleNamespace(choice=choice, sample_time=time, fits=fits, **(named | given | more))
 
 
@@ -90,7 +91,10 @@ class Rows:
         return TooLargeError(f"nothing, {refused}")
 
     def refine_winner(self, plan: Any) -> Any:
-        return plan if self.refined_as is None else plan_of(self.refined_as, plan.sample_time, plan.fits)
+        if self.refined_as is None:
+            return plan
+        choice = self.refined_as if plan.runnable else PlacedChoice(99, 1, 1e-6, 8, 1, 1.0)
+        return plan_of(choice, plan.sample_time, plan.fits, algorithm="")
 
 
 def search_of(rows: Rows, advance: Any, compared: tuple[list[Any], list[Any]], **asked: Any) -> Any:
@@ -103,7 +107,7 @@ def search_of(rows: Rows, advance: Any, compared: tuple[list[Any], list[Any]], *
 
 
 class Replay:
-    """The same search, from a list whose least row is looked for every time."""
+    """The same search, from a list whose least row is looked for every time; placed rows come after all others."""
 
     def __init__(self, rows: Rows, best: float) -> None:
         self.rows, self.best, self.refined = rows, best, 0
@@ -127,7 +131,10 @@ class Replay:
                 self.best = self.best if plan.fits is False else min(self.best, plan.sample_time)
 
     def run(self, pending: list[Row], prune: bool) -> None:
-        self.play(pending, lambda row: prune and row.per_sample >= self.best)
+        parts = [[row for row in pending if (row.kind == PLACED) is placed] for placed in (False, True)]
+        for part in parts:
+            self.play(part, lambda row: prune and row.per_sample >= self.best)
+        pending = [row for part in parts for row in part]
         found = {row.kind for _, row in self.found}
         for kind in sorted({row.kind for row in pending} - found):
             self.refined = 0
@@ -148,7 +155,7 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
     random, refused, soon, ranked, stays = Random(4), 0, 0, 0, 0
     verified: list[Any] = []
     monkeypatch.setattr(searching, "verify_winner", verified.append)
-    for _ in range(150):
+    for _ in range(250):
         rows = Rows(random)
         told: list[None] = []
         alone = [
@@ -158,7 +165,7 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
             for number in range(random.choice((0, 0, 1, 3)))
         ]
         compare, must_fit = random.random() < 0.5, random.random() < 0.5
-        rows.refined_as = random.choice((None, *(choice_of(Row(0.0, kind, 99, 1)) for kind in (0, PLACED))))
+        rows.refined_as = random.choice((None, choice_of(Row(0.0, 0, 99, 1))))
         asked = {"prune": prune, "compare": compare, "must_fit": must_fit}
         of = search_of(rows, lambda told=told: told.append(None), (alone, ["why", "why"] if alone else []), **asked)
         alone, why = (alone, ["why"] if alone else []) if compare else ([], [])
@@ -177,19 +184,32 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
         found = of.run(())
         assert rows.looks == replay.looks and len(told) == len(rows.looks)
         assert verified[-1] is found.ranking[0]
-        other = plans[0].fits is not False and rows.refined_as is not None
-        assert (found.ranking[0] is plans[0]) != other and found.ranking[0].sample_time == plans[0].sample_time
-        kept = other and isinstance(rows.refined_as, Strategy)
-        rest = plans if kept else plans[1:]
-        assert [id(plan) for plan in found.ranking[1:]] == [id(plan) for plan in rest]
+        refined = [plans[0], min(plans, key=lambda plan: (plan.fits is False, plan.sample_time))]
+        refined = [plan for plan in refined if plan.fits is not False and rows.refined_as is not None]
+        assert (found.ranking[0] is plans[0]) != bool(refined) and found.ranking[0].sample_time == plans[0].sample_time
+        # A runnable plan with other schedules stands beside itself, a placed one that is placed again in its own place.
+        kept = bool(refined) and plans[0].runnable
+        made = [plan for plan in found.ranking if all(plan is not each for each in plans)]
+        assert sorted(plan.sample_time for plan in made) == sorted({id(p): p.sample_time for p in refined}.values())
+        rest = [plan for plan in plans if plan.runnable or all(plan is not each for each in refined)]
+        assert [plan for plan in found.ranking if plan not in made] == rest and found.ranking == sorted(
+            found.ranking, key=order
+        )
         assert found.counts == Counts(rows=3 + len(alone) + len(why), refused=len(why), simulated=len(found.ranking))
         assert found.refused == why
-        possible = [
-            plan.sample_time
-            for key, plan in rows.plans.items()
-            if plan is not None and plan.fits is not False and None not in rows.bounds[key]
-        ]
-        assert plans[0].fits is False or plans[0].sample_time == min([*fit, *possible])
+        possible = {
+            kind: [
+                plan.sample_time
+                for key, plan in rows.plans.items()
+                if plan is not None and plan.runnable is kind
+                if plan.fits is not False and None not in rows.bounds[key]
+            ]
+            for kind in (True, False)
+        }
+        runnable = [*fit, *possible[True]]
+        fitting = [plan for plan in plans if plan.fits is not False]
+        assert not fitting or fitting[0].sample_time == min(runnable or possible[False])
+        assert not fitting or min(plan.sample_time for plan in fitting) == min([*runnable, *possible[False]])
         ranked, stays = ranked + 1, stays + kept
     assert min(refused, ranked, stays) > 5 and soon > 1
 
@@ -203,6 +223,7 @@ def test_the_fastest_plan_is_that_of_all_rows_if_it_is_fast_enough(monkeypatch: 
         of = search_of(rows, lambda: None, ([], []))
         of._best = below
         pending = rows.first(())
+        pending = [row for row in pending if row.kind != PLACED] or pending
         there, replay = bool(pending), Replay(rows, below)
         replay.play(pending, lambda row, replay=replay: row.per_sample >= replay.best)
         plans = sorted((plan for plan, _ in replay.found), key=order)

@@ -93,7 +93,7 @@ def save_pictures(search: PlanSearch, folder: Path, origin: Mapping[str, Any]) -
 
 def _breakdown(search: PlanSearch) -> Figure:
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
-    shown = [plan for place, plan in enumerate(search.distinct.values()) if place < _BARS or id(plan) in best]
+    shown = [plan for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
     same = len({(plan.global_batch, plan.site) for plan in search.ranking}) == 1
     bars = [(_bar(plan, same), _seconds(plan, same)) for plan in shown]
     if same:

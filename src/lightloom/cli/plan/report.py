@@ -45,9 +45,8 @@ _LIBRARY_NOTE = (
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
-    """One row for each of ``plans``; without them for each of the ranking, equal ones once, with its place there."""
+    """One row for each of ``plans``, without them for each of the ranking."""
     front = {id(plan) for plan in search.front}
-    places = search.distinct if plans is None else dict(enumerate(plans, start=1))
     intervals = search.intervals
     return tuple(
         RankingRow(
@@ -68,13 +67,14 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             memory=plan.memory,
             verified=plan.verified,
             closed_form=not plan.verified,
+            runnable=plan.runnable,
             half_width=intervals[id(plan)].half_width if id(plan) in intervals else None,
             like_first=id(plan) in intervals and plan is not search.winner and not intervals[id(plan)].apart,
             lower_bound_ratio=times_the_bound(plan),
             fits=plan.fits,
             on_front=id(plan) in front,
         )
-        for place, plan in places.items()
+        for place, plan in enumerate(search.ranking if plans is None else plans, start=1)
     )
 
 
@@ -155,8 +155,8 @@ def _memory(plan: Plan) -> dict[str, float]:
 def _explored(search: PlanSearch) -> Iterator[ExploredPlan]:
     """The first plans of the ranking and the best of each kind, as a reader may look into them."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
-    for number, (place, plan) in enumerate(search.distinct.items()):
-        if number < _EXPLORED or id(plan) in best:
+    for place, plan in enumerate(search.ranking, start=1):
+        if place <= _EXPLORED or id(plan) in best:
             label = f"{plan.label} on {plan.site}"
             exchanges = [
                 (use.kind, f"{use.ranks:,}", f"{use.stride:,}", format_size(use.nbytes), use.algorithm)

@@ -108,6 +108,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
         "fits": plan.fits is not False,
         "fits_memory": plan.fits,
         "verified": plan.verified,
+        "runnable": plan.runnable,
         "channels": None if plan.division is None else plan.division.by_axis(),
         "placed": _placed(plan),
         "in_step": None if plan.in_step is None else in_step_json(plan.in_step),

@@ -48,7 +48,7 @@ def _name(plan: Plan) -> str:
 
 def _what(winner: Plan) -> str:
     capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
-    wins = f"{_name(winner)} on {where} wins"
+    wins = f"{_name(winner)} on {where} wins{'' if winner.runnable else ', though no framework runs it'}"
     if winner.fits is False and capacity is not None:
         wins = (
             f"no plan fits: {_name(winner)} on {where} needs {format_size(winner.memory)} of "
@@ -158,6 +158,8 @@ def _against(winner: Plan, other: Plan) -> str:
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
         return f"{_name(other)}{where} does not fit: it needs {format_size(other.memory)} a rank"
+    if winner.runnable and not other.runnable and slower < 0:
+        return f"{_name(other)}{where} is {_percent(-slower)} faster, but no framework runs it"
     if slower <= 0:
         return f"{_name(other)}{where} is as fast"
     return f"{_name(other)}{where} is {_percent(slower)} slower ({_why(winner, other)})"

@@ -19,6 +19,8 @@ class Simulated(Protocol):
     @property
     def fits(self) -> bool | None: ...
     @property
+    def runnable(self) -> bool: ...
+    @property
     def sample_time(self) -> float: ...
     @property
     def energy_per_sample(self) -> float: ...
@@ -39,11 +41,13 @@ class Simulated(Protocol):
 P = TypeVar("P", bound=Simulated)
 
 
-def order(plan: Simulated) -> tuple[bool, float, float, bool, str, str, bool, str]:
-    """Sort key of a ranking: plans that fit, then less time a sample; plans that computation hides equally are told
-    apart by how long their networks are busy, then those that recompute nothing come first, then by name."""
+def order(plan: Simulated) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
+    """Sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a sample;
+    plans that computation hides equally are told apart by how long their networks are busy, then those that recompute
+    nothing come first, then by name."""
     return (
         plan.fits is False,
+        not plan.runnable,
         plan.sample_time,
         plan.communication_time or 0.0,
         plan.choice.recomputation != "none",

@@ -95,6 +95,12 @@ class PlacedPlans:
             raise UnsupportedError(plan)
         return plan
 
+    def identity(self, choice: PlacedChoice) -> object:
+        """What decides a plan and its step: the choice, and how it cuts every operator, whatever limits lead to it."""
+        balanced = self._partition(choice)
+        cuts = balanced.dimensions, balanced.first.tobytes()
+        return choice._replace(quantum=0.0, most_exchanging=0), cuts
+
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Placed anew, with so much search around the best start."""
         fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)

@@ -5,7 +5,7 @@
     tensor-pipeline   Strategy          stage by stage
     placed            PlacedChoice      sub-operator by sub-operator, over the circuits granted
 
-Plans that fit the memory come first, then less time for each sample.
+Plans that fit the memory come first, of these plans that a framework can run, then less time for each sample.
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class Plan:
         """Whether the accelerator's memory holds the fullest rank; None where its size is unknown."""
         capacity = self.cluster.accelerator.memory
         return None if capacity is None else self.memory <= capacity
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a training framework can run the plan: any but a placed one, as none places single operators."""
+        return isinstance(self.choice, Strategy)
 
     @property
     def placed(self) -> PlacedStep | None:
@@ -233,7 +238,7 @@ class PlanSearch:
     global_batches: tuple[int, ...]
     """Samples of a step, in all plans that were searched."""
     ranking: tuple[Plan, ...]
-    """Plans that fit first, then least seconds a sample."""
+    """Plans that fit first, of these runnable ones, then least seconds a sample."""
     reference: tuple[Plan, ...]
     """Data parallelism on the electrical reference of the cluster."""
     refused: tuple[RefusedPlan, ...]
@@ -243,7 +248,7 @@ class PlanSearch:
 
     @property
     def winner(self) -> Plan:
-        """The first of the ranking; it fits unless no plan does."""
+        """The first of the ranking; it fits unless no plan does, and is runnable unless no plan that fits is."""
         return self.ranking[0]
 
     def best_of(self, strategy: str) -> Plan | None:
@@ -280,29 +285,16 @@ class PlanSearch:
         """90 % intervals of the first plans, of the best of each kind, of the first of each cluster and of the
         reference, by the ``id`` of the plan; none where an accelerator has a flat efficiency, of which no spread is
         known."""
-        first = [plan for place, plan in enumerate(self.distinct.values()) if place < INTERVALS]
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
         reference = self.reference[:INTERVALS_OF_THE_REFERENCE]
-        plans = {id(plan): plan for plan in (*first, *best, *self.first_of_clusters, *reference)}
+        shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *reference
+        plans = {id(plan): plan for plan in shown}
         return plan_intervals(self.winner, plans.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:
         """Return what a plan's step costs, with the interval of its time where that is known."""
         interval = self.intervals.get(id(plan))
         return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
-
-    @property
-    def distinct(self) -> dict[int, Plan]:
-        """Plans by their places from 1 on, without placed ones that are the same as an earlier one in everything but
-        their limit on the parts that exchange."""
-        first: dict[object, tuple[int, Plan]] = {}
-        for place, plan in enumerate(self.ranking, start=1):
-            key: object = id(plan)
-            if isinstance(plan.choice, PlacedChoice):
-                choice = plan.choice._replace(most_exchanging=0)
-                key = choice, plan.site, plan.step_time, plan.memory, plan.energy.known_j
-            first.setdefault(key, (place, plan))
-        return dict(first.values())
 
     @property
     def first_of_clusters(self) -> tuple[Plan, ...]:

@@ -100,6 +100,8 @@ class ClusterRows:
         """Of the strategies; not a number where it was not needed so far."""
         self._at_once = _AT_ONCE
         self._placed: PlacedRows
+        self._first_cut: dict[object, int] = {}
+        """By what decides a placed plan: the row that was placed first, which stands for others that cut alike."""
         self._counts = Counts()
         self._needed: list[str] = []
         """Memory that rows which do not fit need."""
@@ -149,10 +151,13 @@ class ClusterRows:
         return rows
 
     def refined(self, row: Row) -> Row | None:
-        """The row with its next bound; None when it turns out to be impossible."""
+        """The row with its next bound; None when it turns out to be impossible, or the plan of another row."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
+        if self._first_cut.setdefault(self._plans.identity(choice), row.number) != row.number:
+            self._counts += Counts(rows=-1, bounded=-1)
+            return None
         try:
             bound = self._plans.structure_bound(choice) if placing else self._plans.circuits_bound(choice)
         except UnsupportedError as error:

@@ -6,7 +6,8 @@ when no bound is below the best time.
 
 Data parallelism alone is simulated with every algorithm, so that algorithms can be compared. Each cluster's own winner
 is found, so that clusters can be compared; the ranking is of all together. Of a kind that cannot win the few rows with
-the least bounds are simulated, so that kinds can be compared.
+the least bounds are simulated, so that kinds can be compared. Plans that a framework can run are searched first; the
+others, placed ones, as far as they are faster.
 """
 
 from __future__ import annotations
@@ -208,6 +209,7 @@ class _Search:
         self._request = request
         self._advance = advance
         self._best = below
+        """Least seconds a sample of what is searched so far."""
         self._refined = 0
         self._found: list[tuple[Plan, Row]] = []
 
@@ -220,9 +222,13 @@ class _Search:
         heap = self._rows.first(batches)
         compared, refused = self._compared_algorithms(batches, heap)
         self._best = min((plan.sample_time for plan in compared if plan.fits is not False), default=float("inf"))
-        heapify(heap)
-        self._simulate(heap, until=lambda row: self._request.prune and row.per_sample >= self._best)
-        # What is left in the heap cannot win.
+        # A placed plan leaves no runnable one out, however fast it is.
+        runnable, heap = _by_kind(heap)
+        for part in (runnable, heap):
+            heapify(part)
+            self._simulate(part, until=lambda row: self._request.prune and row.per_sample >= self._best)
+        # What is left in the heaps cannot win.
+        heap += runnable
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
             self._refined = 0
             left = [row for row in heap if row.kind == kind]
@@ -232,11 +238,14 @@ class _Search:
         plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
-        if plans[0].fits is not False:
-            refined = self._rows.refine_winner(plans[0])
+        # The winner, and what is faster than it though no framework runs it.
+        firsts = {id(plan): plan for plan in (plans[0], min(plans, key=_fitting_time)) if plan.fits is not False}
+        for plan in firsts.values():
+            refined = self._rows.refine_winner(plan)
             # A split with other schedules is another plan: its row stays, so that pinning it finds the same again.
-            stays = refined is not plans[0] and isinstance(refined.choice, Strategy)
-            plans = [refined, *plans[0 if stays else 1 :]]
+            if refined is not plan:
+                stays = [each for each in plans if each is not plan or plan.runnable]
+                plans = sorted([refined, *stays], key=order)
         verify_winner(plans[0])
         if plans[0].in_step is not None:
             # Circuits that follow the step are proved on its timeline.
@@ -251,7 +260,9 @@ class _Search:
             NotFasterError: no plan is faster than was asked for.
             UnsupportedError: there is no row, or none that fits.
         """
-        heap, below = self._rows.first(batches), self._best
+        rows, below = self._rows.first(batches), self._best
+        runnable, placed = _by_kind(rows)
+        heap = runnable or placed
         heapify(heap)
         self._simulate(heap, until=lambda row: row.per_sample >= self._best)
         plans = sorted((plan for plan, _ in self._found), key=order)
@@ -308,6 +319,17 @@ class _Search:
             self._found.append((plan, row))
             if plan.fits is not False:
                 self._best = min(self._best, plan.sample_time)
+
+
+def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows of plans that a framework can run, and rows of placed plans."""
+    placed = KINDS.index("placed")
+    return [row for row in rows if row.kind != placed], [row for row in rows if row.kind == placed]
+
+
+def _fitting_time(plan: Plan) -> tuple[bool, float]:
+    """Sort key by which the fastest plan that fits comes first."""
+    return plan.fits is False, plan.sample_time
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
