@@ -52,7 +52,7 @@ LEDGER = SimpleNamespace(cluster=SimpleNamespace())
 
 def plan_of(choice: Any, step_time: float = 1.0, strategy: str = "ddp", **more: Any) -> Any:
     """A plan as far as a ranking looks at it."""
-    given = {"site": "here", "memory": 1.0, "energy": SimpleNamespace(known_j=1.0), "ledger": LEDGER} | more
+    given = {"ledger": LEDGER} | more
     return SimpleNamespace(choice=choice, step_time=step_time, strategy=strategy, **given)
 
 
