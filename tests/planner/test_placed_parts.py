@@ -31,7 +31,7 @@ from lightloom.workloads.load import load_workload
 from lightloom.workloads.measured import MeasuredTimes
 from tests.planner.jobs import verified_job
 
-NO_NETWORK = {"fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0}}
+NO_NETWORK = {"fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0, "transport": "ideal"}}
 CHIPS = [chip for name in ("a100", "h100") for chip in (load_accelerator(name), load_accelerator(name).flat())]
 
 
