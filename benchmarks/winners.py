@@ -96,9 +96,11 @@ PUBLISHED = (
 
 def searched(cluster: str, model: str, seconds: float, prices: dict[float, GroupPrices]) -> dict[str, Any]:
     """The ranking of one pair with so many seconds a hop; ``prices`` of the cluster by seconds are used again."""
-    on, graph = load_cluster(cluster), load_workload(model, batch=1)
+    graph, on_gpus = load_workload(model, batch=1), ALGORITHMS.get(cluster) == _ON_GPUS
+    # A library's closed form does not know the latency of a link.
+    on = load_cluster(cluster, {"fabric.transport": "ideal"} if on_gpus else {})
     on = replace(on, fabric=on.fabric.with_hop_latency(seconds), reference=None)
-    kinds = STRATEGIES if ALGORITHMS.get(cluster) == _ON_GPUS else KINDS
+    kinds = STRATEGIES if on_gpus else KINDS
     request = SearchRequest(compare=False, algorithms=ALGORITHMS.get(cluster, ()), strategies=kinds)
     if seconds not in prices:
         prices[seconds] = GroupPrices(on.fabric, on.training, "physical", (), request.algorithms)
@@ -148,7 +150,6 @@ def priced(setup: Published) -> dict[str, Any]:
             request = SearchRequest(
                 global_batches=(setup.global_batch,),
                 strategies=STRATEGIES,
-                algorithms=_ON_GPUS,
                 pins=pins,
                 compare=False,
                 must_fit=False,

@@ -54,7 +54,9 @@ _ASSUMPTIONS = """
 * A hop is a link of the outer network. Links inside a node, a rack or a block of 4x4x4 chips keep the latency that the
   catalog states (25 ns, 25 ns, 1 µs); `terarack-64` and `sip-ocs-1024` have one kind of link. The catalog's own
   latencies are 5 ns a hop on `terarack-64`, 100 ns on `sip-ocs-1024` and 500 ns a link between nodes and racks.
-* Links are ideal but for the catalog's wire efficiency: no library's protocols, no congestion by other jobs.
+* Searches by latency have ideal software and links that are ideal but for the catalog's wire efficiency: no library's
+  protocols (`transport: ideal`, as closed forms of libraries do not know the latency of a link), no congestion by other
+  jobs. Published set-ups exchange by NCCL, as plans on these clusters do.
 * Mixture of experts: every expert gets as many tokens. A step's batch is the ranks times the largest power of two up to
   32 samples that some plan fits, without any latency or with it.
 * `nvl72-576` computes with B200 boards (GB200's own clocks are not in the catalog), the optical clusters with A100, as
