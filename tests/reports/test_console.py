@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.cli.output import print_result
 from lightloom.core.claims import Claim
@@ -126,3 +127,14 @@ def test_names_are_broken_after_dots_and_underscores_only(names: list[str]) -> N
     assert all(part.endswith((".", "_")) or any(name.endswith(part) for name in names) for part in parts)
     piped = to_text(claims_table(claims, None), 200)
     assert all(name in piped for name in names)
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=30), st.booleans())
+def test_names_cannot_control_the_terminal(name: str, terminal: bool) -> None:
+    file = io.StringIO()
+    file.isatty = lambda: terminal  # type: ignore[method-assign]
+    console = make_console(file)
+    console.print(Text(f"{name}\x1b[2J\x07\u202e"), style="none")
+    printed = file.getvalue()
+    assert not any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in printed if sign not in "\n\t")
+    assert "\\x1b[2J" in printed.replace("\n", "")

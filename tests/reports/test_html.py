@@ -148,6 +148,13 @@ def test_active_pictures_are_refused(active: str) -> None:
         render(replace(sample_report(), pictures=(Picture(title="t", svg=f"<svg>{active}</svg>"),)))
 
 
+@pytest.mark.parametrize(
+    "text", ["&lt;svg onload=alert(1)&gt;", "javascript: the language", "a script that runs once = 1"]
+)
+def test_texts_of_pictures_may_say_anything(text: str) -> None:
+    assert text in inline_svg(f"<svg><!-- {text} --><text x='1'>{text}</text></svg>", "p")
+
+
 def test_columns_of_numbers_are_found() -> None:
     table = Table(title="", columns=("a", "b", "c"), rows=(("x", "1.5 ms", "3%"), ("2", "-4e-3", "ring 3")))
     assert numeric_columns(table) == [False, True, False]

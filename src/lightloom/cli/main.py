@@ -13,6 +13,7 @@ import typer
 
 from lightloom.cli.lazy import Entry, lazy_group
 from lightloom.core.errors import InputError
+from lightloom.core.text import visible
 
 COMMANDS = {
     "plan": Entry("lightloom.cli.plan.command", "Rank every plan for training this model on these clusters."),
@@ -140,6 +141,6 @@ def _leave_garbage() -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    line = " ".join(message.split())
+    line = visible(" ".join(message.split()))
     print(f"error: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(2)

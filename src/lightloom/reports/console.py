@@ -16,11 +16,13 @@ from itertools import accumulate
 from typing import IO, Any, Generic, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.core.claims import Claim, Status
+from lightloom.core.text import visible
 from lightloom.core.units import format_energy, format_rate, format_size, format_time
 from lightloom.reports.figures.palette import SHARES
 from lightloom.reports.numbers import format_claim, format_ratio
@@ -46,13 +48,22 @@ _PARTS = re.compile(r"[^._]*[._]+|[^._]+")
 _Row = TypeVar("_Row")
 
 
+class _VisibleConsole(Console):
+    """A console on which names and texts of files cannot control the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render a table or a text, with escapes in the place of characters that control."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
 def make_console(file: IO[str] | None = None) -> Console:
     """A console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
     options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
-    console = Console(**options)
+    console = _VisibleConsole(**options)
     if console.is_terminal:
         return console
-    return Console(**options, no_color=True, width=max(console.width, _PIPE_WIDTH))
+    return _VisibleConsole(**options, no_color=True, width=max(console.width, _PIPE_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")
 _NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6})?")
-_ACTIVE = re.compile(r"<script|<foreignObject|\son\w+\s*=|javascript:", re.IGNORECASE)
+_ACTIVE = re.compile(r"<script|<foreignObject|<[^>]*\son\w+\s*=|<[^>]*javascript:", re.IGNORECASE)
+"""What would run, in an element; texts of a picture, which its writer escapes, may say anything."""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def inline_svg(svg: str, prefix: str) -> Markup:
     Raises:
         ValueError: the SVG holds something active.
     """
+    svg = _COMMENT.sub("", svg)
     if _ACTIVE.search(svg):
         raise ValueError("a picture holds a script: expected a plain drawing")
     body = svg[svg.index("<svg") :]
