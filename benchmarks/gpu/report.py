@@ -93,6 +93,7 @@ class Products:
             repeats=one,
             **passes,
             visible=np.ones(len(rows)),
+            narrow=none,
             losses=none,
             element_bytes=2,
         )

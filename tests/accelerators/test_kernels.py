@@ -30,9 +30,12 @@ def shapes(kind: KernelKind, m: float, n: float, k: float, products: float = 1.0
     """One operator's forward pass."""
     values = {"m": m, "n": n, "k": k, "products": products, "repeats": 1.0, "forward": 1.0}
     values |= {"input_gradient": 0.0, "weight_gradient": 0.0, **changes}
-    visible, losses = np.array([values.pop("visible", 1.0)]), np.array([int(values.pop("losses", 0))])
+    visible = np.array([values.pop("visible", 1.0)])
+    narrow, losses = (np.array([int(values.pop(name, 0))]) for name in ("narrow", "losses"))
     arrays = {name: np.array([[value]]) for name, value in values.items()}
-    return KernelShapes(kind=np.array([int(kind)]), visible=visible, losses=losses, element_bytes=2, **arrays)
+    return KernelShapes(
+        kind=np.array([int(kind)]), visible=visible, narrow=narrow, losses=losses, element_bytes=2, **arrays
+    )
 
 
 def seconds(kernels: KernelShapes, nbytes: float = 1.0, flops: float = 1.0, model: KernelModel = MODEL) -> float:

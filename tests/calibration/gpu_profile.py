@@ -65,6 +65,7 @@ def _seconds(
         none,
         np.array([0.5 if causal else 1.0]),
         np.zeros(1, int),
+        np.zeros(1, int),
         2,
     )
     moved = 2.0 * products * (2 * m + 2 * n) * k * one

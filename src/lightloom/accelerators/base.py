@@ -15,13 +15,14 @@ from pydantic import Field, model_validator
 
 from lightloom.accelerators.calibrated import Calibration
 from lightloom.accelerators.kernels import KernelModel, KernelShapes, Rates
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.described import Described
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Bandwidth, ComputeRate, Seconds, Size, Watts
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fixed32"]
-"""Number format of the arithmetic; ``fixed32`` is 32-bit fixed point."""
+"""Number format of the arithmetic; ``fixed32`` is 32-bit fixed point. ``fp8`` is that of matrix products alone: all
+other arithmetic, and what is stored, is in bfloat16."""
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 ELEMENT_BYTES: dict[Precision, int] = {
@@ -30,10 +31,13 @@ ELEMENT_BYTES: dict[Precision, int] = {
     "tf32": 4,
     "bf16": 2,
     "fp16": 2,
-    "fp8": 1,
+    "fp8": 2,
     "fixed32": 4,
 }
-"""Bytes of one stored element; TF32 rounds inside the multiplier and is stored as float32."""
+"""Bytes of one stored element; TF32 rounds inside the multiplier and is stored as float32, FP8 is cast from bfloat16
+for a product."""
+WIDE: dict[Precision, Precision] = {"fp8": "bf16"}
+"""Number format of everything but matrix products, where it is another one."""
 
 
 Amount = TypeVar("Amount", float, Floats)
@@ -49,6 +53,9 @@ class Work(NamedTuple):
     """Bytes read from and written to main memory."""
     kernels: KernelShapes | None = None
     """The kernels that they launch; null for an accelerator without a kernel model."""
+    narrow: Ints | None = None
+    """1 for operators whose products are in the job's number format where all else is in a wider one (:data:`WIDE`),
+    [operators]; null where all are."""
 
 
 class Accelerator(Described):
@@ -142,6 +149,7 @@ class Accelerator(Described):
     def operator_times(self, work: Work, precision: Precision) -> Floats:
         """Return the seconds of each operator in one pass.
 
+        Precision is the number format of matrix products; of a narrow one, the rest is computed in :data:`WIDE`.
         Where there is a kernel model and the kernels are known, those of the kernels. Otherwise the longer of
         :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator without work is not
         launched and takes no time.
@@ -150,8 +158,12 @@ class Accelerator(Described):
             UnsupportedError: this accelerator has no rate for the precision.
         """
         if self.kernels is not None and self.memory_bandwidth is not None and work.kernels is not None:
-            rates = Rates(self.peak_rate(precision), self.memory_bandwidth)
+            products = self.peak_rate(precision) if precision in WIDE else None
+            rates = Rates(self.peak_rate(WIDE.get(precision, precision)), self.memory_bandwidth, products)
             busy = self.kernels.operator_times(work.nbytes, work.flops, work.kernels, rates)
         else:
-            busy = np.maximum(self.compute_time(work.flops, precision), self.memory_time(work.nbytes))
+            computing = self.compute_time(work.flops, precision)
+            if precision in WIDE and work.narrow is not None:
+                computing = np.where(work.narrow, computing, self.compute_time(work.flops, WIDE[precision]))
+            busy = np.maximum(computing, self.memory_time(work.nbytes))
         return np.where(busy > 0, busy + self.kernel_launch, 0.0)

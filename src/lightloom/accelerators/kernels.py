@@ -43,6 +43,12 @@ float32 (2 + 4), log-softmax (4 + 4); gradients of the loss (4), of the log-soft
 (4 + 2)."""
 FLASH_BACKWARD = 2.5
 """Products of the backward pass of flash attention for each of the forward pass: five instead of two."""
+NARROW_BYTES = 1
+"""Bytes of an element of a narrow product's operands (FP8)."""
+CAST_ACCESSES = (1, 1)
+"""Reads of a stored element and writes of a narrow one to cast an operand of a product. Every tensor enters two
+products, in one of them transposed: one pass finds its largest value, another writes it in both orders (dynamic scaling
+by tensor). An assumption; delayed scaling and fusion with what makes the tensor save a part."""
 
 
 class KernelKind(IntEnum):
@@ -63,7 +69,7 @@ class KernelKind(IntEnum):
 class KernelShapes(NamedTuple):
     """Kernels of operators in one pass.
 
-    ``kind``, ``visible`` and ``losses`` have shape [operators], the rest [rows, operators].
+    ``kind``, ``visible``, ``narrow`` and ``losses`` have shape [operators], the rest [rows, operators].
     """
 
     kind: Ints
@@ -86,6 +92,8 @@ class KernelShapes(NamedTuple):
     """How often the gradient of the weights is computed."""
     visible: Floats
     """Share of the scores that attention in one kernel computes: half where a token sees only those before it."""
+    narrow: Ints
+    """1 for products that a job in FP8 computes in it: layers and experts, but not the one that gives the logits."""
     losses: Ints
     """1 for products whose outputs enter a cross entropy that the graph does not hold, otherwise 0."""
     element_bytes: int
@@ -99,6 +107,10 @@ class Rates(NamedTuple):
     """FLOP/s."""
     bandwidth: float | Floats
     """Bytes per second of the main memory."""
+    narrow_peak: float | Floats | None = None
+    """FLOP/s of narrow products; null where all products are of one format."""
+    fill: float | Floats = 1.0
+    """Depth that goes by while a tile's pipeline fills, relative to ``gemm_depth``."""
 
 
 class KernelModel(Config):
@@ -166,7 +178,7 @@ class KernelModel(Config):
         for rows, columns, relative in TILES:
             tiles = np.ceil(m / rows) * np.ceil(n / columns) * products
             depth = np.maximum(k / np.maximum(np.floor(units / tiles), 1.0), np.minimum(k, LEAST_DEPTH))
-            tile = 2.0 * rows * columns * (depth + self.gemm_depth) / (rate * relative)
+            tile = 2.0 * rows * columns * (depth + self.gemm_depth * rates.fill) / (rate * relative)
             seconds = np.minimum(seconds, np.ceil(tiles / units) * tile)
         return seconds
 
@@ -177,12 +189,15 @@ class KernelModel(Config):
         seconds = np.where(memory, seconds * self.fusion, seconds)
         computing = flops / (self.gemm_fraction * rates.peak)
         seconds = np.where(arithmetic, np.maximum(seconds, computing), seconds)
-        for kind, price in (
-            (KernelKind.PRODUCT, self._products),
-            (KernelKind.FLASH, self._flash),
-            (KernelKind.UNFUSED, self._unfused),
+        narrow = (kernels.narrow == 1) & (rates.narrow_peak is not None)
+        products = kernels.kind == KernelKind.PRODUCT
+        for chosen, price in (
+            (products & ~narrow, self._products),
+            (products & narrow, self._narrow_products),
+            (kernels.kind == KernelKind.FLASH, self._flash),
+            (kernels.kind == KernelKind.UNFUSED, self._unfused),
         ):
-            which = np.flatnonzero(kernels.kind == kind)
+            which = np.flatnonzero(chosen)
             if len(which):
                 seconds[..., which] = price(_select(kernels, which), seconds[..., which], rates)
         return np.where(flops + nbytes > 0, seconds, 0.0)
@@ -191,25 +206,37 @@ class KernelModel(Config):
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
         matrices = m * k / kernels.repeats + k * n + m * n
         moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
-        slower = self._alignment(kernels)
+        slower = self._alignment(kernels, kernels.element_bytes)
         seconds = np.zeros_like(m)
-        for times, rows, columns, depth in (
-            (kernels.forward, m, n, k),
-            (kernels.input_gradient, m, k, n),
-            (kernels.weight_gradient, k, n, m),
-        ):
+        for times, rows, columns, depth in _passes(kernels):
             if times.any():
                 computing = slower * self.product_time(rows, columns, depth, products, rates)
                 seconds += times * np.maximum(computing, moving)
         return seconds + self._loss(kernels, rates)
 
-    def _alignment(self, kernels: KernelShapes) -> Floats:
+    def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        """Products at their own peak, in which filling the pipeline takes as long as at the other one, and the casts of
+        their operands."""
+        assert rates.narrow_peak is not None
+        faster = rates._replace(peak=rates.narrow_peak, fill=rates.narrow_peak / rates.peak)
+        slower, (reads, writes) = self._alignment(kernels, NARROW_BYTES), CAST_ACCESSES
+        seconds = np.zeros_like(kernels.m)
+        for times, rows, columns, depth in _passes(kernels):
+            if times.any():
+                operands, result = kernels.products * depth * (rows + columns), kernels.products * rows * columns
+                moving = self.memory_time(NARROW_BYTES * operands + kernels.element_bytes * result, rates)
+                computing = slower * self.product_time(rows, columns, depth, kernels.products, faster)
+                casting = self.memory_time((reads * kernels.element_bytes + writes * NARROW_BYTES) * operands, rates)
+                seconds += times * (np.maximum(computing, moving) + casting)
+        return seconds
+
+    def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
         """How many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
         whose k is that of an implicit matrix, pad their channels.
         """
-        best, even = (np.maximum(nbytes // kernels.element_bytes, 1) for nbytes in (ROW_BYTES, 4))
+        best, even = (max(nbytes // element_bytes, 1) for nbytes in (ROW_BYTES, 4))
         aligned = (kernels.n % best == 0) & (kernels.k % best == 0)
         halfway = (kernels.n % even == 0) & (kernels.k % even == 0)
         rate = np.where(halfway, np.minimum(2 * self.unaligned, 1.0), self.unaligned)
@@ -238,6 +265,16 @@ class KernelModel(Config):
         return kernels.forward * (scores + values + moved * traffic) + gradients * (
             2 * scores + 2 * values + returned * traffic
         )
+
+
+def _passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
+    """Return how often the product of each pass is computed, and its rows, columns and depth."""
+    m, n, k = kernels.m, kernels.n, kernels.k
+    return (
+        (kernels.forward, m, n, k),
+        (kernels.input_gradient, m, k, n),
+        (kernels.weight_gradient, k, n, m),
+    )
 
 
 def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:

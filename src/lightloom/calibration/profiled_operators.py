@@ -149,6 +149,7 @@ def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Float
         input_gradient=input_gradient,
         weight_gradient=weight_gradient,
         visible=np.where(causal[0] == 1, 0.5, 1.0),
+        narrow=np.zeros(len(specified), np.int64),
         losses=np.zeros(len(specified), np.int64),
         element_bytes=size,
     )
@@ -159,4 +160,4 @@ def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Float
 
 def _element_bytes(operator: ProfiledOperator) -> int:
     rate = operator.rate
-    return 0 if rate is None else ELEMENT_BYTES[rate]
+    return 0 if rate is None else 1 if rate == "fp8" else ELEMENT_BYTES[rate]

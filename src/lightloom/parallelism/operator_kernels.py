@@ -29,6 +29,7 @@ COLUMNS = (
     "kernel_k",
     "kernel_products",
     "kernel_repeats",
+    "kernel_narrow",
     "kernel_losses",
     "launched_forward",
     "launched_backward",
@@ -36,6 +37,8 @@ COLUMNS = (
 """Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
 ``kernel_products`` means that it follows from the FLOPs."""
 _KERNEL_SIZES = ("kernel_height", "kernel_width", "kernel_length", "kernel_depth")
+_NARROW = frozenset({"linear", "experts"})
+"""Kinds whose products a job in FP8 computes in it; attention and the layer of the logits are left as they are."""
 _LAUNCHES: Mapping[str, tuple[int, int]] = {
     "input": (0, 0),
     "linear": (1, 3),
@@ -73,7 +76,12 @@ def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dic
     share of its scores."""
     logits = logits_of(operators)
     rows = [
-        (*_shape(operator, attention), int(operator is logits), *_launches(operator, attention))
+        (
+            *_shape(operator, attention),
+            int(operator.kind in _NARROW and operator is not logits),
+            int(operator is logits),
+            *_launches(operator, attention),
+        )
         for operator in operators
     ]
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
@@ -113,6 +121,7 @@ def kernel_shapes(
         input_gradient=none,
         weight_gradient=none,
         visible=columns["kernel_visible"].view(np.float64),
+        narrow=columns["kernel_narrow"],
         losses=columns["kernel_losses"],
         element_bytes=element_bytes,
     )

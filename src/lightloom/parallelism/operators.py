@@ -61,8 +61,9 @@ def times_and_launches(
     forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
     is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
     repeats = repetition(forward, backward, is_input)
-    works = Work(forward, nbytes), Work(backward, nbytes * repeats)
     columns = kernel_columns(graph.operators, attention)
+    narrow = columns["kernel_narrow"]
+    works = Work(forward, nbytes, narrow=narrow), Work(backward, nbytes * repeats, narrow=narrow)
     if accelerator.kernels is not None:
         kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
         works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
@@ -217,8 +218,9 @@ class OperatorColumns:
         if ep is not None and (ep > 1).any():
             nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
         times = repetition(flops, backward_flops, self["is_input"])
-        forward = Work(flops / share, nbytes / share)
-        backward = Work(backward_flops / share, nbytes * times / share)
+        narrow = self["kernel_narrow"]
+        forward = Work(flops / share, nbytes / share, narrow=narrow)
+        backward = Work(backward_flops / share, nbytes * times / share, narrow=narrow)
         if accelerator.kernels is not None:
             divisors = self._divisors(share, tp, np.ones_like(tp) if ep is None else ep)
             kernels = kernel_shapes(self.values, flops, times, self.element_bytes, divisors)
