@@ -94,6 +94,8 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
         assert not stated.exploration.candidates[0].worth.alike
     lines = [line for line in verdict_lines(unknown) if line.startswith("samples per dollar")]
     assert lines and all("if the price of host-hgx-h100 is nothing" in line for line in lines)
+    hashes = [each.to_json()["provenance"]["configuration"] for each in (unknown, found(), stated)]
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_a_break_even_price_that_is_put_back_makes_rivals_equal(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from pathlib import Path
 
@@ -43,6 +44,14 @@ class DesignFront(Result):
     def front(self) -> tuple[Candidate, ...]:
         """Designs that no other one beats, most samples per dollar first."""
         return self.exploration.front
+
+    @property
+    def searched(self) -> list[str]:
+        """A text for each design that was searched, but for those over the budget."""
+        found = self.exploration
+        left_out = (each.design for each in (*found.beaten, *found.refused))
+        searched = chain((each.design for each in found.candidates), left_out)
+        return [f"{each.key} of {each.fabric} at {each.fabric_price}" for each in searched]
 
     @property
     def designs(self) -> int:
@@ -125,7 +134,8 @@ class DesignFront(Result):
             "assumptions": [*self.assumptions, *self.site.assumptions()],
             "site": self.site.to_json(),
         }
-        return document | {"provenance": provenance(["design", self.model, self.accelerator])}
+        asked = ["design", self.model, self.accelerator, found.question.batch_per_rank, self.site.to_json()]
+        return document | {"provenance": provenance([*asked, *self.assumptions, *sorted(self.searched)])}
 
 
 def design(

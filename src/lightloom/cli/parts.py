@@ -44,6 +44,7 @@ def _tables(components: list[Part]) -> Iterator[str | Table]:
         yield plain_table(columns, rows, title=kind, left=columns)
         yield ""
     yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"
+    yield "≤, ≥: a limit is stated in place of a value, such as a rated power"
     yield "* an assumption: what a vendor claims, an excerpt says or nothing published confirms. ? no source"
     yield "lightloom catalog NAME prints a part with the source of each figure"
 
@@ -52,7 +53,8 @@ def _shown(figure: Figure | None) -> str:
     if figure is None:
         return "?"
     year = f" ({figure.year})" if figure.year else ""
-    return f"{range_text(figure.value, figure.least, figure.most, figure.unit)}{year}{'*' * figure.assumed}"
+    limit = {"most": "≤ ", "least": "≥ ", None: ""}[figure.bound]
+    return f"{limit}{range_text(figure.value, figure.least, figure.most, figure.unit)}{year}{'*' * figure.assumed}"
 
 
 def _energy(component: Part) -> str:

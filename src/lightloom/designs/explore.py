@@ -202,9 +202,10 @@ def _nothing(bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: f
         return f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
     capital = min(each.worth.capital for each in possible if each.worth)
     power = min(each.worth.watts for each in possible if each.worth)
+    least = "at least " if any(each.worth.variables for each in possible if each.worth) else ""
     return (
-        f"budget of {_amounts(dollars, watts)}: the cheapest of {len(possible)} designs costs ${capital:,.0f} and the "
-        f"least draws {power:,.0f} W at the meter: expected a larger budget or fewer ranks"
+        f"budget of {_amounts(dollars, watts)}: the cheapest of {len(possible)} designs costs {least}${capital:,.0f} "
+        f"and the least draws {power:,.0f} W at the meter: expected a larger budget or fewer ranks"
     )
 
 
