@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import lightloom as ll
+from lightloom.interchange import formats
 from tests.cli.commands import run
 
 _RING = ["--fabric", "wdm-ring", "--ranks", "6"]
@@ -21,12 +24,19 @@ def export(kind: str, output: Path) -> list[str]:
     return ["schedule", "export", kind, str(output), *_RING, "--nbytes", "1MB"]
 
 
+def _stated(line: str) -> str:
+    """The file whose rows and bytes a line states."""
+    found = re.fullmatch(r"\S*?([^/\s]+): [\d,]+ rows, about [\d.]+ (B|[KMGT]iB)\n", line)
+    assert found is not None, line
+    return found[1]
+
+
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
 def test_a_schedule_goes_round_by_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     made = run(monkeypatch, capsys, *export(kind, tmp_path / "a.json"))
-    assert (made.code, made.err) == (0, "")
+    assert (made.code, _stated(made.err)) == (0, "a.json")
     assert "synthesized" in made.out and "verified" in made.out
     steps = [
         ["import", str(tmp_path / "a.json"), str(tmp_path / "b.et")],
@@ -36,7 +46,8 @@ def test_a_schedule_goes_round_by_every_format(
     ]
     for arguments in steps:
         done = run(monkeypatch, capsys, "schedule", *arguments)
-        assert (done.code, done.err) == (0, ""), arguments
+        assert done.code == 0 and (arguments[0] == "check" or arguments[2].endswith(_stated(done.err))), arguments
+    assert done.err == ""
     report = json.loads(done.out)
     assert (report["kind"], report["ranks"], report["nbytes"], report["verified"]) == (kind, 6, 1e6, True)
     assert report["time_s"] >= report["lower_bound_s"] > 0
@@ -92,7 +103,7 @@ def test_bad_input_is_one_line(
     done = run(monkeypatch, capsys, "schedule", *arguments)
     assert (done.code, done.out) == (2, "")
     assert complaint in done.err
-    assert done.err.count("\n") == 1
+    assert done.err.count("\n") == 1 + ("rows, about" in done.err)
     assert sorted(path for path in tmp_path.iterdir() if path.name != "cache") == before
 
 
@@ -106,3 +117,50 @@ def test_what_cannot_be_said_leaves_no_file(
         assert done.code == 2
         assert "a switch that reduces" in done.err
     assert not list(tmp_path.glob("a*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("x.et", r"rows, about \d+\.\d+ GiB: expected at most 953.7 MiB, or a --largest \(largest=\) that allows more"),
+        ("x.xml", r"rows, about \d+\.\d+ GiB: expected at most 953.7 MiB"),
+    ],
+)
+def test_what_would_fill_the_disk_is_refused_before_it_is_written_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, complaint: str
+) -> None:
+    """A pipeline on a torus of 8x4x4 has few rows, and tens of millions for all ranks and pieces."""
+    fabric = tmp_path / "torus.yaml"
+    fabric.write_text("kind: torus\ndims: [8, 4, 4]\nhop_latency: 0.5us\nbandwidth: 50GB/s\n", encoding="utf-8")
+    arguments = ["schedule", "export", "all-reduce", str(tmp_path / name), "--algorithm", "hierarchical"]
+    arguments += ["--fabric", str(fabric), "--ranks", "128", "--nbytes", "1TB"]
+    for writes in ("write_traces", "program_of"):
+        monkeypatch.setattr(formats, writes, lambda *_: pytest.fail("rows are written out"))
+    done = run(monkeypatch, capsys, *arguments)
+    stated, refused = done.err.splitlines()
+    assert done.code == 2 and _stated(stated + "\n") == name and re.search(complaint, refused)
+    assert not (tmp_path / name).exists()
+
+
+def test_more_is_written_where_it_is_asked_for_and_less_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = run(monkeypatch, capsys, *export("all-gather", tmp_path / "a.json"), "--largest", "10B")
+    assert refused.code == 2 and "expected at most 10 B" in refused.err and not (tmp_path / "a.json").exists()
+    monkeypatch.setattr(formats, "LARGEST", 10.0)
+    assert run(monkeypatch, capsys, *export("all-gather", tmp_path / "a.json"), "--largest", "1MB").code == 0
+
+
+@pytest.mark.parametrize("suffix", list(formats.FORMATS))
+@pytest.mark.parametrize(
+    ("name", "algorithm"), [("ring", "ring-two-way"), ("wdm-ring", "optree"), ("switch", "one-stage")]
+)
+def test_as_much_is_written_as_was_stated(tmp_path: Path, suffix: str, name: str, algorithm: str) -> None:
+    """No more bytes than stated beside the header, and no less than a tenth where rows are many."""
+    if suffix == ".xml" and name == "switch":
+        pytest.skip("one threadblock a peer is more than a GPU has")
+    made = ll.synthesize("all-gather", name, 24 if suffix == ".xml" else 60, "1MB", algorithm=algorithm)
+    stated = formats.export_size(tmp_path / f"a{suffix}", made.schedule)
+    written = sum(path.stat().st_size for path in made.save(tmp_path / f"a{suffix}"))
+    header = 60_000 if suffix in (".et", ".parquet", ".arrow") else 8_000
+    assert written <= stated.nbytes + header and (stated.rows < 2000 or written >= stated.nbytes / 10)

@@ -15,12 +15,13 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.spec import Collective
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
-from lightloom.core.units import format_energy, format_size, format_time
+from lightloom.core.units import format_energy, format_size, format_time, parse
 from lightloom.fabrics.base import Fabric
-from lightloom.interchange.formats import export_schedule
+from lightloom.interchange.formats import LARGEST, export_schedule, export_size
 from lightloom.reports.figures.wavelength_map import wavelength_map
 from lightloom.reports.html import notebook_svg
 from lightloom.reports.numbers import format_ratio
+from lightloom.reports.progress import progress
 from lightloom.reports.report import CollectiveRow, collective_row
 
 if TYPE_CHECKING:
@@ -75,14 +76,20 @@ class VerifiedSchedule(Result):
         """The same without the first set-up of circuits in either; None where a repeated run pays as much."""
         return self.lower_bound.repeated_ratio(self.cost)
 
-    def save(self, path: str | Path) -> list[Path]:
+    def save(self, path: str | Path, *, largest: str | float = LARGEST) -> list[Path]:
         """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL).
 
+        Args:
+            path: the file; of Chakra traces one a rank is written.
+            largest: bytes above which nothing is written (``"20GB"``).
+
         Raises:
-            UnsupportedError: another suffix, or the form cannot hold this schedule.
+            UnsupportedError: another suffix, the form cannot hold this schedule, or it takes more than ``largest``.
             ConfigError: the file cannot be written.
         """
-        return export_schedule(Path(path), self.schedule, self.fabric)
+        target = Path(path)
+        with progress(f"Rows of {target.name}", 2 * export_size(target, self.schedule).rows) as advance:
+            return export_schedule(target, self.schedule, self.fabric, parse(largest, "size"), advance)
 
     def figure(self) -> Figure:
         """Return a matplotlib figure: wavelengths of a ring, circuits of a switch, or bytes on the links of packets."""

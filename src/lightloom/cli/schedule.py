@@ -29,7 +29,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.files import checked_suffix
-from lightloom.interchange.formats import FORMATS, import_schedule
+from lightloom.interchange.formats import FORMATS, export_size, import_schedule
 from lightloom.interchange.msccl.read import check_program
 from lightloom.interchange.msccl.summary import document, sentence
 
@@ -40,6 +40,7 @@ schedule = typer.Typer(
 _FORMATS = "JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank), MSCCL (.xml)"
 _Source = Annotated[Path, typer.Argument(metavar="FILE", help=f"A schedule: {_FORMATS}.")]
 _OptionalRanks = Annotated[int | None, count_option("--ranks", "Number of ranks, with --fabric.")]
+_Largest = Annotated[str, option("Most bytes to write; nothing is written where there are more.", metavar="SIZE")]
 _Nbytes = Annotated[str | None, option("Size of the collective, for a program of MSCCL.")]
 
 
@@ -55,6 +56,7 @@ def export(
     sizes: Sizes = None,
     algorithm: Annotated[str, option("An algorithm by name.")] = "synthesized",
     settings: Settings = None,
+    largest: _Largest = "1GB",
     as_json: Json = False,
 ) -> None:
     """Build a schedule, verify it and write it."""
@@ -69,7 +71,7 @@ def export(
         algorithm=algorithm,
         set=read_settings(settings),
     )
-    _report(made, made.save(output), as_json)
+    _write(made, output, largest, as_json)
 
 
 @schedule.command("import")
@@ -81,12 +83,13 @@ def import_(
     ranks: _OptionalRanks = None,
     nbytes: _Nbytes = None,
     settings: Settings = None,
+    largest: _Largest = "1GB",
     as_json: Json = False,
 ) -> None:
     """Read a schedule, verify it and write it in another form."""
     _check_output(output)
     read = VerifiedSchedule.of(*import_schedule(source, _fabric(fabric, ranks, settings), _size(nbytes)))
-    _report(read, read.save(output), as_json)
+    _write(read, output, largest, as_json)
 
 
 @schedule.command()
@@ -109,6 +112,11 @@ def check(
         print_json(document(program, runs))
     else:
         typer.echo(sentence(program, runs))
+
+
+def _write(made: VerifiedSchedule, output: Path, largest: str, as_json: bool) -> None:
+    typer.echo(f"{output}: {export_size(output, made.schedule).summary()}", err=True)
+    _report(made, made.save(output, largest=largest), as_json)
 
 
 def _check_output(output: Path) -> None:

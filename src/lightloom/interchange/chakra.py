@@ -17,7 +17,7 @@ carries its row, and every file the header of the schedule, so that the schedule
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,13 @@ def trace_path(prefix: Path, rank: int) -> Path:
     return prefix.with_name(f"{prefix.name}.{rank}.et")
 
 
-def write_traces(prefix: Path, schedule: Schedule, fabric: Fabric) -> list[Path]:
+def write_traces(
+    prefix: Path, schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None
+) -> list[Path]:
     """Write the traces of a verified schedule and return their paths; a folded schedule is unfolded first.
+
+    ``advance`` is called with numbers of rows that are done, once when their nodes are made and once when their
+    sends are encoded.
 
     Raises:
         UnsupportedError: a switch reduces in the network, which has no trace.
@@ -52,14 +57,17 @@ def write_traces(prefix: Path, schedule: Schedule, fabric: Fabric) -> list[Path]
     schedule = schedule.unfolded(fabric.fibre_channels)
     header = {HEADER: json.dumps(header_of(schedule, fabric), separators=(",", ":"), allow_nan=False)}
     # Everything is encoded before anything is written.
-    contents = [encode(nodes, header) for nodes in nodes_of(schedule)]
+    contents = []
+    for nodes in nodes_of(schedule, advance):
+        contents.append(encode(nodes, header))
+        advance(sum(node.type == SEND for node in nodes))
     paths = [trace_path(prefix, rank) for rank in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):
         write_atomically(path, content)
     return paths
 
 
-def nodes_of(schedule: Schedule) -> list[list[Node]]:
+def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
     """Return the nodes of each rank, each after the nodes that it waits for.
 
     Raises:
@@ -78,6 +86,7 @@ def nodes_of(schedule: Schedule) -> list[list[Node]]:
         for row in group:
             control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receives(order.after_writes[row]))
             traces[columns["destination"][row]].append(_node(RECEIVE, row, table, sizes[row], control=control))
+        advance(len(group))
     return traces
 
 

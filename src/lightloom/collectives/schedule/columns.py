@@ -265,8 +265,22 @@ class Schedule:
         return replace(self.in_pieces(1).resized(nbytes), pipeline=None)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
-        """The same with a row for every rank, every piece and every chunk, on fibres of so many channels."""
+        """The same with a row for every rank, every piece and every chunk, on fibres of so many channels.
+
+        Raises:
+            UnsupportedError: they do not fit in the memory that is free.
+        """
+        rows = self.unfolded_rows
+        if rows > len(self):
+            require_memory(rows * ROW_NBYTES, f"{self.algorithm} with {rows:,} rows for all ranks and pieces")
         return self._of_all_ranks(fibre_channels)._of_all_pieces().of_single_chunks()
+
+    @property
+    def unfolded_rows(self) -> int:
+        """Rows of :meth:`unfolded`."""
+        rows = len(self) if self.lists is None else int(self.carried.sum(dtype=np.int64))
+        copies = 1 if self.folding is None else self.folding.copies
+        return rows * copies * (1 if self.pipeline is None else self.pipeline.pieces)
 
     def of_single_chunks(self) -> Schedule:
         """The same with a row for every chunk of a list."""

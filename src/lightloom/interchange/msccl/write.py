@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lightloom.collectives.schedule.columns import Schedule
@@ -48,8 +48,10 @@ Place = tuple[Block, int]
 """Threadblock, and the number of one of its steps."""
 
 
-def program_of(schedule: Schedule, fabric: Fabric) -> Program:
+def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None) -> Program:
     """Return a verified schedule as a program, which is checked against the rules and run symbolically.
+
+    ``advance`` is called with numbers of rows that are done, once when they are ordered and once when they are written.
 
     Raises:
         UnsupportedError: another kind of collective, a switch that reduces, or more channels, threadblocks, steps or
@@ -59,8 +61,16 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     if kind not in NAMES:
         why = "a runtime chooses a program for any root, permutation and sizes, and one serves only its own"
         raise UnsupportedError(f"{kind} has no MSCCL program, for {why}: expected {', '.join(NAMES)}")
+    # A row is a step of its source and one of its destination: what cannot fit is not written out.
+    steps, most = 2 * schedule.unfolded_rows, schedule.collective.ranks * MOST_BLOCKS * MOST_STEPS
+    if steps > most:
+        raise UnsupportedError(
+            f"{schedule.algorithm}: the program needs {steps:,} steps: MSCCL's runtime has {most:,} on "
+            f"{schedule.collective.ranks} GPUs"
+        )
     schedule = schedule.unfolded(fabric.fibre_channels)
     order = row_order(schedule)
+    advance(len(schedule))
     channels = _channels_of_rows(schedule)
     writer = _Writer(schedule, order, channels, 1, Buffers.of(schedule))
     most_spread = MOST_CHANNELS // (1 + max(channels, default=0))
@@ -68,6 +78,7 @@ def program_of(schedule: Schedule, fabric: Fabric) -> Program:
     while writer.longest > MOST_STEPS and 2 * writer.spread <= most_spread:
         writer = _Writer(schedule, order, channels, 2 * writer.spread, Buffers.of(schedule))
         writer.write()
+    advance(len(schedule))
     program = writer.program()
     _check_fits(program, schedule.algorithm)
     check(program, schedule.algorithm)

@@ -18,10 +18,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable
+from lightloom.core.units import format_size
 from lightloom.interchange.chakra import trace_path, write_traces
 from lightloom.interchange.chakra_nodes import encode
+from lightloom.interchange.formats import LARGEST, export_size
 from lightloom.planner.export.chakra.nodes import collective_nodes, communicator_groups, node_count, rank_nodes
 from lightloom.planner.export.chakra.operations import CollectiveUse
 from lightloom.planner.export.chakra.replay import replayed_seconds
@@ -62,10 +64,11 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
         about: what ``lightloom.json`` says of the plan: its ``label``, ``step_time_s`` and more.
 
     Raises:
-        UnsupportedError: too many nodes or groups.
+        UnsupportedError: too many nodes or groups, or too many bytes.
         ConfigError: the folder cannot be written.
     """
     check_folder(folder)
+    _check_size(traces)
     document = _document(traces, about, node_count(traces))
     groups = communicator_groups(traces)
     try:
@@ -102,6 +105,19 @@ def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
     """Return the name of the schedule of each collective that has one."""
     uses = [use for use, carrier in traces.carriers.items() if carrier.schedule is not None]
     return {use: f"schedules/{number}-{use.kind}-of-{use.ranks}" for number, use in enumerate(uses)}
+
+
+def _check_size(traces: StepTraces) -> None:
+    """Refuse schedules of the step that would take more than an export may."""
+    sizes = [
+        export_size(Path("schedule.et"), carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule
+    ]
+    if (nbytes := sum(size.nbytes for size in sizes)) > LARGEST:
+        rows = sum(size.rows for size in sizes)
+        raise UnsupportedError(
+            f"the schedules of the step have {rows:,} rows, about {format_size(nbytes)}: expected at most "
+            f"{format_size(LARGEST)}; lightloom schedule export writes one alone, --largest more of it"
+        )
 
 
 def _write_schedules(aside: Path, traces: StepTraces) -> None:
