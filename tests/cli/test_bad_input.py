@@ -49,6 +49,10 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["plan", "hdc", "--price", "splitter=5 $"], "the price of splitter changes nothing here"),
     (["plan", "hdc", "--price", "nic-40g=1 $", "--price", "nic-40g=2 $"], "nic-40g is given twice"),
     (["plan", "hdc", "--price", "nic-40g=1 $", "--fabric-price", "2 $"], "contradict each other"),
+    (
+        ["plan", "hdc", "--cluster", "terarack-64", "--cluster", "dgx-h100-64", "--fabric-price", "2 $"],
+        "fabric_price on terarack-64, dgx-h100-64: expected one cluster",
+    ),
     (["plan", "hdc", "--set", "circuit_switch=palomar-136"], "circuit_switch changes nothing here"),
     (["plan", "hdc", "--set", "switches=most"], "switches"),
     (["design", "hdc", "--ranks", "8", "--set", "ranks=8"], "--set ranks: expected a choice of the bill"),

@@ -94,6 +94,25 @@ def _product(values: list[int]) -> int:
     return product
 
 
+def test_prices_and_choices_reach_plans(plan: Command) -> None:
+    """A price of the fabric is that of the cluster alone; prices of parts and choices hold for its reference, too."""
+
+    def dollars(*given: str) -> list[float]:
+        found = document(
+            plan("hdc", "--cluster", "sip-ocs-1024", "--ranks", "8", "--strategy", "ddp", *given, "--json")
+        )
+        rows = found["ranking"][0], found["reference"][0]
+        return [row["ledger"]["dollars_per_rank"]["value"] for row in rows]
+
+    base, whole = dollars(), dollars("--fabric-price", "1 k$")
+    assert whole[1] == base[1] and base[0] > whole[0]
+    assert dollars("--fabric-price", "3 k$")[0] == pytest.approx(whole[0] + 2000)
+    cards = dollars("--price", "nic-400g=0 $")
+    assert cards[0] == pytest.approx(base[0] - 8 * 1499) and cards[1] < base[1]
+    switches = dollars("--set", "switches=whole")
+    assert switches[0] > base[0] and switches[1] >= base[1]
+
+
 def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("report.html", "trace.json", "figure.svg", "job.toml", "arguments.sh")}
     done = plan(

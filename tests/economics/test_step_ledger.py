@@ -249,3 +249,21 @@ def test_collectives_count_the_fabric_alone() -> None:
     power, seconds = 1.4 * watts * 0.12 / 3.6e6, 4 * plain.winner.time
     assert paid[0] == pytest.approx(seconds * (price * (1 / (4 * YEAR) + 0.05 / YEAR) + power))
     assert paid[1] == pytest.approx(seconds * (price / (8 * YEAR) + power))
+
+
+@given(price=st.floats(0, 1e5), whole=st.booleans())
+def test_prices_and_choices_of_a_site_reach_the_ledger(price: float, whole: bool) -> None:
+    """A stated price counts for each part of the name, a stated fabric in place of all its parts, boards as before."""
+    cluster = load_cluster("sip-ocs-1024", {"ranks": 70})
+    choices = {"switches": "whole" if whole else "used"}
+    base, priced, stated = (
+        ClusterLedger.of(cluster, site_of({"choices": choices, **given}))
+        for given in ({}, {"prices": {"nic-400g": price}}, {"fabric_price": price})
+    )
+    count = sum(line.per_rank for line in base.fabric.lines if line.part.name == "nic-400g")
+    assert count == 8
+    assert value(priced.dollars) - value(base.dollars) == pytest.approx(count * (price - 1499), abs=1e-6)
+    assert value(stated.dollars) == pytest.approx(value(base.boards.dollars) + value(base.hosts.dollars) + price)
+    assert stated.fabric.dollars.complete and stated.static_power == base.static_power
+    switches = sum(value(line.total("dollars")) for line in base.fabric.lines if "switch" in line.part.kind)
+    assert switches == pytest.approx(2 * 166_400 / 70 if whole else 8 * 520)

@@ -213,6 +213,9 @@ def plan(
     searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
     request = _with_batches(searched, clusters, batch, global_batch)
     request = replace(request, reconfigure_in_step=reconfigure_in_step, site=site_of(site))
+    names = dict.fromkeys(each.name for each in clusters)
+    if request.site.fabric_price is not None and len(names) > 1:
+        raise ConfigError(f"fabric_price on {', '.join(names)}: expected one cluster, whose fabric it is of")
     references = (each.reference for each in clusters if each.reference is not None)
     check_inputs(chain((each.fabric for each in clusters), references), request.site)
     refuse_old_options(

@@ -174,7 +174,8 @@ def _reference(
     prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
     accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
     job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
-    ledger = ClusterLedger.of(cluster, request.site)
+    # A price of a whole fabric is that of the cluster's own.
+    ledger = ClusterLedger.of(cluster, request.site.model_copy(update={"fabric_price": None}))
     goodput = goodput_of(cluster, ledger)
     plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run((batch,))
     prices.save()
