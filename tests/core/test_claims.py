@@ -31,10 +31,16 @@ def test_a_tolerance_that_accepts_the_trivial_answer_is_refused(paper: float, tr
             claim(paper, paper=paper, tolerance=tolerance, trivial=trivial)
 
 
-def test_a_printed_zero_is_met_exactly_or_against_another_trivial_answer() -> None:
-    assert claim(0.0, paper=0.0).status == "match"
-    with pytest.raises(ValueError, match="accepts 0"):
-        claim(0.0, paper=0.0, tolerance=1e-9)
+def test_a_printed_zero_is_met_only_against_another_trivial_answer() -> None:
+    for tolerance in (0.0, 1e-9):
+        for basis in ("reproduced", "stand-in"):
+            with pytest.raises(
+                ValueError, match="accepts 0, which needs no experiment: expected another trivial answer"
+            ):
+                claim(0.0, paper=0.0, tolerance=tolerance, basis=basis)
+    assert claim(0.0, paper=0.0, basis="by construction").status == "by construction"
+    assert claim(0.0, paper=0.0, trivial=1.0).status == "match"
+    assert claim(0.5, paper=0.0).status == "deviates"
     assert claim(-0.1, paper=0.0, tolerance=0.2, trivial=-87.0).status == "match"
 
 

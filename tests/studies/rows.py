@@ -18,7 +18,7 @@ def assert_sound(name: str, claims: Iterable[Claim]) -> None:
     """
     rows = list(claims)
     for row in rows:
-        if row.tolerance and isinstance(row.paper, int | float):
+        if row.status in ("match", "stand-in") and isinstance(row.paper, int | float):
             assert abs(row.paper - row.trivial) > row.tolerance, row.id
         assert row.why or row.status == "match", row.id
     assert counts_in_words(rows) in (_PAGES / f"{name}.md").read_text().replace("\n", " "), counts_in_words(rows)

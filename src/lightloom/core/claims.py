@@ -12,9 +12,10 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 """In order of merit."""
 MEANINGS: Mapping[Status, str] = {
     "match": "the paper's experiment, measurement or count was reproduced",
-    "derived": "figures that the paper prints fit together",
+    "derived": "it follows from other rows or printed figures, so that agreement shows that these fit together",
     "stand-in": "another experiment stands for the paper's",
-    "by construction": "the paper's own figure or formula, so that agreement shows nothing",
+    "by construction": "the paper's own figure, formula or definition, or what no experiment is needed for, so that "
+    "agreement shows nothing",
     "deviates": "the numbers differ",
     "not reproducible": "there is nothing to compare",
 }
@@ -29,17 +30,18 @@ class Claim:
     The status follows from the numbers and their basis. Where ``|ours − paper| <= tolerance`` it is
 
     * ``match`` if the paper's own experiment, measurement or count was reproduced,
-    * ``derived`` if ours combines figures that the paper prints in a way that it does not print, so that agreement
-      shows only that these fit together,
+    * ``derived`` if ours combines figures that the paper prints in a way that it does not print, or follows from the
+      numbers of other rows, so that agreement shows only that these fit together,
     * ``stand-in`` if another experiment stands for the paper's,
-    * ``by construction`` if ours is the paper's printed number, or its printed formula on its own inputs, so that
-      agreement shows nothing but that it was copied and calculated rightly.
+    * ``by construction`` if ours is the paper's printed number, its printed formula on its own inputs, or true by a
+      definition, so that agreement shows nothing but that it was copied and calculated rightly.
 
     It is ``deviates`` where the numbers differ, and ``not reproducible`` where there is nothing to compare (``ours`` or
     ``paper`` is None). A row that does not match says why.
 
     Raises:
-        ValueError: a row that does not match says nothing, or the tolerance accepts the trivial answer.
+        ValueError: a row that does not match says nothing, or the tolerance accepts the trivial answer. A tolerance of
+            0 accepts a printed figure that is the trivial answer itself: such a row is no experiment's.
     """
 
     id: str
@@ -60,10 +62,12 @@ class Claim:
     def __post_init__(self) -> None:
         if self.status != "match" and not self.why:
             raise ValueError(f"{self.id}: a row that {self.status} must say why")
-        if self.tolerance and isinstance(self.paper, int | float) and self._agrees(self.paper, self.trivial):
+        shows = self.tolerance or self.status in ("match", "stand-in")
+        if shows and isinstance(self.paper, int | float) and self._agrees(self.paper, self.trivial):
+            remedy = f"a tolerance below {abs(self.paper - self.trivial):g}"
             raise ValueError(
-                f"{self.id}: a tolerance of {self.tolerance:g} around {self.paper:g} accepts {self.trivial:g}, "
-                f"which needs no experiment: expected a tolerance below {abs(self.paper - self.trivial):g}"
+                f"{self.id}: a tolerance of {self.tolerance:g} around {self.paper:g} accepts {self.trivial:g}, which "
+                f"needs no experiment: expected {remedy if self.paper != self.trivial else 'another trivial answer'}"
             )
 
     @property

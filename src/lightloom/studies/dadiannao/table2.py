@@ -53,6 +53,7 @@ def _rows(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
             paper=getattr(paper, what),
             unit=unit,
             tolerance=tolerance,
+            **({"basis": "derived"} if what == "ratio" else {}),
             what=what,
             network=_key(name),
             suffix=suffix,

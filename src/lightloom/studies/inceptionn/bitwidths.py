@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,14 @@ def mean_shares(training: Record) -> dict[int, list[float]]:
     return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
 
 
-def beyond_dropping(bits: int, printed: float) -> dict[str, float]:
-    """Return the share of a class where every value is dropped, and a quarter of the printed one's distance from it."""
+def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
+    """Return the share of a class where every value is dropped, and a quarter of the printed one's distance from it.
+
+    A printed share that is the same shows nothing.
+    """
     trivial = 100.0 if bits == TAG_BITS[0] else 0.0
+    if printed == trivial:
+        return {"trivial": trivial, "basis": "by construction"}
     return {"trivial": trivial, "tolerance": round(abs(printed - trivial) / 4, 4)}
 
 

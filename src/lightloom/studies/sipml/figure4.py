@@ -120,8 +120,9 @@ def claims() -> tuple[Claim, ...]:
         PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
         PAPER.claim(
             "figure4.circuits_of_gpu_1",
-            ", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
+            ", ".join(str(rank) for rank in peers_of_gpu_1(placed)),
             formula=", ".join(str(rank) for rank in peers_of_gpu_1(formula)),
-            placed=", ".join(str(rank) for rank in peers_of_gpu_1(placed)),
+            alone=", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
+            most=most_peers(alone),
         ),
     )
