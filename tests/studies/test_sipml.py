@@ -50,6 +50,7 @@ DEVIATING = {
     "example.weights_resnet50",
     "example.weights_transformer_big",
     "example.weights_gpt2_355m",
+    "figure4.circuits_of_gpu_1",
     "figure4.most_peers_by_formula",
 }
 
