@@ -6,15 +6,14 @@ collectives, of which a plan makes its own; it is listed, not used.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lightloom.core.documents import parse_json, read_text
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 Fields: TypeAlias = dict[str, Any]
 """Fields of a file, as it states them."""
@@ -64,17 +63,11 @@ def system_fields(path: Path) -> Fields:
 
 
 def _read(path: Path) -> Fields:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
+    text = read_text(path)
     if path.suffix != ".json":
         lines = (line.partition(":") for line in text.splitlines() if ":" in line)
         return {name.strip(): _word(value.strip()) for name, _, value in lines}
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    data = parse_json(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected an object, found {type(data).__name__}")
     return data

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from lightloom.calibration.measured import measured_file, read_measured, read_table
 from lightloom.collectives.spec import Kind
+from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
 
@@ -114,7 +115,7 @@ def _number(cells: list[str], column: int, place: str, names: list[str]) -> floa
 
 def _positive(cell: str, place: str) -> float:
     try:
-        value = float(cell)
+        value = read_number(cell)
     except ValueError as error:
         raise ConfigError(f"{place}: {cell!r}: expected a number") from error
     if not (value > 0 and math.isfinite(value)):

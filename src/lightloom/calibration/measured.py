@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -20,6 +21,8 @@ FOLDER_VARIABLE = "LIGHTLOOM_MEASURED"
 """Environment variable that names the folder of measured tables."""
 CHECKSUMS = "SHA256SUMS"
 
+_ODD_NUMBER = re.compile(r"\s*[-+]?[\d_]+(\.[\d_]*)?([eE][-+]?[\d_]+)?\s*")
+"""What Python would take for a number."""
 _WORDS = {
     "Input should be a valid integer": "expected a whole number",
     "Input should be a valid number": "expected a number",
@@ -125,6 +128,9 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
                 raise ConfigError(
                     f"{place}: column {absent[0]!r}: no cell, the row is too short: expected {len(cells)} cells"
                 )
+            for column, cell in cells.items():
+                if _ODD_NUMBER.fullmatch(cell) and (not cell.isascii() or "_" in cell):
+                    raise ConfigError(f"{place}: column {column!r}: {cell!r}: expected a number in plain digits")
             yield cells, place
     except csv.Error as error:
         raise ConfigError(f"{path}: not CSV: {error}") from error

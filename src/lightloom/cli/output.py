@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
+from lightloom.core.documents import parse_yaml
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.provenance import provenance_line
@@ -81,8 +81,8 @@ def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = N
         if not equals or not field.strip():
             raise ConfigError(f"--set {assignment!r}: expected field=value, e.g. hop_latency=0.5us")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
+            value = parse_yaml(text, f"--set {field}")
+        except ConfigError:
             value = text
         if isinstance(value, (dict, list)):
             raise ConfigError(f"--set {assignment!r}: expected a single value, not {type(value).__name__}")

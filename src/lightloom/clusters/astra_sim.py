@@ -5,14 +5,13 @@ ASTRA-sim writes GB/s and means GiB/s, 2**30 bytes a second; latencies are those
 
 from __future__ import annotations
 
-import json
 from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from lightloom.core.configfile import read_yaml
+from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 Fields: TypeAlias = dict[str, Any]
 """Fields of a file, as it states them."""
@@ -97,12 +96,7 @@ def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
 def _fields(path: Path) -> Fields:
     if path.suffix != ".json":
         return read_yaml(path)
-    try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    data = load_json(path)
     assert isinstance(data, dict)  # recognised by its keys
     return data
 

@@ -7,18 +7,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lightloom.core.documents import read_number, read_text
 from lightloom.core.errors import ConfigError, UnitError
-from lightloom.core.files import cannot_read
 from lightloom.core.units import parse
 
 Fields: TypeAlias = dict[str, Any]
 """Fields of a cluster file."""
 
 _COLUMNS = 5
+_MOST_NODES = 1 << 18
+"""As many as the largest fabrics have, ranks and switches."""
 
 
 def read_topology(path: Path) -> Fields:
@@ -27,10 +30,7 @@ def read_topology(path: Path) -> Fields:
     Raises:
         ConfigError: unreadable, or a malformed line (names it).
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
+    lines = read_text(path).splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
     nodes, count, links = (_whole(path, rows[0], place) for place in range(3))
     switches = [_whole(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
@@ -40,6 +40,8 @@ def read_topology(path: Path) -> Fields:
             f"{path}: states {count} switches and {links} links, and has {len(switches)} and {len(rows)}: expected as "
             "many"
         )
+    if nodes > _MOST_NODES:
+        raise ConfigError(f"{path}: {nodes:,} nodes: expected at most {_MOST_NODES:,}")
     names: dict[int, int | str] = {number: f"switch {number}" for number in switches}
     hosts = [number for number in range(nodes) if number not in names]
     names |= {number: rank for rank, number in enumerate(hosts)}
@@ -66,7 +68,7 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
         if end not in names:
             raise ConfigError(f"{path}, line {line}: node {end}: expected one of {len(names)}, from 0")
     try:
-        rate, delay, _ = parse(words[2], "bandwidth"), parse(words[3], "time"), float(words[4])
+        rate, delay, _ = parse(words[2], "bandwidth"), parse(words[3], "time"), read_number(words[4])
     except (UnitError, ValueError) as error:
         raise ConfigError(f"{path}, line {line}: {error}") from error
     return {"source": names[ends[0]], "target": names[ends[1]], "bandwidth": rate, "latency": delay}
@@ -74,6 +76,6 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
 
 def _whole(path: Path, row: tuple[int, list[str]], place: int) -> int:
     line, words = row
-    if place >= len(words) or not words[place].isdecimal():
+    if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")
     return int(words[place])

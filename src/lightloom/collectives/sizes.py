@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lightloom.core.arrays import Floats
+from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read
 from lightloom.core.memory import require_memory
@@ -98,7 +99,7 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
         if len(line) != len(lines[0]):
             raise ConfigError(f"{path}: line {number} has {len(line)} entries: expected {len(lines[0])}")
         try:
-            rows.append([float(entry) for entry in line])
+            rows.append([read_number(entry) for entry in line])
         except ValueError as error:
             raise ConfigError(f"{path}: line {number}: {error}: expected bytes") from error
     nbytes = np.array(rows)

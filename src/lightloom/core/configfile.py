@@ -7,34 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from lightloom.core.documents import parse_yaml, read_text
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 T = TypeVar("T")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
     Raises:
-        ConfigError: unreadable, not YAML (names line and column), or not a mapping.
+        ConfigError: unreadable, as :func:`read_text` and :func:`parse_yaml`, or not a mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
-    try:
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{path}{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deeply") from error
+    data = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{path}: expected a mapping of field names to values, got {type(data).__name__}")
     return data

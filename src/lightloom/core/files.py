@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,30 +46,6 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             Path(aside).unlink()
-
-
-_GZIP = b"\x1f\x8b"
-"""First bytes of a gzip file."""
-
-
-def read_unpacked(path: Path) -> bytes:
-    """Return the content of a file, unpacked where it is gzip, whatever its suffix.
-
-    Raises:
-        ConfigError: the file cannot be read, is cut short or damaged gzip, or is called .gz and is no gzip.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    if not content.startswith(_GZIP):
-        if path.suffix == ".gz":
-            raise ConfigError(f"{path}: not a gzip file, as its suffix says: rename it, or pack it again")
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
 
 
 def cannot_read(path: Path | str, reason: Exception | str, content: str = "") -> ConfigError:

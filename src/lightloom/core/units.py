@@ -94,7 +94,7 @@ _FORMATS: dict[Dimension, tuple[float, tuple[tuple[str, float], ...]]] = {
     "share": (100.0, (("%", 1.0),)),
 }
 """For each dimension, the factor from SI to the smallest unit's system, and units with their sizes, largest first."""
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*", re.ASCII)
 
 
 def parse(value: str | float, dimension: Dimension) -> float:

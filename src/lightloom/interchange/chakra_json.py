@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import read_unpacked
 from lightloom.interchange.chakra_attributes import Scalar, Value
 from lightloom.interchange.chakra_nodes import COMPUTE, NO_TEXTS, Node, Texts, check_nodes
 
@@ -58,7 +58,7 @@ def read_json_trace(path: Path) -> list[Node]:
 def _documents(path: Path) -> Iterator[dict[str, object]]:
     """Yield the objects that a file holds one after the other."""
     try:
-        text = read_unpacked(path).decode("utf-8-sig")
+        text = read_bytes(path, MOST_TRACE_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text") from error
     decoder, place = json.JSONDecoder(), len(text) - len(text.lstrip())

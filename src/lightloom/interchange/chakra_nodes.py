@@ -18,8 +18,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import read_unpacked
 from lightloom.interchange.chakra_attributes import Value, as_bytes, as_whole, decode_attribute, encode_attribute
 from lightloom.interchange.protobuf import (
     WireError,
@@ -121,7 +121,7 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
         ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, an impossible
             duration, data from a missing node, or a cycle; names the file and the node.
     """
-    content = read_unpacked(path)
+    content = read_bytes(path, MOST_TRACE_BYTES)
     nodes: list[Node] = []
     header: dict[str, Value] | None = None
     try:

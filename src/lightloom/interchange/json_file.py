@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import read_unpacked
 from lightloom.fabrics.base import Fabric
 from lightloom.interchange.document import columns_from, header_of, schedule_from
 
@@ -31,7 +31,7 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
     Raises:
         ConfigError: unreadable, not JSON (names line and column), or not a schedule (names field and row).
     """
-    document = read_json(path)
+    document = load_json(path)
     if not isinstance(document, dict) or "columns" not in document:
         raise ConfigError(f"{path}: expected an object with the header of a schedule and columns")
     columns = columns_from(document.pop("columns"), str(path))
@@ -45,25 +45,4 @@ def read_json(path: Path) -> Any:
         ConfigError: unreadable or not JSON.
     """
 
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        mapping = dict(pairs)
-        if len(mapping) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(f"{path}: field {twice!r} occurs twice")
-        return mapping
-
-    def no_number(text: str) -> NoReturn:
-        raise ConfigError(f"{path}: {text} is not a number in JSON")
-
-    try:
-        text = read_unpacked(path).decode("utf-8")
-        return json.loads(text, object_pairs_hook=once, parse_constant=no_number)
-    except ConfigError:
-        raise
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text") from error
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    return load_json(path, MOST_TRACE_BYTES)

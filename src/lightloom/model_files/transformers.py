@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.core.files import cannot_read
 from lightloom.model_files.base import FileRequest, ModelReading
+from lightloom.workloads.decoder import MOST_LAYERS
 from lightloom.workloads.resolve import INSTALL_TORCH
 
 
@@ -18,14 +20,10 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
         ConfigError: unreadable, or no JSON object.
         WorkloadError: PyTorch or ``transformers`` is missing, or cannot build or trace this architecture.
     """
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from error
+    fields = load_json(path)
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: expected an object with the fields of a configuration")
+    _check_counts(fields, path)
     try:
         from lightloom.workloads.torch.pretrained import trace_configuration
     except ModuleNotFoundError as error:
@@ -43,3 +41,14 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
 def _unrecorded(unused: int, assumptions: tuple[str, ...]) -> list[str]:
     lines = [*assumptions, "loss and optimizer: a configuration has none"]
     return lines if not unused else [*lines, f"{unused:,} parameters that its forward pass does not use are counted"]
+
+
+def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
+    """Refuse numbers of layers and experts that would take minutes and gigabytes to build."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            _check_counts(value, path)
+        elif (
+            type(value) is int and value > MOST_LAYERS and ("layers" in name or "experts" in name or name == "n_layer")
+        ):
+            raise ConfigError(f"{path}: {name} {value:,}: expected at most {MOST_LAYERS:,}")

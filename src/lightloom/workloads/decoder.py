@@ -7,6 +7,9 @@ from typing import Literal
 
 from lightloom.core.errors import WorkloadError
 
+MOST_LAYERS = 10_000
+"""Layers, and experts of a layer, that a model may have: far above any that is trained, and soon traced."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSizes:
@@ -59,6 +62,9 @@ class DecoderSizes:
     """Attention on compressed keys and values, instead of ``key_heads`` and ``head_width``."""
 
     def __post_init__(self) -> None:
+        for name, count in (("layers", self.layers), ("experts", self.experts)):
+            if count > MOST_LAYERS:
+                raise WorkloadError(f"{count:,} {name}: expected at most {MOST_LAYERS:,}")
         keys, width = self.key_heads or self.heads, self.head_width
         if width is None and self.latent is None and self.hidden % self.heads:
             raise WorkloadError(f"{self.heads} heads: expected a divisor of the hidden size {self.hidden}")

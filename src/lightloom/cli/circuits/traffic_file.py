@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightloom.core.array_files import read_npy
+from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError, InputError, UnitError
 from lightloom.core.files import cannot_read
 from lightloom.core.units import parse
@@ -69,10 +70,12 @@ def _check_size(path: Path, ranks: int) -> None:
 
 def _bytes(path: Path, row: int, column: int, cell: str) -> float:
     try:
-        return float(cell)
+        return read_number(cell)
     except ValueError:
         pass
     try:
+        if "_" in cell:
+            raise UnitError(f"{cell!r}: expected digits, and a unit where they are no bytes")
         return parse(cell, "size")
     except UnitError as error:
         raise ConfigError(f"{path}: from rank {row} to rank {column}: {error}") from error

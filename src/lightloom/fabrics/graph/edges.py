@@ -58,7 +58,7 @@ def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
 
 def vertex_of(name: Vertex) -> Vertex:
     """A vertex as files write it: digits are a rank."""
-    return int(name) if isinstance(name, str) and name.isdecimal() else name
+    return int(name) if isinstance(name, str) and name.isascii() and name.isdecimal() else name
 
 
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.core.files import read_unpacked
 from lightloom.interchange.traces.calls import LONGEST_MICROSECONDS
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -88,7 +88,7 @@ def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
         ConfigError: unreadable, not gzip, or not JSON.
         WorkloadError: no profile, or an entry that is no event; names it.
     """
-    document = _json(read_unpacked(path), path)
+    document = _json(read_bytes(path, MOST_TRACE_BYTES), path)
     entries = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise WorkloadError(f"{path}: expected a profile of torch.profiler: an object with a list of traceEvents")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
+from lightloom.core.documents import MOST_TRACE_BYTES, read_number, read_text
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.core.files import cannot_read
 from lightloom.core.units import format_time
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words, unpriced_exchanges
 from lightloom.interchange.traces.reading import TraceReading, exchange_notes
@@ -62,10 +63,7 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
         ConfigError: unreadable, or a malformed line (names it).
         WorkloadError: exchanges alone, without a layer that computes.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
+    lines = read_text(path, MOST_TRACE_BYTES).splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
     policy, settings = _header(path, rows[0][1] if rows else [])
     layers = list(_layers(path, rows[1:], policy, settings))
@@ -200,13 +198,13 @@ def _unrecorded(
 
 
 def _number(path: Path, line: int, word: str) -> float:
-    if not _is_number(word) or float(word) < 0:
+    if not _is_number(word) or read_number(word) < 0:
         raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
-    return float(word)
+    return read_number(word)
 
 
 def _is_number(word: str) -> bool:
     try:
-        return float(word) == float(word) and abs(float(word)) != float("inf")
+        return isfinite(read_number(word))
     except ValueError:
         return False

@@ -1,0 +1,226 @@
+"""The gate for text, JSON and YAML of others: sizes, depths and aliases are limited before anything is built."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
+
+MOST_BYTES = 1 << 26
+"""Bytes of a file that people write: configurations, clusters, scripts."""
+MOST_TRACE_BYTES = 1 << 33
+"""Bytes of a file that programs write: traces and schedules."""
+_DEEPEST = 100
+"""Lists and mappings inside of each other."""
+_MOST_NODES = 1 << 20
+"""Values of a YAML document, those that aliases repeat counted each time."""
+_LARGEST_RATIO = 50
+"""Bytes that one byte of gzip may unpack to, above :data:`MOST_BYTES`: traces reach 30."""
+_PIECE = 1 << 20
+_GZIP = b"\x1f\x8b"
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+def read_number(text: str) -> float:
+    """Return the number that a cell of a table holds: ASCII digits with a point and an exponent, and nothing else.
+
+    Raises:
+        ValueError: anything else, such as ``1_0``, ``nan`` or digits of other scripts, which Python's ``float`` takes.
+    """
+    if not _NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"{text!r}: expected a number")
+    return float(text)
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a file, unpacked where it is gzip, whatever its suffix.
+
+    Raises:
+        ConfigError: unreadable, of more than ``most`` bytes, damaged gzip or gzip that unpacks to too much.
+    """
+    try:
+        size = path.stat().st_size
+        if size > most:
+            raise ConfigError(f"{path}: {size:,} bytes: expected at most {most:,}")
+        content = path.read_bytes()
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    if content.startswith(_GZIP):
+        return _unpacked(content, path, most)
+    if path.suffix == ".gz":
+        raise ConfigError(f"{path}: not a gzip file, as its suffix says: rename it, or pack it again")
+    return content
+
+
+def _unpacked(content: bytes, path: Path, most: int) -> bytes:
+    limit = min(most, max(MOST_BYTES, _LARGEST_RATIO * len(content)))
+    pieces: list[bytes] = []
+    total = 0
+    try:
+        while content:
+            unpack = zlib.decompressobj(wbits=31)
+            while not unpack.eof:
+                piece = unpack.decompress(content, _PIECE)
+                if not piece and not unpack.unconsumed_tail and not unpack.eof:
+                    raise ConfigError(f"{path}: not a whole gzip file: it ends early")
+                content, total = unpack.unconsumed_tail, total + len(piece)
+                if total > limit:
+                    raise ConfigError(f"{path}: unpacks to more than {limit:,} bytes: expected at most as many")
+                pieces.append(piece)
+            content = unpack.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        raise ConfigError(f"{path}: not a whole gzip file: {error}") from error
+    return b"".join(pieces)
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Return the text of a file in UTF-8, without a mark at its begin.
+
+    Raises:
+        ConfigError: as :func:`read_bytes`, or other bytes than text.
+    """
+    try:
+        return read_bytes(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise cannot_read(path, error) from error
+
+
+def load_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """Return the value of a JSON file, packed or not.
+
+    Raises:
+        ConfigError: as :func:`read_text` and :func:`parse_json`.
+    """
+    return parse_json(read_text(path, most), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return the value of a JSON document.
+
+    Raises:
+        ConfigError: not JSON (names line and column), nested too deeply, a field twice, or NaN and infinity.
+    """
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            raise ConfigError(f"{where}: field {_twice(name for name, _ in pairs)!r} occurs twice")
+        return mapping
+
+    def no_number(word: str) -> NoReturn:
+        raise ConfigError(f"{where}: {word} is not a number in JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=no_number)
+    except ConfigError:
+        raise
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where}: not JSON: nested too deeply") from error
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from error
+
+
+def _twice(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return the value of a YAML document of plain values, lists and mappings.
+
+    Numbers are of plain digits: ``1:30``, ``1_0`` and ``010``, which YAML 1.1 takes for 90, 10 and 8, are texts.
+
+    Raises:
+        ConfigError: not YAML (names line and column), a key twice, nested too deeply, or aliases that repeat too much.
+    """
+    try:
+        _check_events(text, where)
+        return yaml.load(text, Loader=_PlainLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{where}{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    except (RecursionError, ValueError, OverflowError, TypeError, AttributeError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{where}: not YAML: {error}") from error
+
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _check_events(text: str, where: str) -> None:
+    """Count what a document would hold before any of it is built."""
+    nodes = 0
+    begun: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if isinstance(event, yaml.AliasEvent):
+            # Inside of what it stands for it has no size yet, and no end.
+            if event.anchor not in sizes:
+                raise ConfigError(
+                    f"{where}, line {line}: alias *{event.anchor} stands for what it is in, or for nothing"
+                )
+            nodes += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.pop(event.anchor or "", None)
+            begun.append((event.anchor, nodes))
+            nodes += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes - before
+        if len(begun) > _DEEPEST:
+            raise ConfigError(
+                f"{where}, line {line}: expected at most {_DEEPEST} lists and mappings inside of each other"
+            )
+        if nodes > _MOST_NODES:
+            raise ConfigError(f"{where}, line {line}: expected at most {_MOST_NODES:,} values, repeated ones included")
+
+
+class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
+    """A loader of plain values that refuses a key which occurs twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping.
+
+        Raises:
+            ConstructorError: a key occurs twice.
+        """
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} occurs twice", key.start_mark
+                    )
+                seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    sign: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
+    for sign, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+_PlainLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789"))
+_PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"([-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+    list("-+0123456789."),
+)
