@@ -33,6 +33,7 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
             ["--coupler-error", "0.01"],
             ["--loss-spread", "0.1"],
             ["--crosstalk", "0.01"],
+            ["--heater-spread", "0.01"],
             ["--dac-bits", "8"],
             ["--detector-noise", "0.01"],
             ["--gains", "common"],
