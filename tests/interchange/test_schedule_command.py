@@ -164,3 +164,13 @@ def test_as_much_is_written_as_was_stated(tmp_path: Path, suffix: str, name: str
     written = sum(path.stat().st_size for path in made.save(tmp_path / f"a{suffix}"))
     header = 60_000 if suffix in (".et", ".parquet", ".arrow") else 8_000
     assert written <= stated.nbytes + header and (stated.rows < 2000 or written >= stated.nbytes / 10)
+
+
+def test_the_trace_of_one_rank_stands_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, capsys, *export("all-gather", tmp_path / "a.et"))
+    outputs = [
+        run(monkeypatch, capsys, "schedule", "check", str(tmp_path / name)) for name in ("a.et", "a.0.et", "a.3.et")
+    ]
+    assert [done.code for done in outputs] == [0, 0, 0] and len({done.out for done in outputs}) == 1

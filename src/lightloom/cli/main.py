@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import io
 import os
 import sys
 from importlib.metadata import version as installed_version
@@ -109,6 +111,10 @@ def main() -> NoReturn:
     # What a command makes lives until it ends: looking for garbage as often as Python does takes a tenth of a plan.
     gc.set_threshold(50_000, 20, 20)
     atexit.register(_leave_garbage)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without some characters shows their numbers.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -120,15 +126,34 @@ def main() -> NoReturn:
     except MemoryError as error:
         _refuse(f"out of memory: {error or 'nothing more can be taken'}: expected fewer ranks or a smaller model")
     except BrokenPipeError:
-        # The reader (head, less) has closed the pipe; Python would complain once more while closing stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _end_unread()
+    except SystemExit as stop:
+        # Typer ends so where the reader has closed the pipe.
+        if isinstance(stop.__context__, BrokenPipeError):
+            _end_unread()
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        _refuse(f"cannot write the output: {error.strerror}")
     except Exception as error:
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
         _refuse(str(format_message()) or "see lightloom --help")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end_unread() -> NoReturn:
+    """End well where the reader (head, less) has closed the pipe."""
+    _drop_output()
+    sys.exit(0)
+
+
+def _drop_output() -> None:
+    """Write what is left to nowhere: Python would complain once more while it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave_garbage() -> None:

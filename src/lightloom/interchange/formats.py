@@ -121,7 +121,11 @@ def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | No
         if nbytes is not None:
             raise ConfigError(f"{path}: states its size: do not give one")
         if path.suffix == ".et":
-            return read_traces(path.with_suffix(""), fabric)
+            # The trace of one rank stands for those of all.
+            prefix = path.with_suffix("")
+            return read_traces(
+                prefix.with_suffix("") if path.exists() and prefix.suffix[1:].isdecimal() else prefix, fabric
+            )
         return read_schedule(path, fabric)
     if fabric is None or nbytes is None:
         raise ConfigError(
