@@ -65,9 +65,8 @@ _ASSUMPTIONS = """
   have one schedule for all sizes. Searched are all of them on the optical clusters, `hierarchical` (along the axes of
   the torus) on `tpu-v4-1024`, `hierarchical` and `ring-two-way` on the GPUs, where placed operators are left out too:
   building all others for so many ranks four times takes minutes.
-* Published set-ups ran in FP8, whose matrix products alone have 8 bits; here a precision holds for everything that is
-  computed and stored, so that the truth should lie between the two columns. No recomputation was stated, and none is
-  assumed. Their throughput is NVIDIA's own, of tuned recipes.
+* Published set-ups ran in FP8, in which matrix products of layers and experts alone are computed. No recomputation was
+  stated, and none is assumed. Their throughput is NVIDIA's own, of tuned recipes.
 """
 
 

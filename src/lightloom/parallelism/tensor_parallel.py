@@ -4,8 +4,10 @@
 
 A linear layer that reads a whole tensor is split by its outputs; one that reads slices, by its inputs. The gradient of
 a whole tensor that column-parallel layers read is all-reduced on its way back, once. Embedding tables are split by rows
-(the vocabulary), their outputs all-reduced; the loss works on slices of the logits. Source: Shoeybi et al.,
-"Megatron-LM", 2019, section 3.
+(the vocabulary), their outputs all-reduced; the loss works on slices of the logits. A normalisation of each head works
+on the heads of a slice; one of all channels needs them whole, so that the layers before it (compressed queries and keys
+of multi-head latent attention) are computed by every rank. Source: Shoeybi et al., "Megatron-LM", 2019, section 3;
+Megatron-LM's ``multi_latent_attention.py`` for the latter.
 
     tokens' slices ─► all-gather ─► [column-parallel] ─ slices ─► [row-parallel] ─► reduce-scatter ─► tokens' slices
 
@@ -25,9 +27,9 @@ from lightloom.core.arrays import Mask
 from lightloom.workloads.graph import ComputeGraph, Operator
 
 _SLICEWISE = frozenset(
-    {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "softmax"}
+    {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "norm", "softmax"}
 )
-"""Kinds that take slices and give slices."""
+"""Kinds that take slices and give slices; a norm those of whole heads."""
 TOKENWISE = frozenset(
     {
         "activation",
@@ -75,18 +77,40 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Follow slices through the graph, in one pass."""
+    """Follow slices through the graph, again for every layer whose slices a normalisation needs whole."""
+    routers, heads = _routers(graph), _head_counts(graph)
+    copied: set[str] = set()
+    while True:
+        split, needed = _followed(graph, routers, copied, heads)
+        if needed <= copied:
+            return split
+        copied |= needed
+
+
+def _followed(
+    graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
+) -> tuple[TensorSplit, set[str]]:
+    """Return the split where every rank computes routers and copied layers whole, and layers that must be copied.
+
+    Attention that reads a copied layer beside slices is not split: whose gradient would have to be summed.
+    """
     count = len(graph.operators)
     divided, sliced, forward, backward = (np.zeros(count, np.bool_) for _ in range(4))
     is_sliced: dict[str, bool] = {}
+    cut: dict[str, set[str]] = {}
+    copies: set[str] = set()
     returned: set[str] = set()
-    routers = _routers(graph)
+    needed: set[str] = set()
     common, works = 0, True
     for index, operator in enumerate(graph.operators):
         read = [is_sliced[name] for name in operator.inputs]
-        if operator.kind in _MULTIPLIES and operator.name not in routers:
+        cut[operator.name] = set().union(*(cut[name] for name in operator.inputs))
+        if operator.name in copied or (operator.kind not in _MULTIPLIES and copies & set(operator.inputs)):
+            copies.add(operator.name)
+        if operator.kind in _MULTIPLIES and operator.name not in routers | copied:
             divided[index] = True
             forward[index], sliced[index] = any(read), not any(read)
+            cut[operator.name] = {operator.name} if sliced[index] else set()
             if sliced[index] and not returned.issuperset(operator.inputs[:1]):
                 backward[index] = True
                 returned.update(operator.inputs[:1])
@@ -94,12 +118,29 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
             divided[index] = forward[index] = True
         elif any(read):
             divided[index] = sliced[index] = True
+            if operator.kind == "norm" and not _has_heads(operator, head_counts):
+                needed |= cut[operator.name]
+                works = False
             works = works and operator.kind in _SLICEWISE
+            if operator.kind == "attention" and copies & set(operator.inputs):
+                works = False
+            copies.discard(operator.name)
         common = gcd(common, _must_divide(operator, sliced=any(read)))
         is_sliced[operator.name] = bool(sliced[index])
     heads = any(operator.kind == "attention" for operator in graph.operators)
     degree = common if works and heads else 1
-    return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced))
+    return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced)), needed
+
+
+def _head_counts(graph: ComputeGraph) -> set[int]:
+    attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
+    return {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
+
+
+def _has_heads(operator: Operator, counts: set[int]) -> bool:
+    """Whether an axis of an operator's output is the heads, so that the channels of each are normalized alone."""
+    *axes, _ = operator.dimensions.items()
+    return any(name.startswith("axis") and size in counts for name, size in axes)
 
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
