@@ -14,6 +14,7 @@ from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.planner.pricing.belief import belief_of
 from lightloom.planner.pricing.library import LibraryPrices
+from lightloom.planner.search.priced import priced_lines
 from lightloom.planner.search.request import SearchRequest
 from lightloom.planner.search.search import search
 from lightloom.transports.base import PARAMETERS
@@ -94,3 +95,13 @@ def test_messages_of_placed_plans_pay_the_library_s_latency() -> None:
         request = SearchRequest(strategies=("placed",), quanta=(1e-6,), global_batches=(8,), compare=False)
         steps.append(search(transformer(1), on, request).winner.step_time)
     assert steps[1] > steps[0]
+
+
+def test_documents_say_by_what_each_cluster_is_priced() -> None:
+    request = SearchRequest(strategies=("ddp",), global_batches=(8,), compare=False)
+    for transport, said in (({}, "collectives by nccl-ampere"), ({"transport": "ideal"}, "ideal software, as stated")):
+        fabric = {"base": "two-tier-200g", "domain_size": 2, **transport}
+        on = load_cluster("a100-1024-two-tier", {"ranks": 4, "fabric": fabric})
+        (line,) = priced_lines(search(transformer(1), on, request))
+        assert said in line
+        assert "a100 calibrated on 55 steps of megatron-a100" in line

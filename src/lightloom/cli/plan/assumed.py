@@ -11,8 +11,7 @@ from lightloom.clusters.base import Cluster
 from lightloom.core.described import formatted_fields
 from lightloom.core.units import format_time
 from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.library import LIBRARY
-from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.plans import Plan
 from lightloom.transports.base import Transport
 
 _ASSUMED = "assumption"
@@ -104,27 +103,6 @@ def _origin(transport: Transport) -> str:
     """What the share of the arithmetic rests on, in a word or two."""
     source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
     return "an assumption" if source.startswith("assumption") else source or "as stated"
-
-
-def priced_lines(search: PlanSearch) -> list[str]:
-    """Return a line for each cluster that says by what its computing and its collectives are priced."""
-    return list(dict.fromkeys(f"{cluster.name}: {_priced(cluster, search)}" for cluster in search.clusters))
-
-
-def _priced(cluster: Cluster, search: PlanSearch) -> str:
-    machine, calibration = cluster.accelerator, cluster.accelerator.calibration
-    if calibration is not None:
-        basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"
-    else:
-        basis = "by priors" if machine.kernels is not None else f"at {machine.efficiency:.0%} of its roofline"
-    software = cluster.fabric.software
-    if (
-        cluster.fabric.library is not None
-        and search.request.algorithms
-        and LIBRARY.name not in search.request.algorithms
-    ):
-        software = f"schedules with ideal software, as --algorithm names them in the place of {software}"
-    return f"{machine.chip} {basis}; collectives by {software}"
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:

@@ -20,7 +20,6 @@ from lightloom.cli.plan.assumed import (
     carried_lines,
     imported_lines,
     plan_assumptions,
-    priced_lines,
     warning_lines,
 )
 from lightloom.cli.plan.exports import check_exports, exported_files, write_exports
@@ -166,7 +165,7 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
     sites = {row.site for row in rows}
     title = search.graph.name + (f" on {sites.pop()}" if len(sites) == 1 else f" on {len(sites)} clusters")
     yield Text(f"{title}: {_header(search)}", style="bold")
-    yield from (Text(f"priced: {line}") for line in priced_lines(search))
+    yield from (Text(f"priced: {line}") for line in document["priced"])
     yield from (Text(f"measured: {line}") for line in document["measured"])
     yield ranking_table(shown, width)
     if len(rows) > len(shown):

@@ -17,6 +17,7 @@ from lightloom.planner.search.costly import costly_rows
 from lightloom.planner.search.explain import explain
 from lightloom.planner.search.measured import measured_lines
 from lightloom.planner.search.plans import Plan, PlanSearch
+from lightloom.planner.search.priced import priced_lines
 from lightloom.planner.search.verdict import verdict
 
 SCHEMA = "lightloom.plan/2"
@@ -63,6 +64,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "refused": [asdict(row) for row in search.refused],
         "refusals": list(search.refusals),
         "counts": asdict(search.counts),
+        "priced": priced_lines(search),
         "measured": measured_lines(search.graph, search.clusters),
         "not_in_trace": list(unrecorded),
         "uncounted": list(search.graph.uncounted),
