@@ -180,6 +180,8 @@ def test_a_bad_factory_is_one_clear_line(name: str, words: str, models: Path) ->
         ("file.py", "expected package.module:factory or path/file.py:factory"),
         (":build", "names no factory"),
         ("json:", "names no factory"),
+        ("C:\\models\\config.json", "is no file here and names no factory"),
+        ("models/a.txt:build", "is no file here and names no factory"),
     ],
 )
 def test_a_bad_spec_is_one_clear_line(spec: str, words: str) -> None:

@@ -24,9 +24,11 @@ def resolve(spec: str) -> Any:
         WorkloadError: no such file, module or attribute, or the import fails.
     """
     place, _, attribute = spec.rpartition(":")
-    if not place or not attribute:
-        raise WorkloadError(f"{spec!r} names no factory: expected package.module:factory or path/file.py:factory")
     is_file = place.endswith(".py")
+    if not _dotted(attribute) or not (is_file or _dotted(place)):
+        raise WorkloadError(
+            f"{spec!r} is no file here and names no factory: expected package.module:factory or path/file.py:factory"
+        )
     try:
         with search_path(spec), contextlib.redirect_stdout(sys.stderr):
             module = _import_file(spec, Path(place)) if is_file else importlib.import_module(place)
@@ -43,6 +45,11 @@ def resolve(spec: str) -> Any:
             raise WorkloadError(f"{spec}: {place!r} has no {attribute!r}{_offer(module)}")
         value = getattr(value, part)
     return value
+
+
+def _dotted(name: str) -> bool:
+    """Whether it is names joined by dots, as modules and attributes are written."""
+    return all(part.isidentifier() for part in name.split("."))
 
 
 @contextlib.contextmanager
