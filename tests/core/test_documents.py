@@ -72,6 +72,7 @@ BOMBS = {
     "key twice": "a: 1\nb: 2\na: 3\n",
     "key twice inside": "a: {b: 1, b: 2}",
     "not closed": "a: [1, 2",
+    "a character that controls": "a: \x10",
     "a tag that runs": "a: !!python/object/apply:os.system [true]",
 }
 

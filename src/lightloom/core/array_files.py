@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -49,7 +50,8 @@ def read_npz(path: Path) -> dict[str, Column]:
 
 def _checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of heads that Python 2 wrote
             return read(file)
     except ConfigError:
         raise

@@ -149,7 +149,8 @@ def parse_yaml(text: str, where: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{where}{place}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{where}{place}: not YAML: {problem}") from error
     except (RecursionError, ValueError, OverflowError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise
