@@ -38,6 +38,16 @@ def test_an_entry_under_the_name_of_another_is_no_entry(tmp_path: Path) -> None:
     assert read_entry(tmp_path / "absent.json") is None
 
 
+def test_entries_of_earlier_versions_are_made_again_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for content in (b'[{"kind": "all-gather"}]', b'{"name": "hdc"}', b"PK\x03\x04"):
+        (tmp_path / "entry").write_bytes(content)
+        with caplog.at_level(logging.WARNING):
+            assert read_entry(tmp_path / "entry") is None
+    assert caplog.text == ""
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
 def test_folders_that_others_can_fill_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "cache"

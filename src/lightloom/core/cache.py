@@ -15,6 +15,8 @@ from lightloom.core.files import write_atomically
 LOG = logging.getLogger("lightloom")
 """Warnings about what is kept; they go to stderr unless a program that uses the package says otherwise."""
 _MARK = b"lightloom-cache "
+_BEFORE = (b"PK", b'{"', b"[{", b"[]")
+"""How entries of versions before 0.3 begin, which have no digest: they are made again without a word."""
 
 
 def cache_directory() -> Path:
@@ -62,12 +64,15 @@ def read_entry(path: Path) -> bytes | None:
     """
     check_folder(path.parent)
     try:
-        head, _, content = path.read_bytes().partition(b"\n")
+        whole = path.read_bytes()
     except OSError:
         return None
+    if whole.startswith(_BEFORE):
+        return None
+    head, _, content = whole.partition(b"\n")
     if head == _head(path, content):
         return content
-    LOG.warning("warning: cache entry %s is damaged or of another version: it is made again", path)
+    LOG.warning("warning: cache entry %s is damaged: it is made again", path)
     return None
 
 
