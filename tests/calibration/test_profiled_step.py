@@ -52,6 +52,9 @@ def test_the_command_prints_the_difference_and_refuses_unknown_machines(
 
 
 def test_a_device_that_the_catalog_lacks_is_refused_in_plans(tmp_path: Path) -> None:
-    path = written(tmp_path, events(), deviceProperties=[{"name": "Tesla V100-SXM2-16GB"}])
+    entries = events()
+    entries[1]["args"]["Input Dims"] = [[6, 4000], [4000, 5]]
+    entries[6]["args"]["Input Dims"] = [[4000, 5]]
+    path = written(tmp_path, entries, deviceProperties=[{"name": "Tesla V100-SXM2-16GB"}])
     with pytest.raises(ll.LightloomError, match="V100-SXM2-16GB, which the catalog lacks"):
         ll.plan(path, cluster="dgx-a100-64", ranks=8, strategy="ddp", algorithm="ring")

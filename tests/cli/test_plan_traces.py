@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lightloom.interchange.chakra_nodes import Node
 from tests.cli.commands import run
 from tests.interchange.test_chakra_workload import step, written
 
 SMALL = ("--set", "ranks=4", "--algorithm", "ring", "--json")
 
 
+def heavy_step(layers: int) -> list[Node]:
+    """A step whose layers have as much work as those of a network."""
+    nodes = step(layers)
+    return [
+        replace(node, attributes={k: 1000 * v if k == "num_ops" else v for k, v in node.attributes.items()})
+        for node in nodes
+    ]
+
+
 def test_a_chakra_trace_is_planned_and_what_it_lacks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run(monkeypatch, capsys, "plan", str(written(tmp_path, step(3))), *SMALL)
+    done = run(monkeypatch, capsys, "plan", str(written(tmp_path, heavy_step(3))), *SMALL)
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["parameters"] == 1 + 2 + 3
@@ -29,7 +40,7 @@ def test_a_chakra_trace_is_planned_and_what_it_lacks_is_told(
 def test_a_chakra_trace_is_planned_on_fewer_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace = str(written(tmp_path, step(3)))
+    trace = str(written(tmp_path, heavy_step(3)))
     done = run(monkeypatch, capsys, "plan", trace, "--ranks", "4", "--algorithm", "ring", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)

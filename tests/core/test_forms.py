@@ -80,3 +80,8 @@ def test_names_of_catalogs_are_no_files(tmp_path: Path) -> None:
     assert looks_like_file("step.et") and looks_like_file("step.json.gz") and looks_like_file("folder/odd")
     assert looks_like_file(str(written(tmp_path, "odd", "x")))
     assert ".et (Chakra trace)" in expected_forms("model")
+
+
+@pytest.mark.parametrize("name", ["torchrun pretrain_gpt.py " + "--num-layers 2 " * 400, "x" * 5000, "a\0b"])
+def test_a_text_that_no_file_can_be_called_by_is_no_file(name: str) -> None:
+    assert not looks_like_file(name)

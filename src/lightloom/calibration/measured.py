@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Config
-from lightloom.core.files import cannot_read
+from lightloom.core.files import cannot_read, is_file
 
 FOLDER_VARIABLE = "LIGHTLOOM_MEASURED"
 """Environment variable that names the folder of measured tables."""
@@ -41,10 +41,10 @@ def measured_file(name: Path | str) -> Path:
         ConfigError: there is no such file in either place.
     """
     path = Path(name)
-    if path.is_file():
+    if is_file(path):
         return path
     folder = os.environ.get(FOLDER_VARIABLE)
-    if folder and (Path(folder) / path).is_file():
+    if folder and is_file(Path(folder) / path):
         return Path(folder) / path
     place = f"nor in ${FOLDER_VARIABLE} ({folder})" if folder else f"and ${FOLDER_VARIABLE} is not set"
     if path.is_dir():

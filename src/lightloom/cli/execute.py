@@ -107,6 +107,7 @@ def _document(schedule: Schedule, trial: Trial) -> Document:
         "ranks": schedule.collective.ranks,
         "chunks": schedule.chunks,
         "queued": schedule.queued,
+        "right": trial.right,
         **asdict(trial),
     }
 
@@ -122,7 +123,7 @@ def _parts(document: Document) -> Iterator[str]:
     share = f"{document['error_over_bound']:.2g} of what rounding allows"
     yield (
         "every rank has the bits of torch.distributed's own collective"
-        if document["equal"]
+        if document["same_bits"]
         else f"sums are off by at most {share}; another order of additions than torch.distributed's own"
     )
     ours, theirs = format_time(document["seconds"]), format_time(document["reference_seconds"])

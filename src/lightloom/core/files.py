@@ -48,6 +48,14 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             Path(aside).unlink()
 
 
+def is_file(path: Path | str) -> bool:
+    """Return whether there is a file of that name; a text that no file can be called by, as it is too long, is none."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def cannot_read(path: Path | str, reason: Exception | str, content: str = "") -> ConfigError:
     """Return the complaint about a file that could not be read.
 

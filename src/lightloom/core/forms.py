@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
+from lightloom.core.files import cannot_read, is_file
 
 Purpose = Literal["model", "cluster", "accelerator", "schedule", "sizes"]
 """What a file describes; ``sizes`` alone are not enough for anything."""
@@ -114,7 +114,7 @@ FORMS: tuple[Form, ...] = tuple(
 def looks_like_file(name: str) -> bool:
     """Whether a name means a file rather than an entry of a catalog: it exists, or has the suffix of a form."""
     suffix = _suffix(Path(name))
-    return any(suffix in form.suffixes for form in FORMS) or "/" in name or Path(name).is_file()
+    return any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name)
 
 
 def recognise(path: Path, purpose: Purpose) -> Form:

@@ -13,6 +13,7 @@ from lightloom.interchange.traces.chakra_workload import read_chakra_workload
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
 from lightloom.interchange.traces.layer_file import read_layer_file
+from lightloom.interchange.traces.reading import check_step
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.megatron.read import read_megatron
 from lightloom.model_files.torchtitan.read import read_torchtitan
@@ -33,19 +34,19 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
 
 def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
-    record = read_chakra_workload(path, batch=request.batch, step=request.step)
+    record = check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
 def _read_profile(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
-    record = read_kineto_workload(path, step=request.step)
+    record = check_step(read_kineto_workload(path, step=request.step), path)
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 
 def _read_execution_trace(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
-    record = read_execution_trace(path, step=request.step)
+    record = check_step(read_execution_trace(path, step=request.step), path)
     return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
 
 

@@ -180,11 +180,11 @@ class PlayedStep(NamedTuple):
     spent: Mapping[str, Floats]
     """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
 
-    def breakdown(self, stage: int = 0) -> dict[str, float]:
-        """Return the seconds of one stage's rank by the parts of ``Timeline.breakdown``."""
+    def breakdown(self) -> dict[str, float]:
+        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``."""
         parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
         for name, seconds in self.spent.items():
-            parts[SPENT[name]] += float(seconds[stage])
+            parts[SPENT[name]] += float(seconds.mean())
         return parts
 
 

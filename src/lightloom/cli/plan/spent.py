@@ -15,12 +15,13 @@ from lightloom.reports.report import Table
 
 
 def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
-    """Where the time of the winner goes, a line each: of the ranks of the first stage, and of its operators."""
+    """Where the time of the winner goes, a line each: of its ranks, and of its operators."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
-        parts = {_name(part): float(seconds[0]) / winner.step_time for part, seconds in winner.spent.items()}
+        parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
         told = ", ".join(f"{name} {100 * share:.3g} %" for name, share in parts.items() if share)
-        yield f"a rank of {'the first stage' if len(winner.spent['compute_s']) > 1 else 'the winner'} spends: {told}"
+        mean = ", the mean over all stages," if len(winner.spent["compute_s"]) > 1 else ""
+        yield f"a rank of the winner{mean} spends: {told}"
     if winner.in_step is not None:
         yield _in_step(winner.in_step)
     placed = search.best_of("placed")
@@ -97,7 +98,7 @@ def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Ta
                 (str(stage), *map(format_time, seconds))
                 for stage, seconds in enumerate(zip(*(column.tolist() for column in spent.values()), strict=True))
             ),
-            caption="Seconds of a row add up to the step; the first stage is that of the breakdown.",
+            caption="Seconds of a row add up to the step; their mean over the stages is the breakdown.",
         )
     operators = document["costliest_operators"]
     if operators:

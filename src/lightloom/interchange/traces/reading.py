@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from lightloom.core.errors import WorkloadError
 from lightloom.interchange.traces.exchanges import TracedExchange, exchange_lines
 from lightloom.workloads.graph import ComputeGraph
 
@@ -21,6 +23,31 @@ class TraceReading:
     """What the trace does not record and what is assumed instead, a sentence each."""
     exchanges: tuple[TracedExchange, ...] = ()
     """Exchanges among ranks that the trace holds; a plan makes its own."""
+
+
+LEAST_FLOPS = 100_000
+"""Work of a step below which a trace is none of a network; an assumption (a digit in LeNet-5 takes some 2.5 MFLOP)."""
+
+
+def check_step(reading: TraceReading, path: Path) -> TraceReading:
+    """Return what was read of a trace, if a training step can be planned from it.
+
+    Raises:
+        WorkloadError: names what it lacks.
+    """
+    graph = reading.graph
+    flops = graph.forward_flops + graph.backward_flops
+    lacking = []
+    if not graph.parameters:
+        lacking.append("parameters (no tensor is read as a weight, and no gradient is kept or summed over ranks)")
+    if 0 < flops < LEAST_FLOPS or (not flops and graph.measured is None):
+        lacking.append(f"work (the shapes of its tensors make {flops:,} FLOP, a network's {LEAST_FLOPS:,} at least)")
+    if lacking:
+        raise WorkloadError(
+            f"{path}: lacks {' and '.join(lacking)}: expected the trace of a network's training step, "
+            "with the shapes of all tensors"
+        )
+    return reading
 
 
 def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:

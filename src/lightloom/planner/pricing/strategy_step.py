@@ -50,7 +50,7 @@ class StrategyStep:
     step_time: float
     """Duration of the step, in seconds."""
     breakdown: Mapping[str, float]
-    """Seconds of the step by what the rank of the first stage waits for, as ``Timeline.breakdown`` names them."""
+    """Seconds of the step by what a rank waits for, the mean over all stages, as ``Timeline.breakdown`` names them."""
     communication_time: float
     """Seconds that networks transmit, change circuits or wait for a codec, hidden or not."""
     exchanges: tuple[ExchangeUse, ...]

@@ -62,8 +62,8 @@ class Plan:
     step: StrategyStep | PlacedStep
     """What was simulated."""
     breakdown: Mapping[str, float]
-    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, those of the rank of the
-    first one."""
+    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
+    ranks."""
     ledger: StepLedger
     """Joules and dollars of a step."""
     memory: float

@@ -153,7 +153,7 @@ def trial(worker: Worker) -> dict[str, Any]:
     size = dtype.itemsize
     tensor = draw(worker.rank, brought(execute, settings["values"], size), dtype, settings["seed"])
     ours = execute(tensor)
-    equal = torch.equal(ours, reference(execute, tensor, size))
+    same_bits = torch.equal(ours, reference(execute, tensor, size))
     worst = error_over_bound(execute, ours, tensor)
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(settings["rounds"]):
@@ -161,7 +161,8 @@ def trial(worker: Worker) -> dict[str, Any]:
         seconds["theirs"].append(_timed(lambda: reference(execute, tensor, size)))
     padding = execute.padding(tensor.numel(), size)
     values = tensor.numel()
-    return {"equal": equal, "error_over_bound": worst, "padding": padding, "seconds": seconds, "values": values}
+    found = {"same_bits": same_bits, "error_over_bound": worst, "padding": padding}
+    return found | {"seconds": seconds, "values": values}
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -184,7 +185,7 @@ class Trial:
     """Zeros added to each of its blocks, so that it divides into chunks."""
     messages: int
     """That all ranks send."""
-    equal: bool
+    same_bits: bool
     """Whether every rank had the bits of ``torch.distributed``'s own collective."""
     error_over_bound: float
     """Largest error of a sum of floats, of any rank, over what its order of additions can be off by."""
@@ -256,7 +257,7 @@ def try_schedule(
         values=max(result["values"] for result in results),
         padding=results[0]["padding"],
         messages=len(movement.source),
-        equal=all(result["equal"] for result in results),
+        same_bits=all(result["same_bits"] for result in results),
         error_over_bound=max(result["error_over_bound"] for result in results),
         seconds=float(np.median(slowest["ours"])),
         reference_seconds=float(np.median(slowest["theirs"])),
