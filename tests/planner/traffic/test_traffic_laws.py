@@ -23,7 +23,16 @@ from lightloom.fabrics.part import PartFabric
 from lightloom.planner.pricing.strategy_step import ExchangeUse
 from lightloom.planner.traffic import exchanges as exchanges_module
 from lightloom.planner.traffic import together
-from lightloom.planner.traffic.exchanges import DATA, PASSES, SENDS, Exchange, link_seconds, plan_exchanges, sort_of
+from lightloom.planner.traffic.exchanges import (
+    DATA,
+    PASSES,
+    SENDS,
+    Exchange,
+    link_flows,
+    link_seconds,
+    plan_exchanges,
+    sort_of,
+)
 from lightloom.planner.traffic.link_shares import link_shares
 from lightloom.planner.traffic.placing import splits
 from lightloom.planner.traffic.spec import TrafficJob, check_jobs
@@ -36,11 +45,18 @@ JOB = TrafficJob(what="all-reduce", ranks=(0, 1))
 
 
 def work(
-    base: float, parts: list[tuple[float, int]], links: int = 3, *, alone: float | None = None, usage: float = 1.0
+    base: float,
+    parts: list[tuple[float, int]],
+    links: int = 3,
+    *,
+    alone: float | None = None,
+    usage: float = 1.0,
+    flows: int = 1,
 ) -> Work:
-    """A job of ``base`` seconds and exchanges of so many seconds, each on one link."""
+    """A job of ``base`` seconds and exchanges of so many seconds, each on one link, in so many flows."""
     exchanges = [
-        Exchange(sort, busy, usage * np.eye(links)[link]) for sort, (busy, link) in zip(SORTS, parts, strict=False)
+        Exchange(sort, busy, usage * np.eye(links)[link], usage * np.eye(links)[link] / flows)
+        for sort, (busy, link) in zip(SORTS, parts, strict=False)
     ]
 
     def slowed(slowdown: Mapping[str, float]) -> float:
@@ -81,6 +97,34 @@ def test_an_exchange_shares_its_link_with_whoever_is_on_it(jobs: Any, scale: flo
             assert result.slowdowns[each.sort] == pytest.approx(1 + beside, rel=1e-4)
         assert result.seconds == pytest.approx(scale * own.slowed(result.slowdowns), rel=1e-4)
         assert result.slowdown == pytest.approx(result.seconds / own.seconds)
+
+
+@pytest.mark.parametrize(("flows", "slowdowns"), [((1, 4), (5, 1.25)), ((1, 1), (2, 2)), ((2, 6), (4, 4 / 3))])
+def test_flows_share_a_link_and_not_exchanges(flows: tuple[int, int], slowdowns: tuple[float, float]) -> None:
+    """While two jobs send without a pause, each flow has as much of the link as any other."""
+    jobs = [work(0.0, [(1.0, 0)], flows=count) for count in flows]
+    assert [each.slowdown for each in together._on_packets(jobs)] == pytest.approx(list(slowdowns))
+
+
+@pytest.mark.parametrize("algorithm", ["one-stage", "ring"])
+def test_flows_on_a_link_are_the_pairs_of_ranks_whose_bytes_cross_it(algorithm: str) -> None:
+    """Weighed by bytes, step by step; of a pair that sends several chunks, one."""
+    ring = PartFabric.on(load_fabric("ring", 8, {"bandwidth": "1GB/s"}), range(8))
+    schedule = build(find(algorithm), Collective("all-gather", 8, 8e6), ring).unfolded(ring.fibre_channels)
+    crossing: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for step, source, to, route in zip(
+        schedule.step, schedule.source, schedule.destination, schedule.route, strict=True
+    ):
+        ends = (np.array([each]) for each in (source, to, route))
+        for link in links_of(ring.footprint(*ends))[1].tolist():
+            crossing.setdefault((int(step), link), []).append((int(source), int(to)))
+    wanted = np.zeros(ring.links)
+    for link in range(ring.links):
+        steps = [pairs for (_, crossed), pairs in crossing.items() if crossed == link]
+        if steps:
+            wanted[link] = sum(len(pairs) * len(set(pairs)) for pairs in steps) / sum(map(len, steps))
+    assert link_flows(schedule, ring) == pytest.approx(wanted)
+    assert (wanted.max() > 1) == (algorithm == "one-stage")
 
 
 def test_jobs_that_take_no_time_are_not_slowed_down() -> None:
@@ -224,8 +268,8 @@ def test_a_plan_has_an_exchange_of_each_sort_that_takes_time(busy: tuple[int, ..
     step: Any = SimpleNamespace(exchanges=[made[name] for name in uses])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exchanges_module, "_busy", lambda *_: dict(zip(SORTS, map(float, busy), strict=True)))
-        patched.setattr(exchanges_module, "_usage", lambda job, strategy, use, part: use)
-        patched.setattr(exchanges_module, "_send_usage", lambda *_: "sends")
+        patched.setattr(exchanges_module, "_usage", lambda job, strategy, use, part: (use, "rate"))
+        patched.setattr(exchanges_module, "_send_usage", lambda *_: ("sends", "rate"))
         found = plan_exchanges(None, strategy, step, None)  # type: ignore[arg-type]
     firsts = {
         PASSES: next((made[name] for name in uses if name != "data"), None),
@@ -233,7 +277,7 @@ def test_a_plan_has_an_exchange_of_each_sort_that_takes_time(busy: tuple[int, ..
         SENDS: "sends",
     }
     expected = [(sort, own, firsts[sort]) for sort, own in zip(SORTS, busy, strict=True) if own and firsts[sort]]
-    assert [tuple(each) for each in found] == expected
+    assert [tuple(each) for each in found] == [(*each, "rate") for each in expected]
 
 
 @given(st.integers(1, 4), st.sampled_from(["all-reduce", "all-to-all"]), st.integers(1, 4), st.integers(1, 2))
@@ -248,7 +292,7 @@ def test_all_ranks_send_to_the_next_stage_at_once(stride: int, ranks: int) -> No
     ring = load_fabric("ring", 8, {"bandwidth": "1GB/s"})
     part = PartFabric.on(ring, range(0, 8, 8 // ranks))
     strategy: Any = SimpleNamespace(replicas=stride, tp=1)
-    found = exchanges_module._send_usage(strategy, part)
+    found, flow_rate = exchanges_module._send_usage(strategy, part)
     load = np.zeros(ring.links)
     for rank in range(ranks):
         one, to = (np.array([each]) for each in (rank, (rank + stride) % ranks))
@@ -256,6 +300,7 @@ def test_all_ranks_send_to_the_next_stage_at_once(stride: int, ranks: int) -> No
         _, links = links_of(part.footprint(one, to, part.route(one, to)))
         load[links] += 1
     assert found == pytest.approx(load / load.max()) and load.sum() > 0
+    assert flow_rate == pytest.approx(found * 1e9 / np.maximum(load, 1))
 
 
 def test_a_collective_uses_links_for_the_share_of_its_time_in_which_it_sends() -> None:
@@ -275,17 +320,17 @@ def test_a_collective_uses_links_for_the_share_of_its_time_in_which_it_sends() -
                 )
             )
             strategy: Any = SimpleNamespace(algorithm="auto", exchange=0)
-            found = exchanges_module._usage(job, strategy, use, ring)
+            found, _ = exchanges_module._usage(job, strategy, use, ring)
             assert asked == [("auto", ranks, 0, stride)]
             assert found == pytest.approx(np.minimum(seconds / time, 1.0)) and found.max() == min(1, 1 / longer)
 
 
 def test_jobs_take_a_share_of_each_link_or_hold_channels_of_it() -> None:
     ring = wdm_ring(8, 4)
-    exchange = [Exchange(PASSES, 2.0, np.eye(16)[3]), Exchange(DATA, 1.0, np.full(16, 0.5))]
+    exchange = [Exchange(PASSES, 2.0, np.eye(16)[3], np.eye(16)[3]), Exchange(DATA, 1.0, np.full(16, 0.5), np.ones(16))]
     sending = replace(work(0.0, []), exchanges=exchange, seconds=4.0)
     holding = replace(work(0.0, []), job=TrafficJob(what="all-reduce", ranks=(1, 2, 3)), channels=3)
-    idle = replace(sending, seconds=0.0, exchanges=[Exchange(DATA, 0.0, np.ones(16))])
+    idle = replace(sending, seconds=0.0, exchanges=[Exchange(DATA, 0.0, np.ones(16), np.ones(16))])
     jobs: Any = [SimpleNamespace(together=each) for each in (sending, holding, idle)]
     found = link_shares(jobs, ring)
     assert found[0] == pytest.approx(2 / 4 * np.eye(16)[3] + 1 / 4 * 0.5)

@@ -36,6 +36,8 @@ class Exchange(NamedTuple):
     """Seconds of a step in which they are under way, alone."""
     usage: Floats
     """Share of each link of the whole fabric that the largest of them takes on average: [link]."""
+    flow_rate: Floats
+    """Bytes per second of each of its flows on a link meanwhile: [link]; 0 where there are none."""
 
 
 def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
@@ -52,10 +54,36 @@ def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
     return seconds
 
 
+def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
+    """Flows that cross each link at a time while a schedule's bytes do, pairs of ranks each, on average: [link]."""
+    piece = schedule.first_piece().unfolded(fabric.fibre_channels)
+    chunks, weighted = np.zeros((2, fabric.links))
+    for begin in range(0, len(piece), _BLOCK):
+        rows = slice(begin, begin + _BLOCK)
+        source, destination, route = piece.ends(rows)
+        transfer, link = links_of(fabric.footprint(source, destination, route))
+        at = piece.step[rows][transfer].astype(np.int64) * fabric.links + link
+        pair = source[transfer].astype(np.int64) * fabric.ranks + destination[transfer]
+        crossed, count = np.unique(np.unique(np.stack((at, pair)), axis=1)[0], return_counts=True)
+        of_rows = count[np.searchsorted(crossed, at)]
+        chunks += np.bincount(link, minlength=fabric.links)
+        weighted += np.bincount(link, of_rows, minlength=fabric.links)
+    flows: Floats = weighted / np.maximum(chunks, 1)
+    return flows
+
+
+def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
+    """Bytes per second of a flow on each link, of which it takes a share of ``usage`` with others of its exchange."""
+    rate: Floats = usage * fabric.link_bandwidth() / np.maximum(flows, 1)
+    return rate
+
+
 def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
     """A collective that repeats without a pause."""
-    usage = link_seconds(evaluation.schedule, fabric) / seconds if seconds else np.zeros(fabric.links)
-    return Exchange(DATA, seconds, usage)
+    if not seconds:
+        return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
+    usage = link_seconds(evaluation.schedule, fabric) / seconds
+    return Exchange(DATA, seconds, usage, _flow_rate(usage, link_flows(evaluation.schedule, fabric), fabric))
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
@@ -65,9 +93,9 @@ def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabri
     for sort in (PASSES, DATA):
         uses = [use for use in step.exchanges if sort_of(strategy, use.kind, use.ranks, use.stride) == sort]
         if uses and busy[sort] > 0:
-            exchanges.append(Exchange(sort, busy[sort], _usage(job, strategy, uses[0], part)))
+            exchanges.append(Exchange(sort, busy[sort], *_usage(job, strategy, uses[0], part)))
     if busy[SENDS] > 0:
-        exchanges.append(Exchange(SENDS, busy[SENDS], _send_usage(strategy, part)))
+        exchanges.append(Exchange(SENDS, busy[SENDS], *_send_usage(strategy, part)))
     return exchanges
 
 
@@ -91,25 +119,27 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
     return {PASSES: passes / stages, DATA: data / stages, SENDS: sends / stages}
 
 
-def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Floats:
+def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tuple[Floats, Floats]:
+    """Share of each link that a collective takes on average, and the rate of its flows there."""
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
     prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.exchange, use.stride)
     seconds = prices(use.kind, use.nbytes).cost.time
     usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
-    return usage
+    return usage, _flow_rate(usage, link_flows(schedule, group), group)
 
 
-def _send_usage(strategy: Strategy, part: Fabric) -> Floats:
-    """Links while every rank sends to the next stage."""
+def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:
+    """Links while every rank sends to the next stage, and the rate of its flows there."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
     _, link = links_of(part.footprint(source, destination, part.route(source, destination)))
-    load = np.bincount(link, minlength=part.links) / part.link_bandwidth()
+    flows = np.bincount(link, minlength=part.links)
+    load = flows / part.link_bandwidth()
     usage: Floats = load / load.max()
-    return usage
+    return usage, _flow_rate(usage, flows.astype(np.float64), part)
 
 
 class SlowedPrices(Pricing):

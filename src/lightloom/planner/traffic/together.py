@@ -1,8 +1,9 @@
 """What jobs take alone and together.
 
-Packets. While exchanges of several jobs are under way they share links by max-min fairness. Jobs are not aligned: at
-any time another job is in each of its exchanges with the chance that is their share of its step, so that an exchange
-is slowed down by the mean over what the others may be doing; steps grow with it until shares and slowdowns agree.
+Packets. While exchanges of several jobs are under way their flows share links by max-min fairness. Jobs are not
+aligned: at any time another job is in each of its exchanges with the chance that is their share of its step, so that
+an exchange is slowed down by the mean over what the others may be doing; steps grow with it until shares and slowdowns
+agree.
 
 Circuits. Jobs whose lightpaths could meet divide the wavelengths, every division in eighths is tried, and the one of
 the least worst slowdown wins. The lightpaths of all jobs are verified together.
@@ -261,12 +262,14 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
         for state in product(*(range(len(shares[other])) for other in others)):
             chance = float(np.prod([shares[other][at] for other, at in zip(others, state, strict=True)]))
             active = [
-                works[other].exchanges[at].usage
+                works[other].exchanges[at]
                 for other, at in zip(others, state, strict=True)
                 if at < len(works[other].exchanges)
             ]
             for each in work.exchanges if chance > 0 else ():
-                rate = float(max_min_rates(np.stack([each.usage, *active]))[0])
+                usage = np.stack([one.usage for one in (each, *active)])
+                flow_rates = np.stack([one.flow_rate for one in (each, *active)])
+                rate = float(max_min_rates(usage, flow_rates)[0])
                 mean[each.sort] += chance / rate
         slowdowns.append(mean)
     return slowdowns
