@@ -100,6 +100,7 @@ def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
         "sent": sent,
         "planned": STEPS * method.sent_bytes(Gradient(tuple(SHAPES.values())), worker.size),
         "error": _error(scaled[0], worker.size),
+        "state": _state_values(first),
         "kept": _with_residuals(first, scaled[0], worker.size),
     }
     resumed = exchanger(method, group, sizes)
@@ -121,6 +122,12 @@ def laws(worker: Worker, group: OwnGroup, text: str) -> dict[str, Any]:
     out = average(first, geometry_of(order), gradients(STEPS + 2, worker.rank))
     result["recovered"] = all(value.isfinite().all().item() for value in out.values())
     return result
+
+
+def _state_values(run: Exchanger) -> int:
+    """Values that a rank keeps from one step to the next; the narrow factors of PowerSGD do not grow with them."""
+    state = run.state_dict()
+    return sum(value.numel() for key, value in state.items() if torch.is_tensor(value) and "start/" not in key)
 
 
 def _error(outputs: list[dict[str, Tensor]], ranks: int) -> float:

@@ -1,5 +1,6 @@
 """Methods among four processes: equal replicas, nothing lost with feedback, planned bytes, resumed bit for bit."""
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -62,6 +63,8 @@ PERIODIC = {
 """By method, the steps after which something is exchanged."""
 
 
+SHAPES = [(48, 64), (64,), (), (16, 8, 3, 3)]
+"""Of ``method_workers.SHAPES``."""
 LAWS = "tests.exchange.method_workers:laws_of_all"
 """What runs in the ranks, by name: this process need not import it."""
 ARGUMENTS = {
@@ -91,6 +94,10 @@ def check_laws(text: str, results: list[dict[str, Any]]) -> None:
         assert first["kept"] <= 1e-6, "something is neither sent nor kept"
     if "feedback" in method.name and "feedback=no" not in method.name and "node=4" not in text:
         assert max(result["given back"] for result in results) < 1e-6, "stepping aside loses residuals"
+    values = sum(prod(shape) for shape in SHAPES)
+    assert sum(result["state"] for result in results) / len(results) == pytest.approx(
+        method.state_values * values, rel=0.01
+    ), "plans count another state than a rank keeps"
     sent, planned = sum(result["sent"] for result in results) / len(results), first["planned"]
     if not method.needs_values:
         assert sent == pytest.approx(planned, rel=0.01)

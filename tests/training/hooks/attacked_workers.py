@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,10 +25,9 @@ def everything(worker: Worker) -> dict[str, Any]:
         heard = []
         if worker.rank == last:
             # The part of the store that the next connections of all ranks will use.
-            members = list(range(worker.size))
-            key = f"lightloom/exchange/0-{zlib.crc32(repr(members).encode()):08x}"
+            key = "lightloom/exchange"
             own = PrefixStore(f"{key}/group/{store.add(f'{key}/{last}', 0) + 1}", store)
-            target = target_of(own, "lightloom/ring/meeting 1", caller=last, size=worker.size)
+            target = target_of(own, "lightloom/exchange/meeting 1", caller=last, size=worker.size)
             heard = [pool.submit(run_attack, attack, target, k) for k, attack in enumerate(attackers)]
         state = attach_inceptionn(model, adaptive=False)
         workers.train(model, workers.sgd(model), worker.rank, range(3))

@@ -49,7 +49,7 @@ def test_training_with_the_hook(processes: Processes) -> None:
     # Without a codec the hook is an all-reduce.
     for r in run("exact_ring"):
         assert r["worst"] < 1e-6
-        assert 0.9 < r["ratio"] <= 1
+        assert r["ratio"] == pytest.approx(1, rel=0.01)  # shares of ranks differ by a value
 
     # Accumulation exchanges once a step; a loss scale changes nothing.
     assert same([r["steps"] for r in run("accumulated")]) == 3

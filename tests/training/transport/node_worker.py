@@ -104,7 +104,7 @@ def addresses(rank: int) -> list[str]:
     assert isinstance(state, InceptionnState)
     ring = state._exchanger.group.ring()
     assert ring is not None
-    data = ring.next.data
+    data = ring.mesh.channel(ring.next).data
     found = [data.getsockname()[0], data.getpeername()[0]]
     state.close()
     return found

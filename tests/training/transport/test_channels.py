@@ -134,6 +134,6 @@ def test_closing_from_another_thread_ends_a_waiting_exchange() -> None:
 def test_frames_survive_and_noise_does_not() -> None:
     frame = Frame(ABORT, marked=True, sequence=7, nbytes=1 << 40, text="rank 3 said “no”")
     assert Frame.unpack(frame.pack()) == frame
-    assert len(Frame(ABORT, text="x" * 1000).pack()) == FRAME_SIZE == 256
+    assert len(Frame(ABORT, text="x" * 1000).pack()) == FRAME_SIZE == 512
     for noise in (b"", bytes(FRAME_SIZE), b"LL\x09" + bytes(FRAME_SIZE - 3), frame.pack()[:-1]):
         assert Frame.unpack(noise) is None

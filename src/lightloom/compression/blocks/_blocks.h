@@ -56,11 +56,11 @@ static inline Scale linear_scale(uint32_t largest, float q) {
     return s;
 }
 
-/* The mean of a block from its sum, rounded to the nearest bfloat16, ties to even. */
-static inline Scale mean_scale(float total, int block) {
-    Scale s = {0.0f, 0.0f, bits_of(total) < 0x7F800000u};
-    uint32_t mean = bits_of(total * (1.0f / (float)block));
-    s.scale = float_of((mean + 0x7FFF + ((mean >> 16) & 1)) & 0xFFFF0000u);
+/* The mean of a block, rounded to the nearest bfloat16, ties to even, at most the largest one whose levels are finite. */
+static inline Scale mean_scale(int kind, float total) {
+    const uint32_t mean = bits_of(total), most = kind == LLOYD ? 0x7F070000u : 0x7F7F0000u;
+    const uint32_t rounded = (mean + 0x7FFF + ((mean >> 16) & 1)) & 0xFFFF0000u;
+    Scale s = {float_of(rounded < most ? rounded : most), 0.0f, mean < 0x7F800000u};
     return s;
 }
 

@@ -47,8 +47,9 @@ SPECIALISED float sum_of_eight(__m256 x) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* The sum of sizes by halves. */
+/* The sum by halves of sizes over their number. */
 SPECIALISED float tree_sum(const Format *f, const float *values, const float *residual, int mode) {
+    const __m256 share = _mm256_set1_ps(1.0f / (float)f->block);
     float sums[LARGEST_BLOCK / 2];
     int half = f->block / 2;
     for (int i = 0; i < half; i += 8) {
@@ -57,7 +58,7 @@ SPECIALISED float tree_sum(const Format *f, const float *values, const float *re
             x = _mm256_add_ps(x, _mm256_loadu_ps(residual + i));
             y = _mm256_add_ps(y, _mm256_loadu_ps(residual + i + half));
         }
-        _mm256_storeu_ps(sums + i, _mm256_add_ps(size_of(x), size_of(y)));
+        _mm256_storeu_ps(sums + i, _mm256_add_ps(_mm256_mul_ps(size_of(x), share), _mm256_mul_ps(size_of(y), share)));
     }
     for (half /= 2; half >= 8; half /= 2)
         for (int i = 0; i < half; i += 8)
@@ -130,7 +131,7 @@ SPECIALISED __m256i codes_of(__m256 x, const Constants *c, float *rest, int kind
 
 SPECIALISED Scale scale_of(const Format *f, const float *values, const float *residual, int mode, int kind, int bits) {
     if (kind == LINEAR) return linear_scale(largest_size(f, values, residual, mode), (float)((1 << (bits - 1)) - 1));
-    return mean_scale(tree_sum(f, values, residual, mode), f->block);
+    return mean_scale(kind, tree_sum(f, values, residual, mode));
 }
 
 SPECIALISED void encode_values(const Format *f, float *values, float *residual, int64_t blocks, uint8_t *out, int mode,

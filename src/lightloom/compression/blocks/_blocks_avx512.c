@@ -45,23 +45,29 @@ SPECIALISED float sum_of_sixteen(__m512 x) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* Sizes at i of the four quarters of a block, added by halves. */
-SPECIALISED __m512 sizes_of_quarters(const float *values, const float *residual, int quarter, int mode) {
+/* Sizes over the number of values of a block. */
+SPECIALISED __m512 shares_of(const float *values, const float *residual, int mode, __m512 share) {
+    return _mm512_mul_ps(_mm512_abs_ps(load_values(values, residual, mode)), share);
+}
+
+/* Those at i of the four quarters of a block, added by halves. */
+SPECIALISED __m512 shares_of_quarters(const float *values, const float *residual, int quarter, int mode, __m512 share) {
     __m512 x[4];
-    for (int i = 0; i < 4; i++) x[i] = _mm512_abs_ps(load_values(values + i * quarter, residual + i * quarter, mode));
+    for (int i = 0; i < 4; i++) x[i] = shares_of(values + i * quarter, residual + i * quarter, mode, share);
     return _mm512_add_ps(_mm512_add_ps(x[0], x[2]), _mm512_add_ps(x[1], x[3]));
 }
 
 SPECIALISED float tree_sum(const Format *f, const float *values, const float *residual, int mode) {
-    if (f->block == VECTOR) return sum_of_sixteen(_mm512_abs_ps(load_values(values, residual, mode)));
+    const __m512 share = _mm512_set1_ps(1.0f / (float)f->block);
+    if (f->block == VECTOR) return sum_of_sixteen(shares_of(values, residual, mode, share));
     if (f->block == 2 * VECTOR)
-        return sum_of_sixteen(_mm512_add_ps(_mm512_abs_ps(load_values(values, residual, mode)),
-                                            _mm512_abs_ps(load_values(values + VECTOR, residual + VECTOR, mode))));
+        return sum_of_sixteen(_mm512_add_ps(shares_of(values, residual, mode, share),
+                                            shares_of(values + VECTOR, residual + VECTOR, mode, share)));
     int width = f->block / 4;
-    if (width == VECTOR) return sum_of_sixteen(sizes_of_quarters(values, residual, width, mode));
+    if (width == VECTOR) return sum_of_sixteen(shares_of_quarters(values, residual, width, mode, share));
     float sums[LARGEST_BLOCK / 4];
     for (int i = 0; i < width; i += VECTOR)
-        _mm512_storeu_ps(sums + i, sizes_of_quarters(values + i, residual + i, width, mode));
+        _mm512_storeu_ps(sums + i, shares_of_quarters(values + i, residual + i, width, mode, share));
     for (width /= 2; width >= VECTOR; width /= 2)
         for (int i = 0; i < width; i += VECTOR)
             _mm512_storeu_ps(sums + i, _mm512_add_ps(_mm512_loadu_ps(sums + i), _mm512_loadu_ps(sums + i + width)));
@@ -74,7 +80,7 @@ SPECIALISED Scale scale_of(const Format *f, const float *values, const float *re
         if (mode == FEEDBACK) _mm_prefetch((const char *)(residual + i) + AHEAD, _MM_HINT_T0);
     }
     if (kind == LINEAR) return linear_scale(largest_size(f, values, residual, mode), (float)((1 << (bits - 1)) - 1));
-    return mean_scale(tree_sum(f, values, residual, mode), f->block);
+    return mean_scale(kind, tree_sum(f, values, residual, mode));
 }
 
 typedef struct {

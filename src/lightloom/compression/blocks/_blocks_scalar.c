@@ -23,8 +23,9 @@ static Scale scale_of(const Format *f, const float *x) {
         return linear_scale(largest, (float)((1 << (f->bits - 1)) - 1));
     }
     float sizes[LARGEST_BLOCK];
-    for (int i = 0; i < f->block; i++) sizes[i] = float_of(bits_of(x[i]) & 0x7FFFFFFF);
-    return mean_scale(tree_sum(sizes, f->block), f->block);
+    const float share = 1.0f / (float)f->block;
+    for (int i = 0; i < f->block; i++) sizes[i] = float_of(bits_of(x[i]) & 0x7FFFFFFF) * share;
+    return mean_scale(f->kind, tree_sum(sizes, f->block));
 }
 
 /* Replaces values by their errors; their codes come one in a byte. The compiler makes vectors of these loops. */

@@ -76,6 +76,11 @@ class BlockFormat:
         return self.kind in ("lloyd", "sign")
 
     @property
+    def largest_mean(self) -> int:
+        """Bit pattern of the largest bfloat16 mean whose levels are finite float32."""
+        return 0x7F07 if self.kind == "lloyd" else 0x7F7F
+
+    @property
     def largest_code(self) -> int:
         """q: the largest size of a linear code, or of an fp8 code's value."""
         return FP8_LARGEST if self.kind == "fp8" else (1 << (self.bits - 1)) - 1

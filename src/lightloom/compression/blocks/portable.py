@@ -91,7 +91,7 @@ def _pieces(fmt: BlockFormat, count: int, wire: Bytes) -> Iterator[tuple[int, in
 def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
     """Bit patterns of the bfloat16 scales of blocks ``x`` [blocks, B], and codes in the low bits of bytes."""
     size = np.abs(x)
-    scale_bits = _mean_scale(size) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
+    scale_bits = _mean_scale(size, fmt.largest_mean) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
     scale = _scales(scale_bits)[:, None]
     if not fmt.mean_scale:
         usable = scale > 0
@@ -144,15 +144,15 @@ def _linear_scale(size: Float32s, largest_code: int) -> Bits:
     return np.where(finite, np.where(usable, rounded >> np.uint32(16), 0), NAN_SCALE).astype(np.uint32)
 
 
-def _mean_scale(size: Float32s) -> Bits:
-    """Bit patterns of the bfloat16 means of blocks of these sizes, [blocks]."""
-    total, block = size, size.shape[1]
+def _mean_scale(size: Float32s, most: int) -> Bits:
+    """Bit patterns of the bfloat16 means of blocks of these sizes, [blocks], at most ``most``."""
+    total = size * np.float32(1 / size.shape[1])
     while total.shape[1] > 1:
         half = total.shape[1] // 2
         total = total[:, :half] + total[:, half:]
-    mean = (total[:, 0] * np.float32(1 / block)).view(np.uint32)
+    mean = np.ascontiguousarray(total[:, 0]).view(np.uint32)
     rounded = (mean + np.uint32(0x7FFF) + ((mean >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isfinite(total[:, 0]), rounded, NAN_SCALE).astype(np.uint32)
+    return np.where(np.isfinite(total[:, 0]), np.minimum(rounded, np.uint32(most)), NAN_SCALE).astype(np.uint32)
 
 
 def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:

@@ -63,8 +63,9 @@ class ReduceState:
         """Replace a tensor by its mean over ranks; all ranks call it with the same shape and name.
 
         Raises:
-            UnsupportedError: its type is wider than the method's float32.
-            TransportError: a rank left or fell silent.
+            UnsupportedError: its type is wider than the method's float32 or has no fractions, or elements share memory.
+            TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
+                connects again, but error feedback may count gradients of this call twice.
         """
         key = name, tuple(tensor.shape)
         if key not in self._geometries:
@@ -104,11 +105,11 @@ def all_reduce(
 ) -> Tensor:
     """Replace a tensor by its mean over the ranks of ``group``, the same bits on all of them; return it.
 
-    All ranks call this in the same order with the same shape. Without a state the first call connects the ranks, later
-    ones of the same group use these connections, and no error is fed back.
+    All ranks call this in the same order with the same shape and type; strides may differ. Without a state the first
+    call connects the ranks, later ones of the same group use these connections, and no error is fed back.
 
     Args:
-        tensor: float32 or narrower, or complex64, dense, of any shape.
+        tensor: float32 or narrower, or complex64, dense, of any shape and strides; wider ones for ``float32``.
         method: the method or its name; that of ``state`` unless given.
         group: process group; the default group unless given.
         state: connections and residuals of earlier calls.
@@ -116,8 +117,10 @@ def all_reduce(
 
     Raises:
         ConfigError: neither a method nor a state is given, or another method than the state's.
-        UnsupportedError: the method does not average at every step, or the tensor's type is wider than its own.
-        TransportError: a rank did not connect in time, left or fell silent.
+        UnsupportedError: the method does not average at every step, the tensor's type is wider than its own or has no
+            fractions, or elements share memory. The other ranks are told, and the next call works.
+        TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
+            else.
     """
     chosen = None if method is None else method_of(method)
     if state is not None:

@@ -25,6 +25,8 @@ from lightloom.training.gradients.group import OwnGroup
 from lightloom.training.gradients.state_dict import SavedState, StateDict
 
 _START = "start/"
+_ROOM = 2.0**-24
+"""Factor on what matrices are multiplied with: products of values near the largest float32 would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class LowRankExchanger(Exchanger):
         """By tensor, Q [columns, rank] with which the next step begins; equal on all ranks."""
         self._layouts: dict[Geometry, tuple[list[_Matrix], list[slice]]] = {}
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         if self.group.ranks == 1:
             return
         matrices, plain = self._layout(geometry)
@@ -62,16 +64,16 @@ class LowRankExchanger(Exchanger):
         if not matrices:
             return
         starts = [self._start(matrix, values.device) for matrix in matrices]
-        p = [matrix.of(values) @ start for matrix, start in zip(matrices, starts, strict=True)]
+        p = [matrix.of(values) @ (start * _ROOM) for matrix, start in zip(matrices, starts, strict=True)]
         p = [orthogonalised(factor) for factor in self._mean(p)]
-        q = self._mean([matrix.of(values).t() @ factor for matrix, factor in zip(matrices, p, strict=True)])
+        q = self._mean([matrix.of(values).t() @ (factor * _ROOM) for matrix, factor in zip(matrices, p, strict=True)])
         if self.residuals is not None:
             residual = self.residuals.buffer(geometry, values.device)
             for matrix, left, right in zip(matrices, p, q, strict=True):
-                torch.addmm(matrix.of(values), left, right.t(), alpha=-1, out=matrix.of(residual))
+                torch.addmm(matrix.of(values), left, right.t(), alpha=-1 / _ROOM, out=matrix.of(residual))
             residual.nan_to_num_(0.0, 0.0, 0.0)
         for matrix, start, left, right in zip(matrices, starts, p, q, strict=True):
-            torch.mm(left, right.t(), out=matrix.of(values))
+            torch.addmm(matrix.of(values), left, right.t(), beta=0, alpha=1 / _ROOM, out=matrix.of(values))
             self._starts[matrix.name] = _next_start(right, start)
 
     def state_dict(self) -> StateDict:

@@ -60,6 +60,7 @@ class Periodic(ABC):
         self.steps = 0
         """Steps so far."""
         self._exchanger = exchanger(inner, own, {name: values.numel() for name, values in self.parameters.items()})
+        self._exchanger.remark = f" in {method}"
 
     def step(self) -> bool:
         """Count a step of the optimizer and exchange what is due; return whether something was exchanged.

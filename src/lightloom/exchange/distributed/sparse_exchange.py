@@ -53,10 +53,10 @@ class LargestValues:
             left.index_fill_(0, positions, 0.0).nan_to_num_(0.0, 0.0, 0.0)
         return message
 
-    def decode_adding(self, message: Tensor, out: Tensor) -> None:
-        """Add the values of a message to ``out``."""
+    def decode_adding(self, message: Tensor, out: Tensor, factor: float = 1.0) -> None:
+        """Add ``factor`` times the values of a message to ``out``."""
         positions = message[: self.total].long().add_(self._offsets)
-        out.index_add_(0, positions, message[self.total :].view(torch.float32))
+        out.index_add_(0, positions, message[self.total :].view(torch.float32), alpha=factor)
 
 
 class SparseExchanger(Exchanger):
@@ -67,7 +67,7 @@ class SparseExchanger(Exchanger):
         self._method = method
         self._messages: dict[Geometry, LargestValues] = {}
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         ranks = self.group.ranks
         if ranks == 1:
             return
@@ -80,8 +80,7 @@ class SparseExchanger(Exchanger):
         self.group.all_gather(wire, own, [own.numel()] * ranks)
         values.zero_()
         for message in torch.split(wire, own.numel()):
-            messages.decode_adding(message, values)
-        values.div_(ranks)
+            messages.decode_adding(message, values, 1 / ranks)
 
 
 def largest(values: Tensor, count: int) -> Tensor:

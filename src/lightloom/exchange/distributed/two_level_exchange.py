@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods.two_level import TwoLevelExchange
 from lightloom.training.gradients.exchanger import Exchanger
@@ -21,6 +21,7 @@ from lightloom.training.gradients.geometry import Geometry, Piece
 from lightloom.training.gradients.group import OwnGroup
 from lightloom.training.gradients.state_dict import SavedState, StateDict, with_prefix, without_prefix
 from lightloom.training.gradients.tensor_blocks import TensorBlocks
+from lightloom.training.transport.errors import AgreedError
 
 Make = Callable[[ExchangeMethod, OwnGroup, Mapping[str, int] | None], Exchanger]
 
@@ -56,13 +57,17 @@ class TwoLevelExchanger(Exchanger):
         self._between = make(method.between, self._between_group, own)
         self._cuts: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         cut, own_geometry = self._cut(geometry)
         before = self._inside.sent + self._between_group.sent
         blocks = torch.empty_like(values)
         cut.gather(values, cut.split(blocks))
         own = self._inside.reduce_scatter_in_order(blocks.div_(self._inside.ranks), cut.sizes)
-        self._between.average(own, own_geometry)
+        if own_geometry.size:
+            try:
+                self._between.average_values(own, own_geometry)
+            except AgreedError as error:  # of the ranks of this slot, not of all
+                raise InputError(str(error)) from error
         self._inside.all_gather(blocks, own, cut.sizes)
         for k, block in enumerate(cut.split(blocks)):
             cut.scatter(k, block, values)

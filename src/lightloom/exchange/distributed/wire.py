@@ -48,6 +48,16 @@ class WireFormat(ABC):
     ) -> None:
         """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add."""
 
+    def encode_term(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, ranks: int
+    ) -> None:
+        """Encode as ``encode`` does one of ``ranks`` terms of a mean, for ``add_term``."""
+        self.encode(values, residual, shares, rank, wire)
+
+    def add_term(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, ranks: int) -> None:
+        """Add the values of ``encode_term`` over ``ranks`` at the positions of the share of ``rank`` in ``out``."""
+        self.decode(wire, shares, rank, out, factor=1 / ranks, add=True)
+
 
 class CastFormat(WireFormat):
     """Floats of another type, without scales."""
@@ -59,15 +69,15 @@ class CastFormat(WireFormat):
         self.block_bytes = dtype.itemsize
 
     def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
-        cast = wire.view(self.dtype)
-        for first, length, at in shares.table(rank):
-            part, target = values[first : first + length], cast[at : at + length]
-            if residual is None:
-                target.copy_(part)
-            else:
-                left = residual[first : first + length].add_(part)
-                target.copy_(left)
-                left.sub_(target).nan_to_num_(0.0, 0.0, 0.0)
+        self._encode(values, residual, shares, rank, wire, 1)
+
+    def encode_term(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, ranks: int
+    ) -> None:
+        self._encode(values, residual, shares, rank, wire, self._divisor(ranks))
+
+    def add_term(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, ranks: int) -> None:
+        self.decode(wire, shares, rank, out, factor=self._divisor(ranks) / ranks, add=True)
 
     def decode(
         self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
@@ -78,7 +88,26 @@ class CastFormat(WireFormat):
             if add:
                 target.add_(part, alpha=factor)
             else:
-                target.copy_(part).mul_(factor)
+                target.copy_(part)
+                if factor != 1:
+                    target.mul_(factor)
+
+    def _encode(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, divisor: int
+    ) -> None:
+        """Encode what is divided by ``divisor``; the residual is not."""
+        cast = wire.view(self.dtype)
+        for first, length, at in shares.table(rank):
+            part, target = values[first : first + length], cast[at : at + length]
+            left = part if residual is None else residual[first : first + length].add_(part)
+            target.copy_(left if divisor == 1 else left / divisor)
+            if residual is not None:
+                left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
+
+    def _divisor(self, ranks: int) -> int:
+        """What terms are divided by before they are cast: fp16 ends at 65,504, where a mean may begin to have one
+        large term."""
+        return ranks if self.dtype == torch.float16 else 1
 
 
 class BlockKernels(WireFormat):

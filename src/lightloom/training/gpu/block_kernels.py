@@ -34,14 +34,15 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """As ``linear_scale``, from the mean; the sum of sizes is taken by halves, two values at a time."""
-    total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block])
+    """As ``linear_scale``, from the mean: sizes over their number are added by halves, two values at a time."""
+    total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)
     for step in tl.static_range(layout.halvings):
         total = tl.sum(tl.reshape(total, [layout.rows, 2, layout.block >> (step + 1)]), 1)
     total = tl.reshape(total, [layout.rows])
     finite = total.to(tl.int32, bitcast=True) < INFINITY
-    mean = (tl.where(finite, total, 0.0) * (1.0 / layout.block)).to(tl.int32, bitcast=True)
-    return tl.where(finite, (mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000, NAN_SCALE)
+    mean = tl.where(finite, total, 0.0).to(tl.int32, bitcast=True)
+    rounded = (mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000
+    return tl.where(finite, tl.minimum(rounded, layout.largest_mean), NAN_SCALE)
 
 
 @triton.jit

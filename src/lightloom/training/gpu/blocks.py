@@ -45,6 +45,8 @@ class Layout(NamedTuple):
     """Above this many means of the sizes, a value takes the outer level."""
     inner: float
     outer: float
+    largest_mean: int
+    """Bit pattern of the largest scale that is a mean, as float32."""
 
 
 def places(fmt: BlockFormat, runs: Ints) -> Tensor:
@@ -117,6 +119,7 @@ def layout_of(fmt: BlockFormat) -> Layout:
         threshold=float(np.float32(LLOYD_THRESHOLD)),
         inner=float(np.float32(LLOYD_LEVELS[0])),
         outer=float(np.float32(LLOYD_LEVELS[1])),
+        largest_mean=fmt.largest_mean << 16,
     )
 
 

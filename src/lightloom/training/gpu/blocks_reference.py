@@ -57,7 +57,7 @@ def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
     blocks = -(-values.numel() // fmt.block)
     x = torch.nn.functional.pad(values, (0, blocks * fmt.block - values.numel())).reshape(blocks, fmt.block)
     size = x.abs()
-    scale_bits = _mean_scale(size) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
+    scale_bits = _mean_scale(size, fmt.largest_mean << 16) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
     scale = scale_bits.view(torch.float32)
     if fmt.mean_scale:
         codes = (x < 0).to(torch.uint8)
@@ -103,14 +103,14 @@ def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
     return torch.where(finite, torch.where(scale > 2.0**-128, rounded, 0), _NAN_BITS)
 
 
-def _mean_scale(size: Tensor) -> Tensor:
-    """As :func:`_linear_scale`, of the mean."""
-    total = size
+def _mean_scale(size: Tensor, most: int) -> Tensor:
+    """As :func:`_linear_scale`, of the mean, and at most ``most``."""
+    total = size * (1.0 / size.shape[1])
     while total.shape[1] > 1:
         half = total.shape[1] // 2
         total = total[:, :half] + total[:, half:]
-    mean = (total * (1.0 / size.shape[1])).view(torch.int32)
-    rounded = (mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000
+    mean = total.view(torch.int32)
+    rounded = ((mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000).clamp(max=most)
     return torch.where(total.isfinite(), rounded, _NAN_BITS)
 
 

@@ -16,13 +16,14 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from lightloom.core.errors import InputError, LightloomError, UnsupportedError
+from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.training.gradients.ddp_hook import DdpHookState, real_length
 from lightloom.training.gradients.exchanger import Exchanger
 from lightloom.training.gradients.geometry import Geometry
 from lightloom.training.gradients.state_dict import StateDict
 from lightloom.training.gradients.statistics import Statistics
 from lightloom.training.gradients.stepwise import Stepwise
+from lightloom.training.transport.errors import AgreedError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -118,7 +119,7 @@ class ExchangerState(DdpHookState):
                 self._error = error
         # The last bucket raises from backward() itself. An error that all ranks have in common ends with the step.
         failure = self._error
-        if last and isinstance(failure, InputError):
+        if last and isinstance(failure, AgreedError):
             self._error = None
         raise failure
 

@@ -44,7 +44,7 @@ class FsdpState:
         self._exchanged: set[Geometry] = set()
 
     def reduce_scatter(self, output: Tensor, gradients: Tensor, *, geometry: Geometry) -> None:
-        """Put this rank's shard of the sum over ranks of ``gradients`` (all shards, side by side) into ``output``.
+        """Put this rank's shard of the mean over ranks of ``gradients`` (all shards, side by side) into ``output``.
 
         Raises:
             UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.

@@ -23,7 +23,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.training.gradients.ddp_hook import real_length
 
 Reduce = Callable[[Tensor, Tensor], None]
-"""Puts this rank's shard of the sum over ranks into its first argument; the second has all shards, side by side."""
+"""Puts this rank's shard of the mean over ranks into its first argument; the second has all shards, side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class ReduceScatter:
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise UnsupportedError(f"reduction {op}: hooks can sum and average (leave the gradient divide factor)")
         self._reduce(output_tensor, input_tensor)
-        if op == dist.ReduceOp.AVG:
-            output_tensor.div_(group.size())
+        if op == dist.ReduceOp.SUM:
+            output_tensor.mul_(group.size())
 
 
 def sharded_modules(model: nn.Module) -> list[ShardedModule]:
@@ -113,10 +113,10 @@ def replace_reduce_scatter(module: ShardedModule, reduce: Reduce) -> None:
 
 
 def plain_reduce_scatter(output: Tensor, gradients: Tensor, group: dist.ProcessGroup) -> None:
-    """Sum shards over ranks as FSDP2 itself does."""
+    """Average shards over ranks as FSDP2 itself does."""
     # torch 2.13 renamed it.
     reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    reduce_scatter(output, gradients, group=group)
+    reduce_scatter(output, gradients.div_(group.size()), group=group)
 
 
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 
 import numpy as np
@@ -74,6 +75,17 @@ class Geometry:
     def names(self) -> frozenset[str]:
         """Names of the tensors."""
         return frozenset(piece.tensor for piece in self.pieces)
+
+    @cached_property
+    def description(self) -> str:
+        """Number of values and tensors, for messages."""
+        tensors = sorted(self.names)
+        return f"{self.size} values of {repr(tensors[0]) if len(tensors) == 1 else f'{len(tensors)} tensors'}"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Hash of names, shapes and places of all tensors, by which ranks compare geometries."""
+        return blake2b(repr((self.pieces, self.size, self.shapes)).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from lightloom.core.arrays import Bytes, Codes
-from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.block_quantisation import UNFIT, CodeBuffers
 from lightloom.training.gradients.exchanger import Exchanger
 from lightloom.training.gradients.geometry import Geometry
 from lightloom.training.gradients.group import OwnGroup
 from lightloom.training.gradients.state_dict import SavedState, StateDict
+from lightloom.training.transport.errors import AgreedError
 
 _RANKS = "ranks"
 
@@ -50,20 +51,22 @@ class BucketBuffers:
 class OpticalExchanger(Exchanger):
     """Quantises gradients and lets an averager average the codes, as servers around it do."""
 
-    def __init__(self, averager: Averager, group: OwnGroup, *, block: int = 256, name: str = "optical") -> None:
+    def __init__(self, averager: Averager, group: OwnGroup, *, block: int = 256, name: str = "") -> None:
         """Connect the ranks.
 
         Args:
             averager: for as many servers as there are ranks; its noise and errors should differ between ranks.
             group: connections.
             block: number of values that share a scale; no block spans two tensors.
-            name: what the exchange is called in messages.
+            name: what the exchange is called in messages; by its averager unless given.
 
         Raises:
             UnsupportedError: tensors are not in CPU memory.
             ConfigError: the block is out of range.
             TransportError: a rank did not connect in time.
         """
+        kind = type(averager).__name__
+        name = name or f"optical:{kind},bits={averager.bits},rounding={averager.rounding},block={block}"
         if group.device != "cpu":
             raise UnsupportedError(f"exchange {name} runs in CPU memory, the tensors are on {group.device}")
         CodeBuffers.of([], averager.bits, block)  # checks both
@@ -71,11 +74,11 @@ class OpticalExchanger(Exchanger):
         self.averager, self.block = averager, block
         self._buffers: dict[Geometry, BucketBuffers] = {}
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by their mean over ranks, the same bits on all of them.
 
         Raises:
-            InputError: a rank has NaN, an infinity or a size of 2^127 or more; raised on all ranks.
+            AgreedError: a rank has NaN, an infinity or a size of 2^127 or more.
             TransportError: a rank left or fell silent.
         """
         if geometry not in self._buffers:
@@ -85,7 +88,7 @@ class OpticalExchanger(Exchanger):
         scales = self._largest(buffers.quantise.scales(flat))
         if scales.size and scales.max() == UNFIT:
             at = int(buffers.quantise.edges[int(scales.argmax())])
-            raise InputError(
+            raise AgreedError(
                 f"the gradients of a rank hold NaN, Inf or a size of 2^127 or more, in the block from value {at} of a "
                 "bucket: expected finite values"
             )

@@ -16,9 +16,12 @@ class PlainExchanger(Exchanger):
     any_type = True
     shards = True
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         values /= self.group.ranks
         self.group.all_reduce(values)
 
-    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+    def reduce_scatter_values(
+        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
+    ) -> None:
+        values /= self.group.ranks
         output.copy_(self.group.reduce_scatter_in_order(values, [shard.stop - shard.start for shard in shards]))

@@ -61,32 +61,33 @@ class RingExchanger(Exchanger):
         self.codec, self._observe = codec, observe
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
-    def average(self, values: Tensor, geometry: Geometry) -> None:
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
         ring, ranks = self.group.ring(), self.group.ranks
         if ring is None:
             return
-        with ring.breaking_off():
-            if geometry not in self._blocks:
-                cut = TensorBlocks(geometry, ranks)
-                codec = CodecByTensor(self.codec, cut) if isinstance(self.codec, InceptionnScaled) else self.codec
-                self._blocks[geometry] = cut, cut.joined(), codec
-            (cut, joined, codec), leave = self._blocks[geometry], self.residuals is not None
-            own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
-            parts = cut.split(own)
-            cut.gather(values, parts, add=leave)
-            blocks = [part.numpy() for part in parts]
-            if isinstance(codec, CodecByTensor):
-                codec.place(blocks)
-            down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
-            message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
+        if geometry not in self._blocks:
+            cut = TensorBlocks(geometry, ranks)
+            codec = CodecByTensor(self.codec, cut) if isinstance(self.codec, InceptionnScaled) else self.codec
+            self._blocks[geometry] = cut, cut.joined(), codec
+        (cut, joined, codec), leave = self._blocks[geometry], self.residuals is not None
+        own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
+        parts = cut.split(own)
+        cut.gather(values, parts, add=leave)
+        blocks = [part.numpy() for part in parts]
+        if isinstance(codec, CodecByTensor):
+            codec.place(blocks)
+        down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
+        message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
-            def put(k: int, block: Float32s, _: object) -> None:
-                cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
+        def put(k: int, block: Float32s, _: object) -> None:
+            cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
-            up = all_gather(ring, message, codec, cut.sizes, put)
+        up = all_gather(ring, message, codec, cut.sizes, put)
         self.group.sent += (down + up).nbytes_sent
 
-    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+    def reduce_scatter_values(
+        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
+    ) -> None:
         ring, rank = self.group.ring(), self.group.rank
         if ring is None:
             output.copy_(values)
@@ -95,10 +96,7 @@ class RingExchanger(Exchanger):
         own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
         blocks = [own[shard].numpy() for shard in shards]
         traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
-        output.copy_(own[shards[rank]])
+        torch.div(own[shards[rank]], self.group.ranks, out=output)
         if leave:
             own[shards[rank]].zero_()  # the owner encodes nothing of its own shard
         self.group.sent += traffic.nbytes_sent
-
-    def _connect(self) -> None:
-        self.group.ring()

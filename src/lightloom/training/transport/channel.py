@@ -6,9 +6,12 @@
 A network card that compresses marked packets must see only values on the data connection, hence the second connection.
 Source: INCEPTIONN, section VI (ToS field 0x28 marks compressible traffic).
 
-Frames of the control connection have 256 bytes each, so that an incomplete frame is never ambiguous:
+Frames of the control connection have 512 bytes each, so that an incomplete frame is never ambiguous:
 
-"LL" | kind (1 byte) | marked (1) | sequence (4) | payload bytes (8) | reason (UTF-8, padded with zeros)
+"LL" | kind (1 byte) | marked (1) | sequence (4) | payload bytes (8) | digest (16) | words (UTF-8, padded with zeros)
+
+The digest, of what the message belongs to, must be the same at both ends; the words say the same to people, or why a
+rank breaks off.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import selectors
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from hashlib import blake2b
+from typing import NamedTuple, NoReturn
 
 from lightloom.training.transport.errors import TransportError
 
@@ -33,13 +38,36 @@ _CHUNK = 1 << 20
 _SIOCOUTQ = 0x5411
 """Linux: how many bytes are not yet sent or not yet acknowledged."""
 
-_LAYOUT = struct.Struct("!2sBBIQ240s")
+_LAYOUT = struct.Struct("!2sBBIQ16s480s")
 _MAGIC = b"LL"
-_LONGEST = 240
+_LONGEST = 480
+_LONGEST_STAMP = 200
+"""Words of two stamps fit in a frame beside what is said about them."""
 
 FRAME_SIZE = _LAYOUT.size
 """Size of a frame, in bytes."""
 PAYLOAD, FAREWELL, ABORT = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a message belongs to: both ends of a channel must have the same digest."""
+
+    digest: bytes = bytes(16)
+    """At most 16 bytes."""
+    words: str = "nothing in particular"
+    """The same for people."""
+
+    @classmethod
+    def of(cls, words: str, *details: object) -> Stamp:
+        """Return the stamp of ``words`` and of ``details`` that messages to people leave out."""
+        digest = blake2b(repr((words, *details)).encode(), digest_size=16).digest()
+        short = words.encode()[:_LONGEST_STAMP].decode(errors="ignore")
+        return cls(digest, short if short == words else f"{short} ...")
+
+
+NO_STAMP = Stamp()
+"""Of messages that belong to nothing that ranks could disagree about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +79,30 @@ class Frame:
     sequence: int = 0
     nbytes: int = 0
     text: str = ""
+    digest: bytes = NO_STAMP.digest
 
     def pack(self) -> bytes:
         """Return the frame as ``FRAME_SIZE`` bytes; a long reason is cut."""
         reason = self.text.encode()[:_LONGEST]
-        return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, reason)
+        return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
 
     @staticmethod
     def unpack(data: bytes | bytearray) -> Frame | None:
         """Return the frame in ``data``; None if it is not a frame."""
         if len(data) != FRAME_SIZE:
             return None
-        magic, kind, marked, sequence, nbytes, reason = _LAYOUT.unpack(data)
+        magic, kind, marked, sequence, nbytes, digest, reason = _LAYOUT.unpack(data)
         if magic != _MAGIC or kind not in (PAYLOAD, FAREWELL, ABORT):
             return None
-        return Frame(kind, bool(marked), sequence, nbytes, reason.rstrip(b"\0").decode(errors="replace"))
+        return Frame(kind, bool(marked), sequence, nbytes, reason.rstrip(b"\0").decode(errors="replace"), digest)
+
+
+def _difference(words: Mapping[int, str]) -> str:
+    """Say what two ranks exchange that should exchange the same; equal on both of them."""
+    (a, first), (b, second) = sorted(words.items())
+    if first == second:
+        return f"ranks {a} and {b} both exchange {first}, but with tensors of other names, shapes or places"
+    return f"rank {a} exchanges {first}, rank {b} {second}: expected the same on all ranks"
 
 
 def _type_of_service(sock: socket.socket) -> tuple[int, int]:
@@ -73,6 +110,15 @@ def _type_of_service(sock: socket.socket) -> tuple[int, int]:
     if sock.family == socket.AF_INET6:
         return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
     return socket.IPPROTO_IP, socket.IP_TOS
+
+
+class _Expected(NamedTuple):
+    """The message that is awaited."""
+
+    marked: bool
+    target: int | memoryview
+    """The most bytes that may come, or where they go."""
+    stamp: Stamp
 
 
 class Channel:
@@ -87,11 +133,11 @@ class Channel:
         """Takes over both sockets; ``what`` is the word for the whole that they are part of."""
         self.rank, self.peer = rank, peer
         self.data, self.control = data, control
-        self.body = bytearray()
+        self.body: bytearray | memoryview = bytearray()
         """The last message received; complete when ``receiving`` is false."""
         self._what = what
         self._sends: dict[socket.socket, memoryview] = {}
-        self._expected: tuple[bool, int] | None = None
+        self._expected: _Expected | None = None
         self._rest = memoryview(b"")
         self._announced: Frame | None = None
         self._heard = bytearray()
@@ -121,18 +167,21 @@ class Channel:
             self._marked = marked
         return True
 
-    def offer(self, payload: memoryview, marked: bool) -> None:
+    def offer(self, payload: memoryview, marked: bool, stamp: Stamp = NO_STAMP) -> None:
         """Begin to send a message."""
-        frame = Frame(PAYLOAD, marked=marked, sequence=self._sequence_out, nbytes=len(payload))
+        frame = Frame(PAYLOAD, marked, self._sequence_out, len(payload), stamp.words, stamp.digest)
         self._sequence_out = (self._sequence_out + 1) & 0xFFFFFFFF
         self._sends = {self.control: memoryview(frame.pack())}
         if payload:
             self._sends[self.data] = payload
         self._check_presence()
 
-    def expect(self, marked: bool, limit: int) -> None:
-        """Begin to receive a message of at most ``limit`` bytes, whose announcement may have arrived already."""
-        self._expected = (marked, limit)
+    def expect(self, marked: bool, target: int | memoryview, stamp: Stamp = NO_STAMP) -> None:
+        """Begin to receive a message, of at most that many bytes or into that memory, which it must fill.
+
+        Its announcement may have arrived already.
+        """
+        self._expected = _Expected(marked, target, stamp)
         if self._announced is not None:
             self._begin_body(self._announced)
         self._check_presence()
@@ -204,12 +253,9 @@ class Channel:
         self._heard.clear()
         if frame is None:
             raise TransportError(f"rank {self.peer} does not speak our protocol")
-        if frame.kind == ABORT:
-            raise TransportError(
-                f"{frame.text} (told by rank {self.peer})" if "(told" not in frame.text else frame.text
-            )
         if frame.kind != PAYLOAD:
-            self._absence = f"rank {self.peer} has left the {self._what}"
+            # No matter either, as long as nothing is left to exchange with it: it may be ahead of this rank.
+            self._absence = self._reason_of(frame)
             self._check_presence()
         elif self._expected is None:
             self._announced = frame  # of the next exchange: the peer is ahead of us
@@ -223,7 +269,9 @@ class Channel:
     def _begin_body(self, frame: Frame) -> None:
         """Begin to receive the announced message, if it is the expected one."""
         assert self._expected is not None
-        marked, limit = self._expected
+        marked, target, stamp = self._expected
+        if frame.digest != stamp.digest:
+            raise TransportError(_difference({self.rank: stamp.words, self.peer: frame.text}))
         if frame.sequence != self._sequence_in:
             raise TransportError(
                 f"rank {self.peer} sends message {frame.sequence}, rank {self.rank} expects {self._sequence_in}"
@@ -233,13 +281,13 @@ class Channel:
             raise TransportError(
                 f"rank {self.peer} sends {words[frame.marked]} data, rank {self.rank} expects {words[marked]}"
             )
-        if frame.nbytes > limit:
-            raise TransportError(
-                f"rank {self.peer} sends {frame.nbytes} bytes, rank {self.rank} expects at most {limit}"
-            )
+        limit = target if isinstance(target, int) else len(target)
+        if frame.nbytes > limit or (frame.nbytes < limit and target is not limit):
+            most = "at most " if target is limit else ""
+            raise TransportError(f"rank {self.peer} sends {frame.nbytes} bytes, rank {self.rank} expects {most}{limit}")
         self._announced = None
         self._sequence_in = (self._sequence_in + 1) & 0xFFFFFFFF
-        self.body = bytearray(frame.nbytes)
+        self.body = bytearray(frame.nbytes) if isinstance(target, int) else target
         self._rest = memoryview(self.body)
         if not self._rest:
             self._expected = None
@@ -251,13 +299,19 @@ class Channel:
 
     def _lost(self, sock: socket.socket) -> NoReturn:
         """Raise for a closed connection, with the reason that the peer sent, if any."""
-        reason = f"rank {self.peer} closed its connection"
+        reason = self._absence or f"rank {self.peer} closed its connection"
         if sock is self.data:
             with suppress(OSError):
                 while (last := self._overheard()) is not None:
                     if last.kind == ABORT:
-                        reason = last.text
+                        reason = self._reason_of(last)
         raise TransportError(reason)
+
+    def _reason_of(self, last: Frame) -> str:
+        """Say why a peer ends, from its last frame."""
+        if last.kind == FAREWELL:
+            return f"rank {self.peer} has left the {self._what}"
+        return last.text if "(told" in last.text else f"{last.text} (told by rank {self.peer})"
 
     def _overheard(self) -> Frame | None:
         frame = Frame.unpack(bytes(self._heard) + self.control.recv(FRAME_SIZE - len(self._heard)))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn, Self
 
-from lightloom.training.transport.channel import ABORT, FAREWELL, Channel, Frame
+from lightloom.training.transport.channel import ABORT, FAREWELL, NO_STAMP, Channel, Frame, Stamp
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.payload import Payload
 
@@ -52,14 +52,20 @@ class ChannelGroup:
         """Events registered with the selector; asking the selector itself costs system calls."""
 
     def transfer(
-        self, sends: Mapping[Channel, Payload], limits: Mapping[Channel, int], *, marked: bool
-    ) -> dict[Channel, bytearray]:
+        self,
+        sends: Mapping[Channel, Payload],
+        targets: Mapping[Channel, int | memoryview],
+        *,
+        marked: bool,
+        stamp: Stamp = NO_STAMP,
+    ) -> dict[Channel, bytearray | memoryview]:
         """Send and receive one message on each of several channels, all at once.
 
         Args:
             sends: bytes-like, contiguous, by the channel to send it on.
-            limits: the most bytes that can rightly come, by the channel to receive on.
+            targets: by the channel to receive on, the most bytes that can rightly come, or memory that they must fill.
             marked: whether they are compressed; both ends of a channel must agree, message by message.
+            stamp: what the messages belong to; both ends must agree.
 
         Raises:
             TransportError: a rank died, broke off, fell silent for ``timeout`` seconds, or is out of step.
@@ -71,13 +77,13 @@ class ChannelGroup:
         try:
             for channel, payload in sends.items():
                 self._mark(channel, marked)
-                channel.offer(memoryview(payload).cast("B"), marked)
-            for channel, limit in limits.items():
-                channel.expect(marked, limit)
+                channel.offer(memoryview(payload).cast("B"), marked, stamp)
+            for channel, target in targets.items():
+                channel.expect(marked, target, stamp)
             while any(channel.sending or channel.receiving for channel in self._channels):
                 for sock, mask in self._wait():
                     self._owners[sock].serve(sock, mask)
-            return {channel: channel.body for channel in limits}
+            return {channel: channel.body for channel in targets}
         except TransportError as fault:
             self._fail(str(fault))
         finally:
@@ -86,10 +92,13 @@ class ChannelGroup:
                 self._release_if_closed()
 
     @contextmanager
-    def breaking_off(self) -> Iterator[None]:
-        """If the body fails, send the reason to all peers and close all channels."""
+    def breaking_off(self, *common: type[Exception]) -> Iterator[None]:
+        """If the body fails, send the reason to all peers and close all channels; not for errors that all ranks have in
+        ``common``, in step."""
         try:
             yield
+        except common:
+            raise
         except BaseException as error:
             words = str(error).replace("\n", " ")
             if isinstance(error, TransportError):
@@ -99,7 +108,10 @@ class ChannelGroup:
             raise
 
     def abort(self, reason: str) -> None:
-        """Send all peers the reason in one line, and close. Does nothing if closed already."""
+        """Send all peers the reason in one line, and close. Does nothing if closed already.
+
+        A peer that is behind, and has all that it needs of this rank, ends its exchange before it is told.
+        """
         self._leave(Frame(ABORT, text=reason), reason)
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ class Ring(ChannelGroup):
         self.previous = Channel(names[rank], names[(rank - 1) % size], *predecessor)
         super().__init__(names[rank], (self.previous, self.next), timeout=timeout)
 
-    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> bytearray:
+    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         """Send ``payload`` to the next rank while receiving the previous rank's.
 
         Args:

@@ -89,7 +89,7 @@ def all_reduce_in_place(
 
 
 def ring_reduce_scatter(
-    ring: Ring,
+    ring: RingExchange,
     shards: Sequence[Float32s],
     codec: Codec | None = None,
     *,
@@ -106,11 +106,10 @@ def ring_reduce_scatter(
         shards: N flat float32 arrays, their lengths the same on every rank.
 
     Raises:
-        TransportError: see ``Ring.exchange``; also when ranks bring different lengths. The ring is then broken for all.
+        TransportError: see ``Ring.exchange``; also when ranks bring different lengths. A ring is to be broken off then.
     """
     blocks = [shards[(k - 1) % ring.size] for k in range(ring.size)]
-    with ring.breaking_off():
-        return reduce_scatter(ring, blocks, codec, leave=leave, observe=observe)
+    return reduce_scatter(ring, blocks, codec, leave=leave, observe=observe)
 
 
 def reduce_scatter(

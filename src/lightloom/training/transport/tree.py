@@ -95,7 +95,7 @@ class Node(ChannelGroup):
         """Send to the parent."""
         self.transfer(dict.fromkeys(self._above(), payload), {}, marked=marked)
 
-    def from_below(self, limit: int, *, marked: bool) -> list[bytearray]:
+    def from_below(self, limit: int, *, marked: bool) -> list[Payload]:
         """Receive the messages of the children, each of at most ``limit`` bytes, in order of rank."""
         came = self.transfer({}, dict.fromkeys(self.children, limit), marked=marked)
         return [came[child] for child in self.children]
@@ -104,7 +104,7 @@ class Node(ChannelGroup):
         """Send the same message to all children."""
         self.transfer(dict.fromkeys(self.children, payload), {}, marked=marked)
 
-    def from_above(self, limit: int, *, marked: bool) -> bytearray:
+    def from_above(self, limit: int, *, marked: bool) -> Payload:
         """Receive the message of the parent, of at most ``limit`` bytes."""
         came = self.transfer({}, dict.fromkeys(self._above(), limit), marked=marked)
         return came.popitem()[1]

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.transport.payload import Traffic, decode, encode_with_residual, payload_limit
+from lightloom.training.transport.payload import Payload, Traffic, decode, encode_with_residual, payload_limit
 from lightloom.training.transport.tree import Node
 
 
@@ -149,7 +149,7 @@ def push(node: Node, gradient: Float32s, codec: Codec | None = None, residual: F
         return Traffic(gradient.nbytes, memoryview(payload).nbytes)
 
 
-def add_up(node: Node, payloads: Iterable[bytearray], size: int, codec: Codec | None = None) -> Float32s:
+def add_up(node: Node, payloads: Iterable[Payload], size: int, codec: Codec | None = None) -> Float32s:
     """The sum of what the children sent, in order of their ranks."""
     total = np.zeros(size, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
