@@ -8,7 +8,7 @@ from typing import Any
 from lightloom.accelerators.astra_sim import system_fields
 from lightloom.accelerators.base import Accelerator
 from lightloom.accelerators.calibrated import Calibration, calibrated_fields, is_calibration
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
 from lightloom.core.plugins import load_plugins
@@ -30,7 +30,7 @@ def description(name: str) -> dict[str, Any]:
     """
     path = catalog_file(name, CATALOG)
     if path is not None:
-        return read_yaml(path)
+        return read_entry(path, "accelerator")
     plugin = registered(name)
     if plugin is None:
         if looks_like_file(name):

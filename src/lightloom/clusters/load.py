@@ -10,7 +10,7 @@ from lightloom.clusters.astra_sim import cluster_fields, is_network, read_networ
 from lightloom.clusters.base import Cluster, ClusterFile
 from lightloom.clusters.ns3 import read_topology
 from lightloom.clusters.parts import Place, build_accelerator, build_fabric, with_software
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
 
@@ -28,7 +28,7 @@ def description(name: str) -> dict[str, Any]:
     Raises:
         UnknownNameError: neither a catalog name nor a file.
     """
-    return read_yaml(_find(name))
+    return read_entry(_find(name), "cluster")
 
 
 def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
@@ -47,7 +47,7 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
     path = _find(str(name))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
     readers = {".json": read_network, ".txt": read_topology}
-    fields = readers.get(path.suffix, read_yaml)(path)
+    fields = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
     if is_network(fields):
         fields = cluster_fields(fields, path)
     if "accelerator" not in fields and "accelerator" not in (settings or {}):

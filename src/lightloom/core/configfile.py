@@ -27,6 +27,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def read_entry(path: Path, kind: str) -> dict[str, Any]:
+    """Return the fields of a catalog's file, or of what ``lightloom catalog NAME`` prints, where they lie under `kind`.
+
+    Raises:
+        ConfigError: as :func:`read_yaml`.
+    """
+    data = read_yaml(path)
+    entry = data.get(kind)
+    if not isinstance(entry, dict) or set(data) - {"cluster", "fabric", "accelerator", "part"}:
+        return data
+    return {name: value for name, value in entry.items() if not str(name).startswith("derived for ")}
+
+
 def catalog_file(name: str, folder: Path) -> Path | None:
     """The file that a catalog name or a path to a YAML file stands for; None when it is neither."""
     path = catalog_files(folder).get(name)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate, with_settings
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document
@@ -132,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
-    return with_edge_file(read_yaml(path), path.parent)
+    return with_edge_file(read_entry(path, "fabric"), path.parent)
 
 
 def _find(name: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.results import Document
 from lightloom.parts.part import Kind, Part
@@ -20,7 +20,7 @@ def names() -> list[str]:
 
 def description(name: str) -> Document:
     """Return a catalog entry as written, with its sources."""
-    return read_yaml(_find(name))
+    return read_entry(_find(name), "part")
 
 
 @cache
@@ -33,7 +33,7 @@ def load_part(name: str) -> Part:
     """
     path = _find(name)
     where = name if path.is_relative_to(CATALOG) else str(path)
-    part: Part = validate(Part, {"name": path.stem, **read_yaml(path)}, where)
+    part: Part = validate(Part, {"name": path.stem, **read_entry(path, "part")}, where)
     return part
 
 
