@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from lightloom.cli.output import read_count
+from lightloom.core.effort import Effort
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.units import parse
 from lightloom.fabrics.base import Fabric
@@ -26,6 +27,9 @@ from lightloom.parallelism.circuits.milp import Counts, solve_multiplicities, so
 from lightloom.parallelism.circuits.ring_bound import relax
 
 MOST_HOLDS = 4096
+_MOST_TIMES = 4
+_TRIED: Effort = 16
+"""Numbers of holds that are tried on a switch at most, up to so many times the fewest."""
 _TIME_LIMIT = 10.0
 _SOLVERS = ("fast", "milp")
 _OBJECTIVES = ("max-min", "throughput")
@@ -78,14 +82,15 @@ def read_request(solver: str, time_limit: str | None, holds: str, objective: str
 def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
     """Circuits, verified, and the traffic played through them.
 
-    With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch as
-    few holds as give each pair a circuit.
+    With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
+    number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
+    takes the fewest holds.
 
     Raises:
         InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
     """
     if on.switch_planes:
-        candidates = [_on_switch(traffic, on, request)]
+        candidates = [_on_switch(traffic, on, request, holds) for holds in _switch_holds(traffic, on, request)]
     else:
         if request.objective != "max-min":
             raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
@@ -104,8 +109,7 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
     return min(tried, key=lambda solved: solved[1].makespan)
 
 
-def _on_switch(traffic: Traffic, on: Fabric, request: Request) -> Solved:
-    holds = request.holds or _switch_holds(traffic, on, request)
+def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
     else:
@@ -116,11 +120,16 @@ def _on_switch(traffic: Traffic, on: Fabric, request: Request) -> Solved:
     return solved
 
 
-def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> int:
-    if request.objective != "max-min":
-        return 1
+def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
+    """Numbers of holds that are tried: with more, rounded circuits are nearer to the demands, and more of the time is
+    spent on setting them."""
+    if request.holds is not None or request.objective != "max-min":
+        return [request.holds or 1]
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
-    return math.ceil(peers / on.channels)
+    least = math.ceil(peers / on.channels)
+    most = min(_MOST_TIMES * least, MOST_HOLDS)
+    tried = np.linspace(least, max(least, most), _TRIED).round().astype(int).tolist()
+    return [least] if request.solver == "milp" else list(dict.fromkeys(tried))
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
