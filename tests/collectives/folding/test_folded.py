@@ -163,7 +163,7 @@ def test_many_ranks_take_rows_of_one_and_a_rest_is_refused_before_it_takes_memor
         assert len(done.schedule) == ranks - 1
     with pytest.raises(UnsupportedError, match=r"optree on 131,072 ranks, with 2,264,924,160 rows, needs about"):
         build(find("optree"), Collective("all-gather", 131_072, 1e9), wdm_ring(131_072, 8))
-    with pytest.raises(UnsupportedError, match="rows for all ranks needs about"):
+    with pytest.raises(UnsupportedError, match="rows for all ranks and pieces needs about"):
         build(find("bruck"), Collective("all-gather", 131_072, 1e9), PacketSwitch(ranks=131_072)).unfolded(1)
 
 
