@@ -17,18 +17,19 @@ from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import Algorithm, build, find
 from lightloom.collectives.schedule.barriers import without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.spec import KINDS, Collective
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.load import load_fabric
 from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.fabrics.part import PartFabric
 from lightloom.fabrics.tiers.lowering import to_graph
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.tiers.tiers import Tiers
 from lightloom.fabrics.wdm_ring import Ring
 from tests.collectives.cost.reference import Row, nbytes_of_rows, rows_of
-from tests.collectives.strategies import jobs, packet_fabrics, tier_fabrics, wdm_ring
+from tests.collectives.strategies import collective_of, jobs, packet_fabrics, tier_fabrics, wdm_ring
 
 QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-broadcast", "worker-aggregator")
 """Algorithms whose ranks pass on nothing of which they still wait for a part."""
@@ -52,12 +53,19 @@ def turns(schedule: Schedule, fabric: Fabric) -> bool:
     return True
 
 
-def times_of(schedule: Schedule, fabric: Fabric) -> tuple[list[float], float]:
-    """When each row begins, and the last arrival: links serve rows in order, and bits follow each other over a path."""
+def times_of(schedule: Schedule, fabric: Fabric, members: tuple[int, ...] | None = None) -> tuple[list[float], float]:
+    """When each row begins, and the last arrival: links serve rows in order, and bits follow each other over a path.
+
+    Args:
+        members: the ranks of the fabric that those of the schedule stand for, where they are not the same.
+    """
     schedule = schedule.unfolded(1)
     bandwidth, seconds = fabric.link_bandwidth(), fabric.link_latency()
-    paths = fabric.path(*schedule.ends(slice(None)))
-    latency = fabric.latency(*schedule.ends(slice(None)))
+    source, destination, route = schedule.ends(slice(None))
+    if members is not None:
+        source, destination = np.array(members)[source], np.array(members)[destination]
+        route = fabric.route(source, destination)
+    paths, latency = fabric.path(source, destination, route), fabric.latency(source, destination, route)
     free: dict[int, float] = defaultdict(float)
     ready: dict[tuple[int, int], float] = defaultdict(float)
     begin, end = [0.0] * len(schedule), 0.0
@@ -95,6 +103,48 @@ def test_rows_are_sent_as_a_replay_row_by_row_says(
     price, bound = costed(schedule, fabric)
     assert price.time == pytest.approx(seconds)
     assert price.time >= bound.time * (1 - 1e-9)
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> PartFabric:
+    """Any ranks of a packet fabric, in any order."""
+    whole = draw(packet_fabrics(largest=12).filter(lambda fabric: fabric.ranks > 2))
+    members = draw(st.permutations(range(whole.ranks)))
+    return PartFabric.on(whole, members[: draw(st.integers(2, whole.ranks))])
+
+
+@settings(deadline=None, max_examples=100)
+@given(jobs(parts(), (*QUEUEABLE, "synthesized")), st.integers(1, 3), st.integers(0, 2))
+def test_a_part_takes_as_long_as_its_ranks_on_the_whole_fabric(
+    job: tuple[Algorithm, Collective, Fabric], pieces: int, interval: int
+) -> None:
+    algorithm, collective, part = job
+    assert isinstance(part, PartFabric)
+    schedule = build(algorithm, collective, part)
+    if algorithm.name in QUEUEABLE:
+        schedule = unbarred(algorithm, collective, part, pieces, interval)
+    assume(schedule.queued)
+    verify(schedule, part)
+    begin, end = times_of(schedule, part.whole, part.members)
+    seconds, _, played = play(schedule, part)
+    assert seconds == pytest.approx(end, rel=1e-12)
+    if schedule.folding is None and schedule.pipeline is None:
+        assert played == pytest.approx(np.array(begin), rel=1e-12, abs=1e-18)
+    price, bound = costed(schedule, part)
+    assert price.time == pytest.approx(seconds)
+    assert price.time >= bound.time * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_far_apart_are_not_taken_for_neighbours(kind: str) -> None:
+    """Four ranks of three domains, of which the first four ranks of the fabric are one."""
+    whole = load_fabric("two-tier-400g", ranks=24)
+    part = PartFabric.on(whole, (3, 11, 19, 23))
+    schedule = build(find("synthesized"), collective_of(kind, 4, 4e8), part)
+    price, bound = costed(schedule, part)
+    assert price.time >= bound.time * (1 - 1e-9)
+    if schedule.queued:
+        assert price.time == pytest.approx(times_of(schedule, whole, part.members)[1], rel=1e-12)
 
 
 @settings(deadline=None, max_examples=25)

@@ -196,7 +196,7 @@ class Fabric(Shares):
             return None
 
     def ring_order(self) -> Ints:
-        """An order of the ranks in which neighbours are near each other, for ring algorithms."""
+        """An order of the ranks, from rank 0 on, in which neighbours are near each other, for ring algorithms."""
         return np.arange(self.ranks, dtype=np.int64)
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
@@ -336,6 +336,10 @@ class GroupFabric(Fabric):
         shape = len(np.asarray(source)), len(self.siblings()[1]) * runs.base.shape[1]
         return Footprint(*(part.reshape(shape) for part in runs))
 
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
+        return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
+
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         seconds = self.whole.latency(*self._of_all(source, destination))
         slowest: Floats = seconds.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
@@ -352,9 +356,10 @@ class GroupFabric(Fabric):
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
-        """The fabric's order, of the first group's ranks."""
+        """The fabric's order, of the first group's ranks, from rank 0 on."""
         position = np.argsort(self.whole.ring_order())
-        return np.argsort(position[self.siblings()[1][0]])
+        order = np.argsort(position[self.siblings()[1][0]])
+        return np.roll(order, -int(np.argmin(order)))
 
     def wire_bytes(self, nbytes: float) -> float:
         return self.whole.wire_bytes(nbytes)

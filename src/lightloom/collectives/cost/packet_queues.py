@@ -75,7 +75,7 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
         ends = tuple(members.T[end].ravel() for end in ends)  # type: ignore[assignment]
         way = whole.route(*ends)
         transfer = (transfer[:, None] * groups + np.arange(groups)).ravel()
-    paths = _paths(whole, *ends, way, schedule.folding, nbytes)
+    paths = _paths(whole if groups > 1 else fabric, *ends, way, schedule.folding, nbytes)
     count = np.diff(paths.begins)[transfer]
     row = np.repeat(np.arange(len(transfer)), count)
     begins = np.cumsum(count) - count
