@@ -37,6 +37,26 @@ def test_a_step_of_a_network_is_read(tmp_path: Path) -> None:
     assert read_model_file(path, FileRequest(batch=5)).graph.parameters
 
 
+class Experts(torch.nn.Module):  # type: ignore[misc]
+    """Products whose weights are read through a view alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(64, 64)
+        self.weights = torch.nn.Parameter(torch.randn(4, 32, 64))
+
+    def forward(self, samples: Any) -> Any:
+        """Multiply by the weights of each expert, transposed."""
+        return torch.bmm(self.first(samples).expand(4, -1, -1), self.weights.transpose(1, 2))
+
+
+def test_a_step_with_parameters_that_are_not_found_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "step.json"
+    recorded(path, Experts(), torch.randn(1, 8, 64))
+    with pytest.raises(WorkloadError, match=r"lacks the calls that read 66 % of the parameters"):
+        read_model_file(path, FileRequest(batch=8))
+
+
 def test_a_tiny_step_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "step.json"
     recorded(path, torch.nn.Linear(3, 4), torch.randn(2, 3))

@@ -114,7 +114,14 @@ class _Builder:
             uncounted=tuple(self._guessed),
         )
         exchanges = self._recording.exchanges or tuple(_exchange(call) for call in self._parts.communication)
-        return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges)
+        return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges, self._not_found())
+
+    def _not_found(self) -> float:
+        """Return the share of the elements with gradients that are not known as parameters."""
+        kept = sum(tensor.elements for tensor in self._parts.gradients)
+        if not self._matched or not kept or self._recording.outside:
+            return 0.0
+        return max(1 - sum(self._parameters.values()) / kept, 0.0)
 
     def _measured(self) -> MeasuredTimes | None:
         if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):

@@ -23,10 +23,16 @@ class TraceReading:
     """What the trace does not record and what is assumed instead, a sentence each."""
     exchanges: tuple[TracedExchange, ...] = ()
     """Exchanges among ranks that the trace holds; a plan makes its own."""
+    not_found: float = 0.0
+    """Share of the elements with gradients that no operator is known to read as parameters."""
 
 
 LEAST_FLOPS = 100_000
 """Work of a step below which a trace is none of a network; an assumption (a digit in LeNet-5 takes some 2.5 MFLOP)."""
+
+
+MOST_NOT_FOUND = 0.01
+"""Share of the parameters that may lack in the trace of a step; an assumption."""
 
 
 def check_step(reading: TraceReading, path: Path) -> TraceReading:
@@ -42,6 +48,8 @@ def check_step(reading: TraceReading, path: Path) -> TraceReading:
         lacking.append("parameters (no tensor is read as a weight, and no gradient is kept or summed over ranks)")
     if 0 < flops < LEAST_FLOPS or (not flops and graph.measured is None):
         lacking.append(f"work (the shapes of its tensors make {flops:,} FLOP, a network's {LEAST_FLOPS:,} at least)")
+    if reading.not_found > MOST_NOT_FOUND:
+        lacking.append(f"the calls that read {100 * reading.not_found:.0f} % of the parameters in their own shape")
     if lacking:
         raise WorkloadError(
             f"{path}: lacks {' and '.join(lacking)}: expected the trace of a network's training step, "
