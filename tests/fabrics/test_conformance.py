@@ -95,7 +95,8 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, diameter_latency=lambda self: 1e-6), "diameter_latency is 1e-06"),
         (_mutated(Mesh, root_latency=lambda self, to_root: 1e-6 * (5 - to_root)), "root_latency.to_root=True. is 4"),
         (_mutated(Mesh, diameter=lambda self: 2, diameter_latency=lambda self: 5e-6), "diameter is 2"),
-        (_mutated(Mesh, ring_order=lambda self: np.zeros(12, np.int64)), "ring_order"),
+        (_mutated(Mesh, ring_order=lambda self: np.zeros(12, np.int64)), "ring_order is not an order"),
+        (_mutated(Mesh, ring_order=lambda self: np.arange(12)[::-1]), "ring_order begins at rank 11"),
         (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1.0)]), "a rank carry 1.0"),
         (_mutated(Mesh, cuts=lambda self: [Cut("a rank", 1, 1e30)]), "the cut of a single rank"),
         # A corner has two links: three are more than every rank has.

@@ -108,7 +108,7 @@ def test_sizes_of_a_grid_are_as_equal_as_divisors_allow(ranks: int, dimensions: 
 @given(tier_fabrics(largest=32))
 @settings(max_examples=40, deadline=None)
 def test_a_library_sees_what_pairs_of_ranks_get_over_the_slowest_tier(fabric: Tiers) -> None:
-    tiers = reached_tiers(fabric.tiers, fabric.ranks)
+    tiers = reached_tiers(fabric.levels)
     assert (tiers is None) == any(tier.shape != "switch" for tier in fabric.tiers)
     if tiers is None:
         return

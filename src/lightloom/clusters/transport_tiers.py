@@ -16,7 +16,7 @@ def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> T
     Raises:
         UnsupportedError: the fabric has no tiers of switches.
     """
-    tiers = reached_tiers(fabric.tier_list(), fabric.ranks) if isinstance(fabric, TieredFabric) else None
+    tiers = reached_tiers(fabric.levels) if isinstance(fabric, TieredFabric) else None
     if tiers is None:
         raise UnsupportedError(f"closed forms of transports need tiers of switches, not a {fabric.kind_name}")
     return tiers if accelerator is None else tiers._replace(memory=accelerator.memory_bandwidth)

@@ -101,8 +101,11 @@ def _paths(fabric: Fabric) -> Iterator[str]:
 
 
 def _routes(fabric: Fabric) -> Iterator[str]:
-    if sorted(np.asarray(fabric.ring_order()).tolist()) != list(range(fabric.ranks)):
+    order = np.asarray(fabric.ring_order()).tolist()
+    if sorted(order) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"
+    elif order[0] != 0:
+        yield f"ring_order begins at rank {order[0]}: expected rank 0, the root of chains"
     if fabric.in_network_reduction:
         return
     for source, destination in derived.pairs(fabric.ranks):

@@ -41,7 +41,7 @@ class TieredFabric(PacketFabric):
         return self
 
     def library_tiers(self) -> Tiers | None:
-        return reached_tiers(self.tier_list(), self.ranks)
+        return reached_tiers(self.levels)
 
     @property
     def levels(self) -> tuple[Level, ...]:

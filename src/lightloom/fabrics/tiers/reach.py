@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from lightloom.fabrics.tiers.cuts import used_levels
+from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.transports.ways import Tiers
 
@@ -18,30 +20,16 @@ def joins_domains(tiers: Sequence[Tier]) -> bool:
     return len(tiers) == 1 or not tiers[1].through_switch
 
 
-def reached_tiers(tiers: Sequence[Tier], ranks: int) -> Tiers | None:
-    """Return the domain and what a rank's part of the slowest network tier carries; None where not all are switches.
-
-    Args:
-        tiers: from the ranks outwards.
-        ranks: of the whole fabric, which an innermost tier without a size joins.
-    """
-    if any(tier.shape != "switch" for tier in tiers):
+def reached_tiers(levels: Sequence[Level]) -> Tiers | None:
+    """Return the domain and what a rank's part of the slowest network tier carries; None where not all are switches."""
+    if any(not level.switched for level in levels):
         return None
-    domain, *others = tiers
-    together = min(domain.size or domain.most or ranks, ranks)
-    network, children, switches = math.inf, together, 1
-    if not joins_domains(tiers):
-        network, together = _rate(domain, 1), 1
-    for tier in others:
-        switches = switches if tier.through_switch else 1
-        network = min(network, switches * _rate(tier, children))
-        if tier.separate_rails:
-            switches = tier.ports or children
-        children *= tier.size or 1
-    return Tiers(together, _rate(domain, 1), network, domain.in_network_reduction)
+    domain = levels[0]
+    joins = joins_domains([level.tier for level in levels])
+    network = min((_rate(level) for level in used_levels(levels) if level is not domain or not joins), default=math.inf)
+    return Tiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
 
 
-def _rate(tier: Tier, ranks: int) -> float:
-    """Bytes per second of one rank in a tier, where a child, or a switch beneath, serves so many ranks."""
-    ports = tier.ports or ranks
-    return tier.wire_efficiency * tier.bandwidth * ports / ranks / (tier.taper or 1.0)
+def _rate(level: Level) -> float:
+    """Bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree behind."""
+    return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
