@@ -8,6 +8,7 @@ CLUSTER ?= terarack-64
 .PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
+	@mkdir -p out
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 
 test: $(VENV)/installed-for-development  ## everything but the slow tests, warnings as errors

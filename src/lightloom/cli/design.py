@@ -12,7 +12,7 @@ from rich.table import Table
 from lightloom.api.designing import DesignFront
 from lightloom.api.designing import design as search
 from lightloom.cli.options import Json, count_option, option
-from lightloom.cli.output import print_result, read_settings
+from lightloom.cli.output import check_outputs, print_result, read_settings
 from lightloom.cli.site import (
     Amortisation,
     BoardPrice,
@@ -77,6 +77,7 @@ def design(
     as_json: Json = False,
 ) -> None:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
+    check_outputs(files=[report])
     fields = read_settings(settings)
     site = site_inputs(locals(), fields)
     if fields:

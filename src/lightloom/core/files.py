@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import BinaryIO
 
 from lightloom.core.errors import ConfigError
@@ -69,17 +70,20 @@ def cannot_read(path: Path | str, reason: Exception | str, content: str = "") ->
 
 
 def check_writable(path: Path) -> None:
-    """Check before the work that a file can be written; leaves nothing behind.
+    """Check before the work that a file can be written where a user wants it; leaves nothing behind.
 
     Raises:
-        ConfigError: the path is a folder, or its folder cannot be written to.
+        ConfigError: the path is a folder, or its folder does not exist or cannot be written to.
     """
     folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if not folder.exists():
+            raise ConfigError(
+                f"cannot write {str(path)!r}: there is no folder {str(folder)!r}: make it with "
+                f"mkdir -p {quote(str(folder))}"
+            )
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

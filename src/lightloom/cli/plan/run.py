@@ -119,7 +119,7 @@ def _check_outputs(options: PlanOptions) -> None:
     if options.pictures is not None:
         if options.pictures.exists() and not options.pictures.is_dir():
             raise ConfigError(f"--pictures {options.pictures}: expected a folder")
-        check_writable(options.pictures / "placement.png")
+        check_writable(options.pictures / "placement.png" if options.pictures.exists() else options.pictures)
 
 
 def _write(options: PlanOptions, ranking: PlanRanking, document: dict[str, Any]) -> dict[str, Path | None]:

@@ -45,7 +45,7 @@ def check_folder(folder: Path) -> None:
             raise ConfigError(f"{str(folder)!r}: holds other files: expected a new folder, or an earlier export")
     elif folder.exists():
         raise ConfigError(f"{str(folder)!r}: is a file: expected a folder")
-    check_writable(folder.parent / f"{folder.name}.json")
+    check_writable(folder.with_name(f"{folder.name}.json") if folder.exists() else folder)
 
 
 def _is_export(folder: Path) -> bool:
@@ -72,7 +72,6 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
     document = _document(traces, about, node_count(traces))
     groups = communicator_groups(traces)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     except OSError as error:
         raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
