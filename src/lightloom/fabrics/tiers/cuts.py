@@ -11,7 +11,7 @@ DataRate = Callable[..., float]
 """Bytes of data per second through a link of a bandwidth: ``rate(bandwidth, ports=1)``."""
 
 
-def used_levels(levels: Sequence[Level]) -> list[Level]:
+def _used(levels: Sequence[Level]) -> list[Level]:
     """Levels whose ports some transfer takes."""
     leads = {level.number for level in levels if level.size > 1}
     through = {beneath.number for level in levels if level.number in leads for beneath in level.chain}
@@ -41,7 +41,7 @@ def _from_outside(levels: Sequence[Level], inside: int, ranks: int, rate: DataRa
     """Bytes per second that enter ``ranks`` neighbours from tiers beyond the first ``inside`` ones."""
     return sum(
         _entering(level, ranks, rate)
-        for level in used_levels(levels)
+        for level in _used(levels)
         if level.number > inside and (level.beneath is None or level.number == inside + 1)
     )
 
@@ -66,7 +66,7 @@ def cuts(levels: Sequence[Level], rate: DataRate) -> list[Cut]:
 
 
 def _name_of_rank_cut(levels: Sequence[Level]) -> str:
-    used = [level for level in used_levels(levels) if level.beneath is None]
+    used = [level for level in _used(levels) if level.beneath is None]
     if len(used) == 1 and not used[0].switched:
         return "what a corner rank can receive" if levels[0].tier.shape == "mesh" else "what one rank can receive"
     return "what one rank's ports can receive"
@@ -103,7 +103,7 @@ def _halves(levels: Sequence[Level], level: Level, rate: DataRate) -> list[Cut]:
 def total_receive_bandwidth(levels: Sequence[Level], rate: DataRate) -> float:
     """Bytes per second that all ranks together can receive."""
     total = 0.0
-    for level in used_levels(levels):
+    for level in _used(levels):
         if level.beneath is not None:
             continue
         share = rate(level.classes[0].bandwidth)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lightloom.fabrics.tiers.cuts import used_levels
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.transports.ways import Tiers
@@ -26,7 +25,7 @@ def reached_tiers(levels: Sequence[Level]) -> Tiers | None:
         return None
     domain = levels[0]
     joins = joins_domains([level.tier for level in levels])
-    network = min((_rate(level) for level in used_levels(levels) if level is not domain or not joins), default=math.inf)
+    network = min((_rate(level) for level in levels[joins:]), default=math.inf)
     return Tiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
 
 
