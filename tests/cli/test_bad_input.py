@@ -59,7 +59,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["design", "hdc", "--budget-dollars", "5 kg"], "--budget-dollars: '5 kg': unknown price unit"),
     (["plan", "hdc", "--host-price", "-1 $"], "'-1 $': a price must be finite and not negative"),
     (["plan", "hdc", "--maintenance", "lots"], "'lots' is not a share: expected e.g. 5 %, 0.05"),
-    ([*_GATHER, "dgx-h100", "--ranks", "12"], "tiers of 8 ranks do not divide ranks=12"),
+    ([*_GATHER, "dgx-h100", "--ranks", "13"], "ranks=13 do not divide evenly into domains of tier 1 (NVLink)"),
     ([*_GATHER, "gb200-nvl72", "--ranks", "144"], "joins 144 children of 1 ranks: expected at most 72"),
     ([*_GATHER, "nowhere.csv", "--ranks", "8"], "cannot read 'nowhere.csv': No such file"),
     ([*_GATHER, "torus", "--ranks", "12", "--set", "dims=2x3"], "dims 2x3 hold 6 ranks, not ranks=12"),

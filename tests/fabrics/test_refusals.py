@@ -37,7 +37,6 @@ def without(fabric: Fabric, failure: str) -> Callable[[], Fabric]:
         (of(kind="mesh", rows=4, dims="4x4"), "rows and dims contradict each other"),
         (of(kind="mesh", rows=3), "rows=3 does not divide ranks=16"),
         (of(kind="torus", dims="4x5"), "dims 4x5 hold 20 ranks, not ranks=16"),
-        (of(kind="two-tier-switch", domain_size=5), "domain_size=5 does not divide ranks=16"),
         (of(kind="tiers", transport="nccl-hopper", tiers=[{**SWITCH, "shape": "torus"}]), "needs tiers of switches"),
         (of(kind="tiers", transport="nccl-hopper", tiers=[SWITCH], **PACKETS), "counts what packets take already"),
         (of(kind="tiers", tiers=[SWITCH], packet_time=1e-6), "need packet_payload"),

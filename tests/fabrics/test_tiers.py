@@ -153,7 +153,7 @@ _SWITCH = {"shape": "switch", "bandwidth": "50GB/s"}
         ([], "at least 1 item"),
         ([{"shape": "star", "bandwidth": "1GB/s"}], "'switch', 'ring'"),
         ([{"shape": "switch"}], "tiers.0.bandwidth"),
-        ([{**_SWITCH, "size": 5}, _SWITCH], "tiers of 5 ranks do not divide ranks=16"),
+        ([{**_BLOCK, "dims": [5]}, _SWITCH], "tiers of 5 ranks do not divide ranks=16"),
         ([{**_SWITCH, "size": 8}], "tiers of 8 join 8 ranks, not ranks=16"),
         ([_SWITCH, _SWITCH], "tier 1 has no size"),
         ([{**_SWITCH, "size": 4}, {**_SWITCH, "ports": 3}], "3 ports for 4 ranks"),

@@ -47,7 +47,8 @@ def test_a_part_of_a_torus_is_no_torus() -> None:
     assert load_fabric("tpu-v4", 1).ranks == 1
 
 
-def test_several_whole_nodes_are_needed_where_there_are_several() -> None:
-    with pytest.raises(ConfigError, match="tiers of 8 ranks do not divide ranks=12"):
-        load_fabric("dgx-h100", 12)
+def test_several_nodes_are_filled_alike() -> None:
+    with pytest.raises(ConfigError, match=r"ranks=13 do not divide evenly into domains of tier 1.*e\.g\. 12 or 14"):
+        load_fabric("dgx-h100", 13)
+    assert load_fabric("dgx-h100", 12).node_ranks == 6
     assert [level.size for level in load_fabric("dgx-h100-superpod", 24).levels][:2] == [8, 3]  # type: ignore[attr-defined]

@@ -131,6 +131,11 @@ class Capabilities(Described):
         return 1 if self.switch_planes else None
 
     @property
+    def filling(self) -> str | None:
+        """Which domains ranks fill in part, in words for people; None where all are full."""
+        return None
+
+    @property
     def library(self) -> Library | None:
         """The collective library and what it finds on the fabric; None where the fabric states none."""
         return None

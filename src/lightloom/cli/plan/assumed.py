@@ -55,6 +55,10 @@ def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
         for field, source in sources.items():
             if _ASSUMED in source:
                 yield Assumption(group, field, values.get(field.rpartition(".")[2], ""), source)
+    if fabric.filling is not None:
+        yield Assumption(
+            "fabric", "filling", fabric.filling, "assumption: all domains alike, the fewest that divide the ranks"
+        )
     if fabric.latency_unstated:
         yield Assumption("fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced")
 

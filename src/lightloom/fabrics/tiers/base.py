@@ -19,6 +19,7 @@ from lightloom.fabrics.packets import PacketFabric
 from lightloom.fabrics.tiers import cuts, distances, groups, paths
 from lightloom.fabrics.tiers.between import levels_of
 from lightloom.fabrics.tiers.bill import tiers_bill
+from lightloom.fabrics.tiers.filling import filled_tiers, filling
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.reach import reached_tiers
 from lightloom.fabrics.tiers.tier import Tier
@@ -62,6 +63,10 @@ class TieredFabric(PacketFabric):
         return not self.levels[0].switched and self.levels[0].size > 1
 
     @property
+    def filling(self) -> str | None:
+        return filling(self.ranks, self.tier_list())
+
+    @property
     def circuit_block(self) -> int | None:
         inside = 1
         for tier in self.tier_list():
@@ -91,7 +96,9 @@ class TieredFabric(PacketFabric):
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        return replace(tiers_bill(self.ranks, self.levels, self.tier_list(), choices), kind=self.kind_name)
+        bill = tiers_bill(self.ranks, self.levels, self.tier_list(), choices)
+        notes = (*bill.notes, self.filling) if self.filling else bill.notes
+        return replace(bill, kind=self.kind_name, notes=notes)
 
     @property
     def links(self) -> int:
@@ -153,7 +160,7 @@ class TieredFabric(PacketFabric):
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
         """Those of derived geometry; the children of an outermost switch are alike, so that three of them say all."""
-        outermost, tiers = self.levels[-1], self.tier_list()
+        outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tier_list())
         if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
             return derived.ports(self, source, destination)
         few = self.of_tiers(3 * outermost.child, (*tiers[:-1], tiers[-1].model_copy(update={"size": 3})))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from lightloom.fabrics.lattice import describe
+from lightloom.fabrics.tiers.filling import filled_tiers
 from lightloom.fabrics.tiers.level import Level
 from lightloom.fabrics.tiers.tier import Tier
 from lightloom.fabrics.twisted import twist_error
@@ -16,11 +17,15 @@ from lightloom.fabrics.twisted import twist_error
 def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
     """The tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one level.
 
+    Switches that ranks fill in part have the sizes of :func:`filled_tiers`.
+
     Raises:
         ValueError: two tiers of one name, sizes that do not multiply to the ranks, ports that cannot be spread evenly,
-        uplinks without a switch beneath, or circuits that differ from the links of the blocks that they join.
+        uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or domains
+        less than half full.
     """
     _check_names(tiers)
+    tiers = filled_tiers(ranks, tiers)
     levels: list[Level] = []
     child, base = 1, 0
     for number, tier in enumerate(tiers, 1):

@@ -25,7 +25,8 @@ class Tier(Described):
     which forward. ``full-mesh``: a link from every child to every other. ``circuit-switch``: the torus that circuits
     form which are set before the job."""
     size: Count | None = None
-    """Children; of the outermost tier as many as the ranks need, if it is left out."""
+    """Children; of the outermost tier as many as the ranks need, if it is left out. Switches and full meshes may hold
+    fewer (:mod:`lightloom.fabrics.tiers.filling`)."""
     dims: Dims | None = None
     """Children along each dimension of a torus, mesh or circuit switch."""
     dimensions: Count | None = None

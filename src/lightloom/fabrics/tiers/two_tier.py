@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.fabrics.tiers.base import TieredFabric
@@ -22,7 +22,7 @@ class TwoTierSwitch(TieredFabric):
 
     kind: Literal["two-tier-switch"] = "two-tier-switch"
     domain_size: Count = 8
-    """Ranks of a domain; must divide ``ranks``, unless these fill no more than a part of one."""
+    """Ranks of a domain; where they do not divide ``ranks``, domains are filled evenly, at least by half."""
     domain_bandwidth: Bandwidth = 450e9
     """Bytes per second of a rank's domain port, per direction."""
     domain_wire_efficiency: WireEfficiency = 1.0
@@ -47,12 +47,6 @@ class TwoTierSwitch(TieredFabric):
             "power_per_rank",
         }
     )
-
-    @model_validator(mode="after")
-    def _tiers_hold_ranks(self) -> Self:
-        if self.ranks > self.domain_size and self.ranks % self.domain_size:
-            raise ValueError(f"domain_size={self.domain_size} does not divide ranks={self.ranks}: expected a divisor")
-        return self
 
     def tier_list(self) -> tuple[Tier, ...]:
         """A switch of ranks, and a tapered switch of domains that each rank reaches through a port of its own."""

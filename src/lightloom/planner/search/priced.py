@@ -24,4 +24,5 @@ def _priced(cluster: Cluster, search: PlanSearch) -> str:
     software = cluster.fabric.software
     if cluster.fabric.library is not None and algorithms and LIBRARY.name not in algorithms:
         software = f"schedules with ideal software, as --algorithm names them in the place of {software}"
-    return f"{machine.chip} {basis}; collectives by {software}"
+    filling = "" if cluster.fabric.filling is None else f"; {cluster.fabric.filling}"
+    return f"{machine.chip} {basis}; collectives by {software}{filling}"
