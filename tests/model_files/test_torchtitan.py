@@ -84,6 +84,31 @@ def test_flavors_have_the_published_parameters(name: str, flavor: str, count: in
     assert sizes is not None and parameters(sizes) == count
 
 
+PARTS = '[["tok_embeddings", "layers.0"], ["layers.1", "layers.2", "layers.3"], ["layers.4"], ["layers.5", "output"]]'
+
+
+@pytest.mark.parametrize(
+    ("more", "cut"),
+    [
+        ("pipeline_parallel_degree = 2", (3, 3)),
+        ("pipeline_parallel_degree = 3", (2, 3, 1)),
+        ("pipeline_parallel_degree = 2\npipeline_parallel_last_stage_less_layers = 3", (4, 2)),
+        ("pipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 2", (1, 2, 2, 1)),
+        (f"pipeline_parallel_degree = 4\nmodule_fqns_per_model_part = {PARTS}", (1, 3, 1, 1)),
+        (f"pipeline_parallel_degree = 2\nmodule_fqns_per_model_part = {PARTS}", (1, 3, 1, 1)),
+        ('pipeline_parallel_degree = 2\npipeline_parallel_split_points = ["layers.5"]', (5, 1)),
+        ("", None),
+    ],
+)
+def test_six_layers_are_cut_as_torchtitan_cuts_them(tmp_path: Path, more: str, cut: object) -> None:
+    pytest.importorskip("torch")
+    path = written(tmp_path, NEW.format(name="llama3", flavor="debugmodel", more=more))
+    reading = read_model_file(path, FileRequest(batch=2))
+    assert reading.stage_blocks == cut and not [name for name in reading.unused if "parallel" in name]
+    if cut:
+        assert (reading.pins.pp or 1) * (reading.pins.virtual_stages or 1) == len(reading.stage_blocks or ())
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -99,6 +124,18 @@ def test_flavors_have_the_published_parameters(name: str, flavor: str, count: in
                 more="pipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 5",
             ),
             "7 stages of 32 layers, expected a multiple of the 4 ranks",
+        ),
+        (
+            NEW.format(name="llama3", flavor="debugmodel", more="pipeline_parallel_degree = 5"),
+            "stages of 1, 2, 2, 1, 0 of 6 layers: expected one or more in each",
+        ),
+        (
+            NEW.format(
+                name="llama3",
+                flavor="debugmodel",
+                more='pipeline_parallel_degree = 2\nmodule_fqns_per_model_part = [["layers.0"], ["layers.2"]]',
+            ),
+            "module_fqns_per_model_part: expected layers.0 to layers.5 in their order",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
 from lightloom.economics.ledger import check_inputs
 from lightloom.economics.site import Site, site_of
-from lightloom.model_files.base import ModelReading, merged_batches, merged_pins, with_stages
+from lightloom.model_files.base import ModelReading, with_choices
 from lightloom.model_files.megatron.read import LINE, is_shell_line
 from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planner.search.document import exchange_settings, plan_document, plan_row
@@ -232,14 +232,7 @@ def plan(
     reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
     reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
     if not model_only:
-        clusters = [with_stages(cluster, reading) for cluster in clusters]
-        request = replace(
-            request,
-            pins=merged_pins(request.pins, reading.pins, source),
-            global_batches=merged_batches(
-                request.global_batches, reading, [cluster.ranks for cluster in clusters], source
-            ),
-        )
+        request, clusters = with_choices(request, clusters, reading, source)
     return _answer(model, reading, clusters, request, choice)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightloom.api.arguments import ClusterLike, Settings, load_cluster
@@ -14,7 +14,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
 from lightloom.core.units import format_time, parse
-from lightloom.model_files.base import merged_batches, merged_pins
+from lightloom.model_files.base import with_choices
 from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.planner.traffic.link_shares import link_shares
 from lightloom.planner.traffic.spec import TrafficJob, check_jobs
@@ -188,12 +188,8 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
     )
     length = _count(job, "sequence-length") if "sequence-length" in job.options else None
     reading = read_model(job.what, batch=cluster.training.batch_per_rank, sequence_length=length)
-    request = replace(
-        request,
-        pins=merged_pins(request.pins, reading.pins, job.what),
-        global_batches=merged_batches(request.global_batches, reading, [len(job.ranks)], job.what),
-    )
-    return Request(job=job, graph=reading.graph, search=request)
+    request, (place,) = with_choices(request, [cluster], reading, job.what, [len(job.ranks)])
+    return Request(job=job, graph=reading.graph, search=request, training=place.training)
 
 
 def _batches(job: TrafficJob) -> tuple[int, ...] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lightloom.clusters.base import Cluster
 from lightloom.clusters.settings import StageBlocks
 from lightloom.core.errors import ConfigError
-from lightloom.planner.search.request import Pins
+from lightloom.planner.search.request import Pins, SearchRequest
 from lightloom.workloads.graph import ComputeGraph
 
 
@@ -50,6 +50,27 @@ class ModelReading:
         if not self.unused:
             return self.unrecorded
         return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")
+
+
+def with_choices(
+    request: SearchRequest,
+    clusters: Sequence[Cluster],
+    reading: ModelReading,
+    source: str | Path,
+    ranks: Sequence[int] | None = None,
+) -> tuple[SearchRequest, list[Cluster]]:
+    """Return a request with the strategy and the batch that a model's file states, and clusters cut as it states.
+
+    Args:
+        ranks: those that train on each cluster; all of them without it.
+
+    Raises:
+        ConfigError: the request and the file state the same choice, and differently.
+    """
+    pins = merged_pins(request.pins, reading.pins, source)
+    ranks = [cluster.ranks for cluster in clusters] if ranks is None else ranks
+    batches = merged_batches(request.global_batches, reading, ranks, source)
+    return replace(request, pins=pins, global_batches=batches), [with_stages(each, reading) for each in clusters]
 
 
 def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:

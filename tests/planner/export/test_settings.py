@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lightloom.core.errors import UnsupportedError
 from lightloom.model_files.megatron.options import read_options
 from lightloom.model_files.megatron.strategy import strategy_pins
-from lightloom.model_files.torchtitan.read import global_batch, read_job
+from lightloom.model_files.torchtitan.read import global_batch, read_job, stage_blocks
 from lightloom.model_files.torchtitan.read import strategy_pins as titan_pins
 from lightloom.parallelism.strategy_space import Strategy
 from lightloom.planner.export import megatron, torchtitan
@@ -86,15 +86,30 @@ def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
 
 
 @given(rows)
-def test_layers_a_stage_give_the_chunks_of_the_plan(found: ExportedJob) -> None:
-    """As torchtitan divides: layers and both ends over layers a stage, rounded up; two stages a rank by default."""
-    strategy, parallel = found.strategy, torchtitan.settings(found)["parallelism"]
-    layers = parallel.get("pipeline_parallel_layers_per_stage")
-    if layers is not None:
-        assert -(-(found.blocks + 2) // int(layers)) == strategy.pp * strategy.virtual_stages
-    else:
-        told = any("name the modules" in note for note in torchtitan.notes(found))
-        assert strategy.virtual_stages <= 2 or told
+def test_torchtitan_is_told_the_layers_of_stages_that_it_would_cut_otherwise(found: ExportedJob) -> None:
+    parallel, strategy = torchtitan.settings(found)["parallelism"], found.strategy
+    parts: Any = parallel.get("module_fqns_per_model_part")
+    if parts is None:
+        chunks = strategy.pp * min(strategy.virtual_stages, 2)
+        assert strategy.pp == 1 or torchtitan.divided(found.blocks, chunks) == found.layers
+        return
+    assert [sum(name.startswith("layers.") for name in part) for part in parts] == list(found.layers)
+    names = [name for part in parts for name in part]
+    assert names == ["tok_embeddings", *(f"layers.{layer}" for layer in range(found.blocks)), "norm", "output"]
+
+
+@given(st.integers(1, 130), st.integers(2, 40), st.tuples(st.integers(0, 3), st.integers(0, 3)))
+def test_torchtitan_divides_layers_and_ends_as_evenly_as_can_be(
+    layers: int, chunks: int, ends: tuple[int, int]
+) -> None:
+    cut = torchtitan.divided(layers, chunks, ends)
+    counted = [cut[0] + ends[0], *cut[1:-1], cut[-1] + ends[1]]
+    assert sum(cut) == layers and max(counted) - min(counted) <= 1
+    assert counted == sorted(counted, reverse=True)
+
+
+def test_llama_8b_on_four_stages_is_cut_as_torchtitan_cuts_it() -> None:
+    assert torchtitan.divided(32, 4) == (8, 9, 8, 7)
 
 
 def megatron_parser() -> argparse.ArgumentParser:
@@ -266,5 +281,5 @@ def test_the_reader_of_torchtitan_configurations_gives_the_strategy_back(found: 
     assert global_batch(read) == strategy.global_batch and pins.micro_batch == strategy.samples
     if strategy.dp > 1 and strategy.sharding not in ("zero-1", "hybrid"):
         assert pins.sharding == strategy.sharding
-    if strategy.virtual_stages <= 2:
-        assert pins.virtual_stages == (strategy.virtual_stages if strategy.pp > 1 else 1)
+    assert pins.virtual_stages == (strategy.virtual_stages if strategy.pp > 1 else 1)
+    assert stage_blocks(read, found.blocks, pins) == (found.layers if strategy.pp > 1 else None)

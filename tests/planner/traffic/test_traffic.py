@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,27 @@ def test_splits_share_out_all_channels() -> None:
     found = list(splits(64, 3))
     assert len(found) == 21 and all(sum(counts) == 64 and min(counts) >= 8 for counts in found)
     assert list(splits(2, 2)) == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("stated", "stages"),
+    [("", "equal"), ("--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 1", (3, 2, 2, 1))],
+)
+def test_a_script_beside_others_has_the_stages_that_it_states(tmp_path: Path, stated: str, stages: Any) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "torchrun pretrain_gpt.py --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 256 "
+        "--max-position-embeddings 256 --vocab-size 50257 --pipeline-model-parallel-size 4 --micro-batch-size 2 "
+        f"--global-batch-size 64 {stated}\n"
+    )
+    there = load_cluster("dgx-h100-64", {"ranks": 16, "training.batch_per_rank": 8})
+    found = ll.traffic([f"{path}@0-7", "all-reduce@8-15:nbytes=1MiB"], there)[0].alone.seconds
+    alone = load_cluster("dgx-h100-64", {"ranks": 8, "training.batch_per_rank": 8})
+    strategies = ["ddp", "fsdp", "tensor-pipeline"]
+    assert found == pytest.approx(ll.plan(path, alone, strategy=strategies).winner.step_time, rel=1e-3)
+    cut = load_cluster("dgx-h100-64", {"ranks": 8, "training.batch_per_rank": 8, "training.stage_blocks": stages})
+    assert found == pytest.approx(ll.plan(path, cut, strategy=strategies).winner.step_time, rel=1e-3)
 
 
 def test_the_document_and_the_picture() -> None:

@@ -185,11 +185,11 @@ def test_a_job_holds_all_channels_unless_it_gets_some(
     monkeypatch.setattr(together, "replace", lambda of, **changes: changes)
     monkeypatch.setattr(together, "_collective", lambda *told: ("collective", *told))
     monkeypatch.setattr(together, "_plan", lambda *told: ("plan", *told))
-    request: Any = SimpleNamespace(job="job", graph=graph)
+    request: Any = SimpleNamespace(job="job", graph=graph, training=None)
     fabric = SimpleNamespace(exclusive=exclusive, shared_channels=16, name="fabric")
-    on: Any = SimpleNamespace(fabric=fabric)
+    on: Any = SimpleNamespace(fabric=fabric, training=None)
     found: Any = together._work(request, on, channels, "same")  # type: ignore[arg-type]
-    cluster = {"fabric": part, "ranks": 4, "reference": None}
+    cluster = {"fabric": part, "ranks": 4, "reference": None, "training": None}
     assert found == (("collective", request, part, held) if graph is None else ("plan", request, cluster, held, "same"))
 
 

@@ -12,17 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.files import cannot_read
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.decoders import trace_decoder
 from lightloom.model_files.torchtitan.flavors import names, sizes_of
+from lightloom.planner.export.torchtitan import ENDS, divided
 from lightloom.planner.search.request import Pins
 from lightloom.workloads.decoder import DecoderSizes
 
 _PLACES = ("parallelism", "training", "experimental")
-_ENDS = 2
-"""Layers that torchtitan counts for the embedding and the head when it divides layers between stages."""
 _WITHOUT_EFFECT = {"job", "metrics", "profiling", "checkpoint", "comm", "validation", "compile", "fault_tolerance"}
 """Sections that say nothing of the model or its split."""
 
@@ -67,7 +68,7 @@ class JobConfiguration:
         return tuple(found)
 
 
-_WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
+_WORDS = {int: "a whole number", str: "a text", bool: "true or false", list: "a list"}
 
 
 def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
@@ -90,6 +91,7 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
         notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
     sizes = _with_length(sizes, length, path)
     pins, more = strategy_pins(job, sizes.layers)
+    blocks = stage_blocks(job, sizes.layers, pins)
     return ModelReading(
         graph=trace_decoder(sizes, name=f"{name} {flavor}", batch=request.batch),
         unrecorded=(*notes, *more),
@@ -97,6 +99,7 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
         pins=pins,
         global_batch=global_batch(job),
         replica_batch=local_batch(job),
+        stage_blocks=blocks,
     )
 
 
@@ -198,12 +201,62 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
     interleaved = schedule.lower() not in ("1f1b", "gpipe")
     if schedule.lower() not in ("1f1b", "interleaved1f1b"):
         notes.append(f"pipeline schedule: {schedule} of the file; the plan takes {'interleaved ' * interleaved}1F1B")
-    if each is None or layers is None:
+    named = _named_layers(job, layers)
+    if layers is None or (named is None and each is None):
         return 2 if interleaved else 1
-    chunks = -(-(layers + _ENDS) // each)
+    chunks = len(named) if named is not None else -(-(layers + sum(_ends(job))) // (each or 1))
     if chunks % pp:
+        stated = "module_fqns_per_model_part" if each is None else f"pipeline_parallel_layers_per_stage = {each}"
         raise ConfigError(
-            f"{job.path}: pipeline_parallel_layers_per_stage = {each}: {chunks} stages of {layers} layers, expected a "
-            f"multiple of the {pp} ranks"
+            f"{job.path}: {stated}: {chunks} stages of {layers} layers, expected a multiple of the {pp} ranks"
         )
     return int(chunks) // pp
+
+
+def stage_blocks(job: JobConfiguration, layers: int, pins: Pins) -> tuple[int, ...] | None:
+    """Return the layers of each chunk, as the file names them or else as torchtitan divides them; None without stages.
+
+    Raises:
+        ConfigError: a chunk without layers, or names of other layers than the model's.
+    """
+    chunks = (pins.pp or 1) * (pins.virtual_stages or 1)
+    if chunks == 1:
+        return None
+    found = _named_layers(job, layers) or divided(layers, chunks, _ends(job))
+    if min(found) < 1:
+        raise ConfigError(
+            f"{job.path}: stages of {', '.join(map(str, found))} of {layers} layers: expected one or more in each"
+        )
+    return found
+
+
+def _ends(job: JobConfiguration) -> tuple[int, int]:
+    """Return the layers that the embedding and the head count as."""
+    first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
+    return ENDS[0] if first is None else first, ENDS[1] if last is None else last
+
+
+def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] | None:
+    """Return the layers of each chunk where the file names its modules, or those that begin the later ones.
+
+    Raises:
+        ConfigError: not all layers of the model, each once and in order.
+    """
+    parts = job.get("module_fqns_per_model_part", list, *_PLACES)
+    points = job.get("pipeline_parallel_split_points", list, *_PLACES)
+    if layers is None or not (parts or points):
+        return None
+    every = [f"layers.{layer}" for layer in range(layers)]
+    if parts:
+        held = [[name for name in part if str(name).startswith("layers.")] for part in parts if isinstance(part, list)]
+        right = [name for part in held for name in part] == every
+        counts = tuple(map(len, held))
+    else:
+        right = set(points) <= set(every[1:]) and points == sorted(set(points), key=every.index)
+        counts = tuple(np.diff([0, *map(every.index, points), layers]).tolist()) if right else ()
+    if not right:
+        raise ConfigError(
+            f"{job.path}: {'module_fqns_per_model_part' if parts else 'pipeline_parallel_split_points'}: expected "
+            f"layers.0 to layers.{layers - 1} in their order"
+        )
+    return counts

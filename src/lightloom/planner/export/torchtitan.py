@@ -7,12 +7,13 @@ are configured in Python, have fields of the same names.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 from lightloom.planner.export.job import ExportedJob, common_notes
 
-Value = str | int | bool
-_ENDS = 2
-"""Layers that torchtitan counts for the embedding and the head when it divides layers between stages."""
+Value = str | int | bool | list[list[str]]
+ENDS = (1, 1)
+"""Layers that torchtitan counts for the embedding and for the head when it divides layers between stages."""
 
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
@@ -36,9 +37,8 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
         interleaved = strategy.virtual_stages > 1
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if interleaved else "1F1B"
         parallelism["pipeline_parallel_microbatch_size"] = strategy.samples
-        layers = _layers_per_stage(job)
-        if strategy.virtual_stages > 2 and layers is not None:
-            parallelism["pipeline_parallel_layers_per_stage"] = layers
+        if job.layers != divided(job.blocks, strategy.pp * (2 if interleaved else 1)):
+            parallelism["module_fqns_per_model_part"] = _modules(job.layers)
     replica = strategy.global_batch // strategy.dp
     training: dict[str, Value] = {
         # A pipeline divides the local batch itself; without stages, what is left of the global batch is accumulated.
@@ -74,9 +74,10 @@ def notes(job: ExportedJob) -> list[str]:
         found.append("torchtitan shards over whole context groups; the plan's nodes have a part of one each")
     if strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
-    if strategy.virtual_stages > 2 and _layers_per_stage(job) is None:
+    if job.vocabulary is not None and job.vocabulary % strategy.tp:
         found.append(
-            f"no number of layers a stage gives {strategy.virtual_stages} stages a rank: name the modules of each"
+            f"torchtitan pads no vocabulary: of {job.vocabulary:,} rows the fullest of {strategy.tp} ranks holds "
+            f"{-(-job.vocabulary // strategy.tp):,}, as priced"
         )
     if job.precision not in ("bf16", "fp32", "tf32"):
         found.append(f"the plan computes in {job.precision}: set it up yourself")
@@ -87,13 +88,28 @@ def to_toml(job: ExportedJob) -> str:
     """The file."""
     lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *notes(job))]
     for section, values in settings(job).items():
-        # Basic strings, whole numbers and booleans are written alike in TOML and JSON.
+        # Basic strings, whole numbers, booleans and lists of them are written alike in TOML and JSON.
         lines += ["", f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def _layers_per_stage(job: ExportedJob) -> int | None:
-    """What makes torchtitan cut as many stages as the plan has; None where no number does."""
-    chunks = job.strategy.pp * job.strategy.virtual_stages
-    layers = -(-(job.blocks + _ENDS) // chunks)
-    return layers if -(-(job.blocks + _ENDS) // layers) == chunks else None
+def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int, ...]:
+    """Return the layers of each chunk as torchtitan divides them: the first chunks have what is left over.
+
+    Args:
+        layers: of the model.
+        chunks: of all stages together.
+        ends: layers that the embedding and the head count as.
+    """
+    share, more = divmod(layers + sum(ends), chunks)
+    found = [share + (chunk < more) for chunk in range(chunks)]
+    found[0] -= ends[0]
+    found[-1] -= ends[1]
+    return tuple(found)
+
+
+def _modules(layers: tuple[int, ...]) -> list[list[str]]:
+    """Return the names of the modules of each chunk."""
+    begins = [sum(layers[:chunk]) for chunk in range(len(layers) + 1)]
+    parts = [[f"layers.{layer}" for layer in range(*span)] for span in pairwise(begins)]
+    return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]

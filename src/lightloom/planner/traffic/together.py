@@ -19,6 +19,7 @@ from itertools import product
 import numpy as np
 
 from lightloom.clusters.base import Cluster
+from lightloom.clusters.settings import TrainingSettings
 from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint.fair import max_min_rates
 from lightloom.collectives.joint.parts import GroupPart, Part
@@ -74,6 +75,8 @@ class Request:
     job: TrafficJob
     graph: ComputeGraph | None
     search: SearchRequest | None
+    training: TrainingSettings | None = None
+    """How it trains, where that is not as the cluster says."""
     nbytes: float = 0.0
     algorithm: str | None = None
 
@@ -111,7 +114,9 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
     held = None if not cluster.fabric.exclusive else (channels or cluster.fabric.shared_channels)
     if request.graph is None:
         return _collective(request, part, held)
-    return _plan(request, replace(cluster, fabric=part, ranks=part.ranks, reference=None), held, same)
+    training = request.training or cluster.training
+    on = replace(cluster, fabric=part, ranks=part.ranks, reference=None, training=training)
+    return _plan(request, on, held, same)
 
 
 def _collective(request: Request, part: Fabric, held: int | None) -> Work:
