@@ -38,8 +38,9 @@ ROUTINE = (
     "replicas with tensor or pipeline parallelism",
     "torchtitan pads no vocabulary",
     "without stages torchtitan gathers",
+    "Megatron wants --sequence-parallel",
 )
-"""Notes that leave the strategy and its step as they are, or that speak of a setting of the cluster."""
+"""Notes that leave the strategy as it is read, or that speak of a setting of the cluster."""
 Reading = tuple[Pins, Any, int | None]
 
 
