@@ -101,7 +101,7 @@ def test_a_mixture_of_experts_has_the_sizes_that_are_stated(tmp_path: Path) -> N
     sizes, _ = decoder_sizes(read_options(written(tmp_path, more), {}), None)
     assert sizes == DecoderSizes(
         layers=4, hidden=64, heads=4, key_heads=2, vocabulary=512, sequence_length=32, ffn=96, norm="rms", gated=True,
-        bias=False, experts=8, visited=2, dense_layers=(0,), tied=False,
+        bias=False, experts=8, visited=2, dense_layers=(0,), tied=False, joined_query=True,
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class DecoderSizes:
     """Whether linear layers add a bias."""
     query_bias: bool | None = None
     """Whether projections to queries, keys and values do; as the others without it."""
+    joined_query: bool = False
+    """Whether queries, keys and values are one product, as Megatron-LM computes them."""
     head_norms: bool = False
     """Whether queries and keys are normalized."""
     table_length: int | None = None

@@ -86,6 +86,29 @@ def test_plans_of_the_zoo_read_back_with_their_stages_and_step(
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
 
+GPT2 = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --max-position-embeddings 1024 --vocab-size 50257 "
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"dp": 2, "tp": 2, "pp": 4, "micro_batches": 8, "virtual_stages": 1},
+        {"tp": 1, "pp": 1},
+        {"tp": 4, "pp": 1, "sequence_parallel": True},
+        {"tp": 2, "pp": 2, "virtual_stages": 4},
+    ],
+)
+def test_gpt_2_as_arguments_with_those_of_its_export_is_the_plan_of_the_zoo(pins: dict[str, Any]) -> None:
+    pytest.importorskip("torch")
+    cluster = load_cluster("dgx-h100-64", {"ranks": 16})
+    graph = load_workload("gpt2-355m", batch=4)
+    plan = planned(graph, cluster, 64, Pins(**pins))
+    reading = read_megatron_line(GPT2 + written(plan, graph), FileRequest(batch=4))
+    again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
+    assert layers(again) == layers(plan)
+    assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
+
+
 @given(st.data())
 def test_stages_of_any_cut_are_read_back(data: st.DataObject) -> None:
     pp, virtual = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 3))

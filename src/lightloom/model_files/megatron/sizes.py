@@ -59,6 +59,7 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
         gated=gated,
         bias=bias,
         query_bias=True if options.flag("add-qkv-bias") else None,
+        joined_query=latent is None,
         head_norms=options.flag("qk-layernorm") and latent is None,
         tied=not options.flag("untie-embeddings-and-output-weights"),
         dropout=_dropout(options),

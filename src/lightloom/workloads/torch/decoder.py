@@ -29,15 +29,20 @@ class Attention(nn.Module):
         keys = self.width * (sizes.key_heads or sizes.heads)
         self.shared, self.rotary, self.rate = keys < self.width * sizes.heads, sizes.rotary, sizes.dropout
         bias = sizes.bias if sizes.query_bias is None else sizes.query_bias
-        self.q = nn.Linear(sizes.hidden, self.width * sizes.heads, bias=bias)
-        self.k = nn.Linear(sizes.hidden, keys, bias=bias)
-        self.v = nn.Linear(sizes.hidden, keys, bias=bias)
+        self.widths = [self.width * sizes.heads, keys, keys]
+        joined = {"qkv": sum(self.widths)}
+        self.products = joined if sizes.joined_query else dict(zip("qkv", self.widths, strict=True))
+        for name, width in self.products.items():
+            self.add_module(name, nn.Linear(sizes.hidden, width, bias=bias))
         self.o = nn.Linear(self.width * sizes.heads, sizes.hidden, bias=sizes.bias)
         norms = [_norm(sizes, self.width) if sizes.head_norms else nn.Identity() for _ in range(2)]
         self.q_norm, self.k_norm = norms
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        q, k, v = (layer(x).unflatten(-1, (-1, self.width)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        parts = [getattr(self, name)(x) for name in self.products]
+        if len(parts) == 1:
+            parts = parts[0].split(self.widths, -1)
+        q, k, v = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
         q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
