@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any, Literal
 
 import numpy as np
@@ -9,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.fabrics import load
+from lightloom.fabrics import derived, load
 from lightloom.fabrics.base import Fabric
 from lightloom.fabrics.footprint import links_of
 from lightloom.fabrics.load import description, kinds, load_fabric, names
 from lightloom.fabrics.mesh import Mesh, Torus
 from lightloom.fabrics.wdm_ring import Ring
-from tests.collectives.strategies import fabrics
+from tests.collectives.strategies import fabrics, packet_fabrics
 
 
 def _all_pairs(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
@@ -148,6 +151,31 @@ def test_the_latency_of_a_hop_is_taken_where_it_changes_a_latency(fabric: Fabric
         assert other.hop_latency == seconds and other.links == fabric.links
         own = other.link_latency()
         assert ((own == seconds) | (own == fabric.link_latency())).all()
+
+
+@given(packet_fabrics(24), st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_rank_receives_or_sends_faster_than_its_bandwidths(fabric: Fabric, data: st.DataObject) -> None:
+    """Whatever it exchanges with the others: its links take at least as long. Derived bandwidths are no smaller."""
+    rank = data.draw(st.integers(0, fabric.ranks - 1))
+    sent = np.array(data.draw(st.lists(st.integers(0, 9), min_size=fabric.ranks - 1, max_size=fabric.ranks - 1)))
+    others, own = np.delete(np.arange(fabric.ranks), rank), np.full(fabric.ranks - 1, rank)
+    ends = (others, own), (own, others)
+    for rates, general, (source, destination) in zip(
+        fabric.rank_bandwidths(), derived.rank_bandwidths(fabric), ends, strict=True
+    ):
+        transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+        load = np.bincount(link, sent[transfer], fabric.links)
+        assert (load / fabric.link_bandwidth()).max() * rates[rank] >= sent.sum() * (1 - 1e-9)
+        assert (rates <= general * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("torus", 65536), ("mesh", 65536), ("gb200-nvl72-racks", 73728)])
+def test_a_bound_on_tens_of_thousands_of_ranks_is_found_at_once(name: str, ranks: int) -> None:
+    fabric = load_fabric(name, ranks)
+    began = process_time()
+    assert lower_bound(Collective("permute", ranks, 1e9), fabric).time > 0
+    assert process_time() - began < 5
 
 
 class _Added(Ring):

@@ -137,6 +137,17 @@ class Lattice(NamedTuple):
             return self.smallest_degree * self.cells
         return sum(2 * (size - 1) * (self.cells // size) for size in self.dims)
 
+    def degrees(self) -> tuple[Ints, Ints]:
+        """Links on which each cell receives, and on which its own data leave: each [cell]."""
+        if self.wraps:
+            # The parity of a cell chooses the one of two links to its only neighbour on a line.
+            leaving = sum(1 if size == 2 else min(size - 1, 2) for size in self.dims)
+            return np.full(self.cells, self.smallest_degree), np.full(self.cells, leaving)
+        sides = np.zeros(self.cells, np.int64)
+        for place, size in zip(np.indices(self.dims), self.dims, strict=True):
+            sides += ((place > 0).astype(np.int64) + (place < size - 1)).ravel()
+        return sides, sides
+
     def _degree(self, axis: int) -> int:
         """Links of a dimension of a torus on which a cell receives.
 

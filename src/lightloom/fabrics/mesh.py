@@ -124,6 +124,10 @@ class Mesh(Fabric):
         ]
         return [Cut("what a corner rank can receive", 1, lattice.smallest_degree * self.bandwidth), *halves]
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        receive, send = self.lattice.degrees()
+        return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
+
     def total_receive_bandwidth(self) -> float:
         return self.lattice.total_degree * self.bandwidth
 

@@ -163,6 +163,11 @@ class TwistedLattice(Lattice):
     def total_degree(self) -> int:
         return 2 * len(self.dims) * self.cells
 
+    def degrees(self) -> tuple[Ints, Ints]:
+        """Links on which each cell receives, and on which its own data leave: each [cell]."""
+        alike = np.full(self.cells, self.smallest_degree)
+        return alike, alike
+
     def halves(self) -> list[tuple[int, int, int]]:
         """Cuts through the middle of each dimension; the ends of all short lines cross those of the long ones."""
         closing = sum(map(self._short, range(len(self.dims)))) * self.cells // self.side

@@ -105,7 +105,7 @@ class Graph(PacketFabric):
 
     def cuts(self) -> list[Cut]:
         network = self._network
-        receive, send = derived.rank_bandwidths(self) if self.ranks <= _EXACT else network.entering()
+        receive, send = self.rank_bandwidths()
         name = "what the links of one rank can receive"
         cuts = [Cut(name, 1, float(np.maximum(receive, send).min()))]
         cuts += [
@@ -115,8 +115,11 @@ class Graph(PacketFabric):
         ]
         return cuts
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
+
     def total_receive_bandwidth(self) -> float:
-        receive, _ = derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
+        receive, _ = self.rank_bandwidths()
         return float(receive.sum())
 
     def diameter(self) -> int:

@@ -131,6 +131,9 @@ class TieredFabric(PacketFabric):
     def cuts(self) -> list[Cut]:
         return cuts.cuts(self.levels, self.data_rate)
 
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        return cuts.rank_bandwidths(self.levels, self.data_rate)
+
     def total_receive_bandwidth(self) -> float:
         return cuts.total_receive_bandwidth(self.levels, self.data_rate)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from lightloom.core.arrays import Floats
 from lightloom.fabrics.footprint import Cut
 from lightloom.fabrics.tiers.level import Level
 
@@ -63,6 +66,19 @@ def cuts(levels: Sequence[Level], rate: DataRate) -> list[Cut]:
         if not level.switched and level.size > 1:
             result += _halves(levels, level, rate)
     return result
+
+
+def rank_bandwidths(levels: Sequence[Level], rate: DataRate) -> tuple[Floats, Floats]:
+    """Bytes per second that no rank exceeds in receiving, and in sending, over the links of its own: each [rank]."""
+    ranks = np.arange(levels[0].ranks)
+    both = np.zeros((2, len(ranks)))
+    for level in (level for level in _used(levels) if level.beneath is None):
+        share = rate(level.classes[0].bandwidth, ports=level.classes[0].ports)
+        if level.is_grid:
+            both += share * np.array(level.lattice.degrees())[:, ranks // level.child % level.size]
+        else:
+            both += share * (1 if level.switched else level.size - 1)
+    return both[0], both[1]
 
 
 def _name_of_rank_cut(levels: Sequence[Level]) -> str:
