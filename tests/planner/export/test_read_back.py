@@ -16,8 +16,9 @@ from lightloom.model_files.base import FileRequest, ModelReading, with_stages
 from lightloom.model_files.megatron.options import read_options
 from lightloom.model_files.megatron.read import read_megatron_line
 from lightloom.model_files.megatron.strategy import stage_blocks, strategy_pins
+from lightloom.model_files.read import read_model_file
 from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.export import megatron
+from lightloom.planner.export import megatron, torchtitan
 from lightloom.planner.export.job import exported, expressible
 from lightloom.planner.search.plans import Plan
 from lightloom.planner.search.request import Pins, SearchRequest
@@ -106,6 +107,30 @@ def test_gpt_2_as_arguments_with_those_of_its_export_is_the_plan_of_the_zoo(pins
     reading = read_megatron_line(GPT2 + written(plan, graph), FileRequest(batch=4))
     again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
     assert layers(again) == layers(plan)
+    assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"tp": 2, "pp": 4, "sharding": "zero-2", "sequence_parallel": True},
+        {"tp": 1, "pp": 8, "sharding": "zero-3"},
+        {"tp": 2, "pp": 2, "virtual_stages": 4, "sharding": "zero-3", "sequence_parallel": True},
+        {"tp": 4, "pp": 1, "sharding": "zero-3", "sequence_parallel": True},
+    ],
+)
+def test_llama_2_as_a_configuration_with_its_export_is_the_plan_of_the_zoo(
+    pins: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    cluster = load_cluster("dgx-h100-64", {"ranks": 16})
+    graph = load_workload("llama2-7b", batch=4)
+    plan = planned(graph, cluster, 64, Pins(**pins))
+    path = tmp_path / "job.toml"
+    path.write_text(torchtitan.to_toml(exported(plan, graph)) + '[model]\nname = "llama2"\nflavor = "7B"\n')
+    reading = read_model_file(path, FileRequest(batch=4))
+    again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
+    assert layers(again) == layers(plan) and reading.global_batch == 64
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
 
