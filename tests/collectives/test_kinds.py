@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lightloom as ll
+from lightloom.collectives.algorithms.rooted import binomial_tree
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.permutation import read_permutation
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.sizes import Sizes, measured_sizes, read_sizes, zipf_sizes
-from lightloom.collectives.spec import KINDS, RULES, Collective
+from lightloom.collectives.spec import KINDS, RULES, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.fabrics.load import load_fabric
@@ -154,3 +156,11 @@ def test_parts_without_bytes_need_not_move() -> None:
 
 def test_every_kind_has_a_rule() -> None:
     assert tuple(RULES) == KINDS
+
+
+@pytest.mark.parametrize("kind", ["gather", "scatter"])
+def test_a_tree_of_tens_of_thousands_of_ranks_is_built_at_once(kind: Kind) -> None:
+    """Rows grow with the ranks and their logarithm, and so does the time."""
+    began = process_time()
+    binomial_tree(Collective(kind, 32768, 1e9), load_fabric("torus", 32768))
+    assert process_time() - began < 5

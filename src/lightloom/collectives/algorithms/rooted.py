@@ -92,11 +92,13 @@ def _up_and_down(
 
 def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
     """Every child passes the parts of its subtree to its parent, or gets them from there."""
-    rank, up = np.arange(collective.ranks), collective.kind == "gather"
-    logical = []
+    up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):
-        own = (rank >= child[:, None]) & (rank < child[:, None] + size)
-        logical.append(_shares(child, parent, own) if up else _shares(parent, child, own))
+        ranks = np.minimum(size, collective.ranks - child)
+        first = np.cumsum(ranks) - ranks
+        part = np.repeat(child - first, ranks) + np.arange(ranks.sum())
+        ends = np.repeat(child, ranks), np.repeat(parent, ranks)
+        logical.append(moves(*(ends if up else ends[::-1]), part))
     return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)
 
 
