@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -93,15 +94,32 @@ def module(folder: Path, name: str, prepare: str = "") -> str:
     return f"{folder / 'model.py'}:build"
 
 
+def trace(folder: Path, name: str) -> Path:
+    """The execution trace of a forward and a backward pass of the module, two samples."""
+    from torch import profiler
+
+    build = runpy.run_path(module(folder, name).removesuffix(":build"))["build"]
+    network, inputs = build()
+    path = folder / "step.json"
+    observer = profiler.ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    observer.start()
+    network(*inputs).logits.sum().backward()
+    observer.stop()
+    observer.unregister_callback()
+    return path
+
+
 FORMS: dict[str, Callable[[Path, str], Path | str]] = {
     "module": module,
     "configuration": configuration,
     "script": script,
+    "trace": trace,
 }
 KINDS = [
     ("llama", ("module", "configuration", "script")),
     ("qwen", ("module", "configuration", "script")),
-    ("vit", ("module", "configuration")),
+    ("vit", ("module", "configuration", "trace")),
 ]
 
 
