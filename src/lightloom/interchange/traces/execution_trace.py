@@ -91,6 +91,8 @@ class _Builder:
         """Storages whose content depends on the samples."""
         self._parameters: dict[int, int] = {}
         """Number of elements of each parameter, by storage."""
+        self._unused: dict[int, int] = {}
+        """Those of them that no operator has read yet."""
         self._names: Counter[str] = Counter()
         self._guessed: list[str] = []
         """What the counts only guess, a sentence each."""
@@ -204,7 +206,8 @@ class _Builder:
     def _operator(self, call: Call) -> Operator | None:
         computed = made(call)
         if not computed:
-            # Who reads a view reads the storage.
+            # Who reads a view reads the storage, which may be known as a parameter by what the view is of alone.
+            self._settle(call)
             return None
         fresh = self._first_used(call)
         sources = tuple(dict.fromkeys(self._producer[t.storage] for t in call.reads if t.storage in self._producer))
@@ -263,9 +266,8 @@ class _Builder:
             for inner in self._parts.backward.get(number, ())
         ]
 
-    def _first_used(self, call: Call) -> int:
-        """Elements of parameters that no earlier call has used."""
-        fresh = 0
+    def _settle(self, call: Call) -> None:
+        """Note which of the storages that a call reads are parameters."""
         for tensor in call.reads:
             earlier = tensor.storage in self._producer or tensor.storage in self._parameters
             if earlier or not tensor.floating or tensor.storage in self._statistics:
@@ -273,9 +275,12 @@ class _Builder:
             unnamed = tensor.storage not in self._named and self._gradients[tensor.shape] > 0
             if unnamed or tensor.storage in self._named:
                 self._gradients[tensor.shape] -= unnamed
-                self._parameters[tensor.storage] = tensor.elements
-                fresh += tensor.elements
-        return fresh
+                self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
+
+    def _first_used(self, call: Call) -> int:
+        """Elements of parameters that no earlier operator has used."""
+        self._settle(call)
+        return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
         dimensions = (
