@@ -15,32 +15,12 @@ from typing import Generic, TypeVar
 
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from lightloom.training.transport.errors import TransportError
-
 TRIES = 4
 """Most tries to connect."""
 _POLL_SECONDS = 0.02
 _LOG = logging.getLogger("lightloom.training")
 
 T = TypeVar("T")
-
-
-def connect_all(make: Callable[[Store], T], store: Store, rank: int, size: int, *, name: str, timeout: float) -> T:
-    """Return what ``make`` makes in the first try in which it succeeds on all ranks; all ranks call this.
-
-    Args:
-        make, rank, size, timeout: see ``Attempt``.
-        name: name of the group in the store and in messages, used once in each store.
-
-    Raises:
-        TransportError: no try succeeded, or a rank did not come; all ranks name the same cause.
-    """
-    for number in range(1, TRIES + 1):
-        attempt = Attempt(make, store, rank, size, name=name, number=number, timeout=timeout)
-        if not attempt.fault:
-            return attempt.made
-        log_fault(rank, number, attempt.fault)
-    raise TransportError(f"rank {rank}: {size} ranks could not connect in {TRIES} tries: {attempt.fault}")
 
 
 def log_fault(rank: int, number: int, fault: str) -> None:
