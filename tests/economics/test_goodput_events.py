@@ -78,6 +78,19 @@ def test_what_the_closed_form_leaves_out_costs() -> None:
     assert simulate(JOB, 3e9, world=World(shape=1.0, crews=64, rack=16)).goodput == pytest.approx(exact, rel=0.01)
 
 
+@pytest.mark.parametrize("spares", [0, 5])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_nodes_that_fail_alone_and_racks_of_one_node_are_one_rate(spares: int, share: float) -> None:
+    """Quick: a part of the failures as those of racks of one node changes nothing, and all follow the closed form."""
+    job = replace(JOB, spares=spares, fixed_interval=JOB.interval)
+    parted = replace(job, node_rate=(1 - share) * job.node_rate)
+    played = simulate(parted, 5e8, world=World(rack=1, rack_rate=share * job.node_rate))
+    expected = job.shares()
+    assert played.goodput == pytest.approx(expected.useful, rel=0.03)
+    for name in ("stalled", "recomputed", "restarting", "waiting"):
+        assert getattr(played.shares, name) == pytest.approx(getattr(expected, name), rel=0.1), name
+
+
 def test_bad_worlds_are_refused() -> None:
     for fields, message in (
         ({"shape": 0.0}, "0.2 to 20"),
