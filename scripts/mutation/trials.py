@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.mutation.children import COMPILER_MISTAKES, MISTAKES, ROOT, Child, Outcome, Task, start
@@ -34,6 +35,8 @@ class Trial:
         self._stages = selection.stages(selection.tests_of(draw.module, draw.mutant.function))
         self._started = time.monotonic()
         self._child: Child | None = None
+        self._late = ""
+        """The signal that ended a child, while the unchanged code runs the same tests under the same limits."""
 
     def advance(self) -> Entry | None:
         """Start the next stage if none runs; return the entry once the outcome is known."""
@@ -44,7 +47,14 @@ class Trial:
         outcome = self._child.poll()
         if outcome is None:
             return None
+        if self._late:
+            # A machine that is busy, or a kernel that takes long to compile, is no fault of the mutant.
+            return self._entry("no mutant" if isinstance(outcome, str) else "out of time", self._late)
         verdict, test = judge(outcome)
+        if verdict == "out of time":
+            self._late = test
+            self._child = start(replace(self._task(self._stages[0]), code={}))
+            return None
         if verdict != "survived" or len(self._stages) == 1:
             return self._entry(verdict, test)
         self._stages.pop(0)
