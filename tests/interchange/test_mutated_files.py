@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import lightloom as ll
@@ -18,20 +21,26 @@ from lightloom.accelerators.load import load_accelerator
 from lightloom.cli.circuits.traffic_file import read_traffic
 from lightloom.clusters.load import description, load_cluster
 from lightloom.collectives.sizes import measured_sizes
-from lightloom.compression.profiling import read_gradients
+from lightloom.compression import Inceptionn
+from lightloom.compression.profile import read as read_compression
+from lightloom.compression.profiling import Sample, measure, read_gradients
 from lightloom.core.errors import InputError, LightloomError
 from lightloom.fabrics.graph.edges import read_edges
 from lightloom.interchange.formats import import_schedule
 from lightloom.model_files.base import FileRequest
 from lightloom.model_files.read import read_model_file
+from lightloom.photonics.meshes import load_phases, map_blocks, save_phases
 from lightloom.sweeps.experiment import read_experiment
 from lightloom.workloads.load import load_workload
 from tests.clusters.test_astra_sim import NETWORK, NS3, OLD, SYSTEM
 from tests.interchange.test_chakra_json import written as chakra_json
+from tests.interchange.test_execution_trace import recorded
 from tests.interchange.test_kineto_workload import events
 from tests.interchange.test_layer_file import HYBRID
+from tests.interchange.test_onnx import graph_of
 from tests.model_files.test_megatron import GPT
 from tests.model_files.test_torchtitan import NEW
+from tests.model_files.test_transformers import LLAMA
 
 SECONDS = 10
 """That a reader may take for one small file."""
@@ -50,6 +59,18 @@ def _plan(path: Path) -> object:
 
 def _cluster(path: Path) -> object:
     return load_cluster(path, {"accelerator": "a100"})
+
+
+def _decoded(path: Path) -> object:
+    return Inceptionn().decode(path.read_bytes())
+
+
+def _beside(folder: Path, path: Path) -> object:
+    """Read a rank's trace with the sound ones of the others."""
+    for other in folder.glob("s.*.et"):
+        if not (path.parent / other.name).exists():
+            shutil.copy(other, path.parent)
+    return import_schedule(path)
 
 
 def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object], int]]:
@@ -87,12 +108,28 @@ def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]
     np.savez(folder / "gradients.npz", a=np.ones(3, np.float32), b=np.ones((2, 2), np.float32))
     yield "gradients", folder / "gradients.npz", read_gradients, EACH
     yield "experiment", Path("examples/sweep.yaml"), read_experiment, EACH
+    traces = schedule.save(folder / "s.et")
+    yield "chakra", traces[0], partial(_beside, folder), EACH
+    node = onnx.helper.make_node
+    model = graph_of([node("MatMul", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])], {"x": [2, 8]}, {"w": [8, 6]})
+    yield "onnx", written("model.onnx", model.SerializeToString()), _plan, EACH
+    yield "execution-trace", recorded(folder, "residual"), _plan, 500
+    yield "transformers", written("config.json", LLAMA | {"hidden_size": 8, "intermediate_size": 8}), _plan, 100
+    values = np.random.default_rng(0).laplace(0, 1e-2, 300).astype(np.float32)
+    yield "stream", written("values.llgc", bytes(Inceptionn().encode(values))), _decoded, EACH
+    parts = {"layer 1": map_blocks(np.random.default_rng(0).normal(size=(5, 2)))}
+    for suffix in ("json", "npz"):
+        yield f"phases-{suffix}", save_phases(parts, folder / f"phases.{suffix}"), load_phases, EACH
+    gradients = [Sample(1, 1, {"weight": values})]
+    profile = measure("hdc", 5000, gradients, [Inceptionn()], "drawn").to_json()
+    yield "compression-profile", written("compression.json", profile), read_compression, EACH
 
 
 NAMES = (
     "schedule-json", "schedule-parquet", "schedule-xml", "graph", "cluster", "network", "old-network", "ns3", "system",
     "layers", "chakra-json", "profile", "script", "torchtitan", "edges", "sizes", "traffic", "traffic-npy", "gradients",
-    "experiment",
+    "experiment", "chakra", "onnx", "execution-trace", "transformers", "stream", "phases-json", "phases-npz",
+    "compression-profile",
 )  # fmt: skip
 
 

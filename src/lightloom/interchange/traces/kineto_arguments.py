@@ -85,5 +85,5 @@ def _value(text: str) -> object:
         return json.loads(
             text.lower() if text in ("True", "False") else text.replace("True", "true").replace("False", "false")
         )
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return text

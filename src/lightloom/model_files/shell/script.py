@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lightloom.core.documents import read_text
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 from lightloom.model_files.shell.arithmetic import ScriptError, UnknownValue, evaluate
 from lightloom.model_files.shell.conditions import builtin_holds, keyword_holds
 from lightloom.model_files.shell.words import (
@@ -78,19 +78,10 @@ def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: 
     script = Script(variables=dict(definitions or {}))
     reader = _Reader(path, script, dict(definitions or {}))
     try:
-        reader.follow(_text(path) if text is None else text)
+        reader.follow(read_text(path, MOST_BYTES) if text is None else text)
     except _Leave as leave:
         script.ended_at = leave.line
     return script
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes: expected a script of at most {MOST_BYTES:,}")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
 
 
 class _Leave(Exception):
@@ -780,7 +771,7 @@ class _Reader:
         outer, self._path = self._path, path
         self._locals.append({})
         try:
-            return self.follow(_text(path))
+            return self.follow(read_text(path, MOST_BYTES))
         except _Leave as leave:
             if leave.word != "return":
                 raise

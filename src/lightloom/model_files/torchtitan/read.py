@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from lightloom.core.documents import read_text
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.core.files import cannot_read
 from lightloom.model_files.base import FileRequest, ModelReading
 from lightloom.model_files.decoders import trace_decoder
 from lightloom.model_files.torchtitan.flavors import names, sizes_of
@@ -110,10 +110,8 @@ def read_job(path: Path) -> JobConfiguration:
         ConfigError: unreadable, or no TOML.
     """
     try:
-        return JobConfiguration(path, tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise cannot_read(path, error) from error
-    except tomllib.TOMLDecodeError as error:
+        return JobConfiguration(path, tomllib.loads(read_text(path)))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 

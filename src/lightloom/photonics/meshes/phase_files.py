@@ -19,6 +19,7 @@ import numpy as np
 
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Ints
+from lightloom.core.documents import MOST_TRACE_BYTES, load_json, parse_json
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.photonics.meshes.blocks import MappedBlocks, square_blocks
@@ -197,16 +198,14 @@ def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r}: {error.strerror or 'cannot be read'}") from error
-    except ValueError as error:
-        raise ConfigError(f"{str(path)!r}: not a .json file of phases") from error
+        return load_json(path, MOST_TRACE_BYTES)
+    except ConfigError as error:
+        raise ConfigError(f"{error}: expected a .json file of phases") from error
 
 
 def _read_npz(path: Path) -> Any:
     arrays = read_npz(path)
     try:
-        return _restore_arrays(json.loads(str(arrays["document"])), arrays)
-    except (KeyError, TypeError, ValueError) as error:
+        return _restore_arrays(parse_json(str(arrays["document"]), str(path)), arrays)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{str(path)!r}: not a .npz file of phases") from error

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cannot_read
 
 VARIABLE = "LIGHTLOOM_DATA"
 
@@ -58,11 +56,7 @@ def read_first(names: Sequence[str], folder: Path | None, origin: str) -> tuple[
         ConfigError: no folder, no such file (says that ``origin`` has it), or unreadable.
     """
     path = find_first(names, folder, origin)
-    try:
-        content = path.read_bytes()
-        return path, gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise cannot_read(path, str(error)) from error
+    return path, read_bytes(path, MOST_TRACE_BYTES)
 
 
 def find_first(names: Sequence[str], folder: Path | None, origin: str) -> Path:
