@@ -13,8 +13,11 @@ from lightloom.transports.ways import Tasks, Tiers
 
 
 def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
-    """Return how many of the ranks of each group, which lie ``stride`` apart, one domain holds: [groups]."""
-    together: Ints = np.clip(domain // stride, 1, ranks)
+    """Return how many ranks of each group, which lie ``stride`` apart, are together in a domain at least: [groups].
+
+    Groups lie side by side from rank 0 on, so that domains cut some of them unless either size divides the other.
+    """
+    together: Ints = np.clip(np.gcd(domain, ranks * stride) // stride, 1, ranks)
     return together
 
 
@@ -36,7 +39,8 @@ class Library(NamedTuple):
 
     def message_latency(self, stride: int) -> float:
         """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
-        return float(self.seconds("broadcast", np.array([2]), np.array([stride]), np.zeros(1))[0])
+        pair = self._replace(tiers=self.tiers._replace(domain=2 if stride < self.domain else 1))
+        return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
 
     def message_latencies(self, source: Ints, destination: Ints) -> Floats:
         """Return the same of messages between ranks of the fabric, in the shape of ``source``."""
