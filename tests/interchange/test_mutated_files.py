@@ -120,6 +120,8 @@ def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]
     parts = {"layer 1": map_blocks(np.random.default_rng(0).normal(size=(5, 2)))}
     for suffix in ("json", "npz"):
         yield f"phases-{suffix}", save_phases(parts, folder / f"phases.{suffix}"), load_phases, EACH
+    ranking = ll.plan("hdc", "dgx-h100-64", strategy="ddp", ranks=8).to_json()
+    yield "plans", written("plans.json", ranking), lambda path: ll.compare(ranking, path).to_json(), EACH
     gradients = [Sample(1, 1, {"weight": values})]
     profile = measure("hdc", 5000, gradients, [Inceptionn()], "drawn").to_json()
     yield "compression-profile", written("compression.json", profile), read_compression, EACH
@@ -128,7 +130,7 @@ def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]
 NAMES = (
     "schedule-json", "schedule-parquet", "schedule-xml", "graph", "cluster", "network", "old-network", "ns3", "system",
     "layers", "chakra-json", "profile", "script", "torchtitan", "edges", "sizes", "traffic", "traffic-npy", "gradients",
-    "experiment", "chakra", "onnx", "execution-trace", "transformers", "stream", "phases-json", "phases-npz",
+    "experiment", "chakra", "onnx", "execution-trace", "transformers", "stream", "phases-json", "phases-npz", "plans",
     "compression-profile",
 )  # fmt: skip
 

@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from lightloom.api.planning import PlanRanking
+from lightloom.core.configfile import validate
+from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError
 from lightloom.core.provenance import provenance
 from lightloom.core.results import Document, Result, plain
@@ -30,6 +35,64 @@ PlanLike: TypeAlias = PlanRanking | Row | str | Path
 _QUESTIONS = ("model", "parameters", "global_batches", "cost_model", "strategies", "algorithms", "pins", "clusters")
 """Keys of a document that say what was asked."""
 _NEEDED = (*_QUESTIONS, "ranking", "refused", "provenance")
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Object = dict[str, Any]
+
+
+class _Use(TypedDict):
+    algorithm: str
+
+
+class _Codec(TypedDict):
+    codec: str
+
+
+class _Total(TypedDict):
+    value: NotRequired[float | None]
+
+
+class _Ledger(TypedDict):
+    dollars_per_step: NotRequired[_Total]
+    metered_joules_per_step: NotRequired[_Total]
+
+
+class _Plan(TypedDict):
+    """What is compared of a row."""
+
+    rank: int
+    label: str
+    strategy: str
+    algorithm: str | None
+    algorithms: list[_Use]
+    choice: _Object
+    ranks: int
+    global_batch: Annotated[int, Field(gt=0)]
+    sample_time_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    iteration_time_s: _Amount
+    breakdown: dict[str, float]
+    memory_bytes: _Amount
+    fits: bool
+    compression: NotRequired[_Codec | None]
+    ledger: NotRequired[_Ledger]
+
+
+class _Refusal(TypedDict):
+    strategy: str
+    algorithm: str | None
+    why: str
+
+
+class _Document(TypedDict):
+    """What is compared of a ranking."""
+
+    model: str
+    strategies: list[str]
+    clusters: list[_Object]
+    ranking: list[_Plan]
+    refused: list[_Refusal]
+    provenance: _Object
+
+
 _SAME = 1e-6
 """Relative difference of times below which nothing changed."""
 _OF_ACCOUNT = 0.1
@@ -241,11 +304,9 @@ def _document(plans: PlanLike) -> Document:
     else:
         name = str(plans)
         try:
-            document = json.loads(Path(plans).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{name}: {error.strerror or error}: expected a file of lightloom plan --json") from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{name}: no JSON ({error}): expected a file of lightloom plan --json") from error
+            document = load_json(Path(plans))
+        except ConfigError as error:
+            raise ConfigError(f"{error}: expected a file of lightloom plan --json") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
         found = f"schema {schema!r}" if schema else "no schema"
@@ -254,6 +315,7 @@ def _document(plans: PlanLike) -> Document:
     if missing or not document["ranking"]:
         what = f"no {', '.join(missing)}" if missing else "an empty ranking"
         raise ConfigError(f"{name}: {what}: expected a whole document of lightloom plan --json")
+    validate(_Document, document, name)
     return document
 
 
