@@ -20,17 +20,25 @@ SECONDS = 2.0
 MOST_BYTES = 500e6
 
 
+MEASURE = """
+import json, os, subprocess, sys
+with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    out, err = child.stdout.read(), child.stderr.read()
+    _, status, use = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+print(json.dumps([child.returncode, out, err, use.ru_utime + use.ru_stime, use.ru_maxrss * 1024.0]))
+"""
+"""A small program that runs another: the largest memory of a child counts that of the process that started it, and a
+worker of the tests may hold a gigabyte."""
+
+
 def refused(*arguments: str) -> tuple[str, float, float]:
     """Run the program, which must refuse; return its line, its processor seconds and its largest memory in bytes."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "lightloom", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None and child.stderr is not None
-        out, err = child.stdout.read(), child.stderr.read()
-        _, status, use = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 2 and not out and err.count("\n") == 1, (child.returncode, err[-2000:])
-    return err, use.ru_utime + use.ru_stime, use.ru_maxrss * 1024.0
+    command = [sys.executable, "-S", "-c", MEASURE, sys.executable, "-m", "lightloom", *arguments]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    status, out, err, seconds, memory = json.loads(measured)
+    assert status == 2 and not out and err.count("\n") == 1, (status, err[-2000:])
+    return err, seconds, memory
 
 
 def packed() -> bytes:

@@ -139,7 +139,7 @@ CASES: list[tuple[list[str], str]] = [
     (["onn", "map", "net.npz", "--out", "/proc/p.json"], "cannot write '/proc/p.json'"),
     (["onn", "map", "--phases", "three.json"], "with --like"),
     (["onn", "map", "--phases", "none.json", "--like", "unitary.npy"], "'none.json': No such file"),
-    (["onn", "map", "--phases", "torn.json", "--like", "unitary.npy"], "'torn.json': not a .json file of phases"),
+    (["onn", "map", "--phases", "torn.json", "--like", "unitary.npy"], "torn.json, line 1, column 12: not JSON"),
     (["onn", "map", "--phases", "schema.json", "--like", "unitary.npy"], "schema 'lightloom.phases/7', expected"),
     (
         ["onn", "map", "--phases", "short.json", "--like", "unitary.npy"],
