@@ -18,6 +18,8 @@ def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
     """Return the kind of an operator that reads the results of ``producers`` earlier ones, and perhaps a parameter that
     stacks matrices."""
     made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
+    if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":
+        made.append(call.name)  # calls inside it may only prepare a scalar
     names = [inner.name for inner, _ in products(call)]
     return operator_words.kind_of(plain_word(call.name), names, made, producers, stacked=stacked)
 

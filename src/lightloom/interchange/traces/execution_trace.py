@@ -23,6 +23,7 @@ from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
 from lightloom.interchange.traces.calls import Call, Recording, read_calls, seconds_of
 from lightloom.interchange.traces.costs import guessed, is_causal, kind_of, other_flops, product_flops, products
 from lightloom.interchange.traces.exchanges import TracedExchange, kind_of_words
+from lightloom.interchange.traces.norms import with_whole_norms
 from lightloom.interchange.traces.passes import Parts, made, named_parameters, statistics
 from lightloom.interchange.traces.reading import HOST, KERNELS, TraceReading, exchange_notes
 from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
@@ -63,6 +64,7 @@ def reading_of(
         parts.sort(call)
     if not parts.forward:
         raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
+    parts.forward = with_whole_norms(parts.forward)
     return _Builder(path, parts, batch, recording, chosen, machine).reading()
 
 

@@ -1,0 +1,139 @@
+"""Norms that a library has written in parts are one operator in an execution trace, as they are in a traced module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightloom.interchange.traces.calls import Call, read_calls
+from lightloom.interchange.traces.execution_trace import read_execution_trace
+from lightloom.interchange.traces.norms import with_whole_norms
+from lightloom.interchange.traces.steps import cut
+from lightloom.workloads.graph import ComputeGraph, Operator
+
+torch: Any = pytest.importorskip("torch")
+profiler: Any = pytest.importorskip("torch.profiler")
+
+WIDTH, TOKENS, SAMPLES = 48, 16, 5
+
+
+def llama(x: Any, weight: Any, _bias: Any) -> Any:
+    wide = x.to(torch.float32)
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return weight * wide.to(x.dtype)
+
+
+def gemma(x: Any, weight: Any, _bias: Any) -> Any:
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return (wide * (1.0 + weight.float())).type_as(x)
+
+
+def plain(x: Any, _weight: Any, _bias: Any) -> Any:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True).clamp(min=1e-6))
+
+
+def divided(x: Any, weight: Any, _bias: Any) -> Any:
+    return x / torch.sqrt(torch.square(x).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def centred(x: Any, weight: Any, bias: Any) -> Any:
+    around = x - x.mean(-1, keepdim=True)
+    return around / torch.sqrt(around.pow(2).mean(-1, keepdim=True) + 1e-6) * weight + bias
+
+
+NORMS: list[Callable[[Any, Any, Any], Any]] = [llama, gemma, plain, divided, centred]
+
+
+class Norm(torch.nn.Module):  # type: ignore[misc]
+    """A norm in parts; with a name that the tracer knows as one."""
+
+    def __init__(self, norm: Callable[[Any, Any, Any], Any], width: int) -> None:
+        super().__init__()
+        self.norm = norm
+        self.weight, self.bias = (torch.nn.Parameter(torch.ones(width)) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(x, self.weight, self.bias)
+
+
+class Network(torch.nn.Module):  # type: ignore[misc]
+    """Norms of a residual stream, and of the heads of a projection, which are views."""
+
+    def __init__(self, norm: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(50, WIDTH)
+        self.before, self.heads, self.after = Norm(norm, WIDTH), Norm(norm, WIDTH // 4), Norm(norm, WIDTH)
+        self.inner, self.head = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, 50)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.table(tokens)
+        inner = self.heads(self.inner(self.before(x)).view(*tokens.shape, 4, -1))
+        return self.head(self.after(x + inner.flatten(-2)))
+
+
+def recorded(folder: Path, network: Any) -> Path:
+    path = folder / "step.json"
+    observer = profiler.ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    observer.start()
+    network(torch.zeros(SAMPLES, TOKENS, dtype=torch.long)).sum().backward()
+    observer.stop()
+    observer.unregister_callback()
+    return path
+
+
+def norms(graph: ComputeGraph) -> list[Operator]:
+    return [operator for operator in graph.operators if operator.kind == "norm"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_norm_in_parts_is_one_operator(tmp_path: Path, norm: Callable[[Any, Any, Any], Any], dtype: Any) -> None:
+    from lightloom.workloads.torch.trace import trace
+
+    network = Network(norm).to(dtype)
+    read = read_execution_trace(recorded(tmp_path, network)).graph
+    own = trace(network, (torch.zeros(SAMPLES, TOKENS, dtype=torch.long),), batch=SAMPLES, name="network")
+    assert len(norms(read)) == len(norms(own)) == 3
+    for one, other in zip(norms(read), norms(own), strict=True):
+        assert one.parameters == other.parameters
+        assert one.activation_bytes * own.element_bytes == other.activation_bytes * read.element_bytes
+        # A trace counts the least value as an element that is read.
+        assert one.forward_bytes / read.element_bytes == pytest.approx(other.forward_bytes / own.element_bytes, abs=2)
+    others = [operator.kind for operator in read.operators if operator.kind != "norm"]
+    assert others == ["embedding", "linear", "add", "linear", "reduce"]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_call_is_lost(tmp_path: Path, norm: Callable[[Any, Any, Any], Any]) -> None:
+    (step,) = cut(read_calls(recorded(tmp_path, Network(norm))).roots)
+    forward = [call for call in step.calls if call.schema]
+    merged = with_whole_norms(forward)
+
+    def parts(call: Call) -> list[Call]:
+        return call.calls if call.name == "aten::rms_norm" else [call]
+
+    assert sorted(part.id for call in merged for part in parts(call)) == [call.id for call in forward]
+
+
+def scale_is_kept(x: Any, weight: Any, _bias: Any) -> Any:
+    """A mean of squares that something else reads, too, is a result of its own."""
+    mean = x.pow(2).mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean + 1e-6) * weight + mean
+
+
+def of_another(x: Any, weight: Any, _bias: Any) -> Any:
+    """A tensor that is scaled by the norm of another one."""
+    return torch.relu(x) * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+@pytest.mark.parametrize("norm", [scale_is_kept, of_another])
+def test_what_is_no_norm_stays_in_parts(tmp_path: Path, norm: Callable[[Any, Any, Any], Any]) -> None:
+    graph = read_execution_trace(recorded(tmp_path, Network(norm))).graph
+    assert not norms(graph)
+    assert sum(operator.name.partition("#")[0] == "rsqrt" for operator in graph.operators) == 3
+    assert "copy" not in {operator.kind for operator in graph.operators}  # a sum with a scalar is arithmetic
