@@ -11,7 +11,7 @@ import pytest
 
 from lightloom.core.errors import InputError, WorkloadError
 from lightloom.interchange.traces.calls import argument_names
-from lightloom.interchange.traces.execution_trace import read_execution_trace
+from lightloom.interchange.traces.execution_trace import LOSS_LEFT_OUT, read_execution_trace
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
 
 torch: Any = pytest.importorskip("torch")
@@ -107,7 +107,7 @@ def test_a_trace_says_what_the_module_says(tmp_path: Path, name: str) -> None:
     assert products(read.graph) == products(own)
     kinds = [op.kind for op in read.graph.operators if op.kind in TENSOR_KINDS]
     assert kinds == [op.kind for op in own.operators if op.kind in TENSOR_KINDS]
-    assert read.unrecorded == ("module names: operators are named by what they call, and numbered",)
+    assert read.unrecorded == ("module names: operators are named by what they call, and numbered", LOSS_LEFT_OUT)
 
 
 @pytest.mark.parametrize("name", ["residual", "transformer"])
@@ -129,7 +129,8 @@ def test_the_graph_is_one_that_plans_take(tmp_path: Path) -> None:
     assert ComputeGraph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
     assert graph.with_batch(10).forward_flops == 2 * graph.forward_flops
     readers = graph.consumers()
-    assert [op.name for op in graph.operators if not readers[op.name]] == ["cross_entropy_loss"]
+    assert [op for op in graph.operators if not readers[op.name]] == [graph.operators[-1]]
+    assert graph.operators[-1].dimensions["channel"] == 50  # the head: a plan adds the loss of its outputs
 
 
 def test_what_is_lost_is_said(tmp_path: Path) -> None:

@@ -28,8 +28,12 @@ from lightloom.interchange.traces.passes import Parts, made, named_parameters, s
 from lightloom.interchange.traces.reading import HOST, KERNELS, TraceReading, exchange_notes
 from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, walk
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
+from lightloom.workloads.losses import without_loss
 from lightloom.workloads.measured import MeasuredTimes
 from lightloom.workloads.operator_words import NO_RULE, experts_dimensions
+
+LOSS_LEFT_OUT = "the loss is left out: plans price the cross entropy of the last outputs, as of a model without one"
+"""What is told of a step that ends in a loss."""
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
@@ -109,16 +113,21 @@ class _Builder:
         operators = [operator for call in self._parts.forward if (operator := self._operator(call)) is not None]
         if not operators:
             raise WorkloadError(f"{self._path}: no operator in it returns a tensor that it computed")
+        measured = self._measured()
+        # A loss that is not measured is left to the plan, which prices it for models without one, too.
+        kept = tuple(operators) if measured else without_loss(operators)
         graph = ComputeGraph(
             name=self._path.stem,
             batch=self._batch,
-            operators=tuple(operators),
+            operators=kept,
             element_bytes=self._element_bytes,
-            measured=self._measured(),
+            measured=measured,
             uncounted=tuple(self._guessed),
         )
         exchanges = self._recording.exchanges or tuple(_exchange(call) for call in self._parts.communication)
-        return TraceReading(graph, (*self._unrecorded(), *exchange_notes(exchanges)), exchanges, self._not_found())
+        loss = (LOSS_LEFT_OUT,) if len(kept) < len(operators) else ()
+        notes = (*self._unrecorded(), *loss, *exchange_notes(exchanges))
+        return TraceReading(graph, notes, exchanges, self._not_found())
 
     def _not_found(self) -> float:
         """Return the share of the elements with gradients that are not known as parameters."""
