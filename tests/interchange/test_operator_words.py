@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
 
 from lightloom.interchange.onnx.costs import word_of
+from lightloom.interchange.traces.calls import Call
+from lightloom.interchange.traces.costs import is_causal
 from lightloom.interchange.traces.execution_trace import read_execution_trace
 from lightloom.interchange.traces.kineto_workload import read_kineto_workload
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator
-from lightloom.workloads.operator_words import has_rule, product
+from lightloom.workloads.operator_words import KIND_OF_WORD, has_rule, product
 from lightloom.workloads.torch.trace import trace
 
 from .test_kineto_workload import call, tensors, written
@@ -103,6 +105,31 @@ def recurrent(x: Tensor, inner: Tensor, outer: Tensor) -> Tensor:
 def attended(x: Tensor, causal: bool) -> Tensor:
     heads = x.view(BATCH, 16, 4, 8).transpose(1, 2)
     return F.scaled_dot_product_attention(heads, heads, heads, is_causal=causal)
+
+
+ATTENTION = [
+    overload._schema
+    for word, kind in KIND_OF_WORD.items()
+    for overload in [getattr(getattr(torch.ops.aten, prefix + word, None), "default", None) for prefix in ("", "_")]
+    if kind == "attention" and overload is not None
+]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("schema", ATTENTION, ids=lambda schema: schema.name)
+def test_every_call_of_attention_says_whether_it_is_causal(schema: Any, causal: bool, other: bool) -> None:
+    """Whatever its other truth values say, by PyTorch's own list of its arguments."""
+    plain: dict[str, object] = {"bool": other, "float": 0.5, "int": 2, "SymInt": 2}
+    values = [
+        causal
+        if a.name == "is_causal"
+        else int(causal)
+        if a.name == "custom_mask_type"
+        else plain.get(str(a.real_type))
+        for a in schema.arguments
+    ]
+    assert is_causal(Call(1, schema.name, str(schema), -1, [], [], values)) == causal
 
 
 IMAGES, TOKENS = (BATCH, 32, 12, 12), (BATCH, 16, 32)
@@ -249,3 +276,15 @@ def test_every_operator_that_onnx_defines_is_in_the_table() -> None:
     assert len(defined) > 150
     lacking = {name for name in defined if not has_rule(word_of(SimpleNamespace(op_type=name)))}
     assert lacking - WITHOUT_A_RULE == set()
+
+
+@pytest.mark.parametrize("keys", [4, 2])
+@pytest.mark.parametrize("word", ["_efficient_attention_forward", "scaled_dot_product_attention"])
+def test_heads_are_told_from_tokens(tmp_path: Path, word: str, keys: int) -> None:
+    """Of calls that take (sample, T, head, D) and of those that take (sample, head, T, D)."""
+    shapes = [[BATCH, 16, heads, 8] if "efficient" in word else [BATCH, heads, 16, 8] for heads in (4, keys, keys)]
+    events = [call(f"aten::{word}", 10, 10, **tensors(*shapes, sequence=1))]
+    graph = read_kineto_workload(written(tmp_path, events), batch=BATCH).graph
+    grouped = {"key_head": keys} if keys < 4 else {}
+    expected = {"sample": BATCH, "head": 4, "sequence": 16, "key_sequence": 16, "head_dim": 8, **grouped}
+    assert dict(graph.operators[0].dimensions) == expected

@@ -138,6 +138,11 @@ def layer_flops(graph: ComputeGraph) -> Counter[str]:
     return flops
 
 
+def heads(graph: ComputeGraph) -> list[dict[str, int]]:
+    """Sizes of each attention, on which its splits and its kernels depend."""
+    return [dict(operator.dimensions) for operator in graph.operators if operator.kind == "attention"]
+
+
 @pytest.mark.parametrize(
     ("name", "forms"), KINDS, ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )
@@ -162,4 +167,5 @@ def test_the_forms_of_a_model_are_one_job(tmp_path: Path, name: str, forms: tupl
     first = forms[0]
     for form in forms[1:]:
         assert layer_flops(graphs[form]) == layer_flops(graphs[first]), form
+        assert heads(graphs[form]) == heads(graphs[first]), form
         assert steps[form] == pytest.approx(steps[first], rel=0.01), form

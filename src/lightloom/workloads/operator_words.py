@@ -182,6 +182,13 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     return ({} if batch is None else {"sample": batch}) | sizes
 
 
+def heads_first(name: str, shape: Shape) -> Shape:
+    """Return the shape of an operand of a call of attention as (..., head, T, D)."""
+    if len(shape) == 4 and plain_word(name).startswith(_TOKENS_FIRST):
+        return (shape[0], shape[2], shape[1], shape[3])
+    return shape
+
+
 # The rules. Each takes the word, the shapes of the tensors, the result's shape if known, and the other arguments.
 
 _Rule: TypeAlias = Callable[[str, Sequence[Shape], Shape | None, Sequence[object]], Product | None]
@@ -279,10 +286,9 @@ def _attention(word: str, shapes: Sequence[Shape], _result: Shape | None, _value
     that, what it recomputes left out."""
     backward = "backward" in word
     q, k, v = shapes[backward], shapes[1 + backward], shapes[2 + backward]
-    tokens_first = word.startswith(_TOKENS_FIRST)
-    if tokens_first and len(q) != 4:
+    if word.startswith(_TOKENS_FIRST) and len(q) != 4:
         return None  # sequences of several lengths in one, whose lengths are values
-    flops = 2 * math.prod(q[:-1]) * k[-3 if tokens_first else -2] * (q[-1] + v[-1])
+    flops = 2 * math.prod(q[:-1]) * heads_first(word, k)[-2] * (q[-1] + v[-1])
     # Two factors: as many products as the gradient of each of them costs.
     return Product(2 * flops if backward else flops, (0, 2), q[-1], (*q[:-1], v[-1]))
 

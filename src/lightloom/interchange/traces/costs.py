@@ -39,9 +39,13 @@ def other_flops(call: Call, kind: str) -> int:
 def is_causal(call: Call) -> bool:
     """Return whether the arguments of scaled dot-product attention ask for a causal mask.
 
-    Their first truth value says so; in calls of two backends one about statistics comes before it.
+    Their first truth value says so; in calls of two backends one about statistics comes before it, and in the kernel of
+    one of them the number of a kind of mask before that (0 is none).
     """
     flags = [value for value in call.values if isinstance(value, bool)]
+    if call.word.strip("_") == "efficient_attention_forward" and flags:
+        mask = call.values[next(place for place, value in enumerate(call.values) if isinstance(value, bool)) - 1]
+        return isinstance(mask, int) and mask > 0
     place = "efficient" in call.name or "cudnn" in call.name
     return any(flags[place : place + 1])
 

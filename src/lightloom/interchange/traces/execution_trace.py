@@ -30,7 +30,7 @@ from lightloom.interchange.traces.steps import BACKWARD, Step, cut, sequences, w
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 from lightloom.workloads.losses import without_loss
 from lightloom.workloads.measured import MeasuredTimes
-from lightloom.workloads.operator_words import NO_RULE, experts_dimensions
+from lightloom.workloads.operator_words import NO_RULE, experts_dimensions, heads_first
 
 LOSS_LEFT_OUT = "the loss is left out: plans price the cross entropy of the last outputs, as of a model without one"
 """What is told of a step that ends in a loss."""
@@ -299,9 +299,11 @@ class _Builder:
         )
         tensors = call.reads
         if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
-            q, k = tensors[0].shape, tensors[1].shape
+            q, k = (heads_first(call.name, tensor.shape) for tensor in tensors[:2])
             heads = max(1, tensors[0].elements // (q[-1] * q[-2] * self._batch)) if tensors[0].elements else 1
             sizes = {"head": heads, "sequence": q[-2], "key_sequence": k[-2], "head_dim": q[-1]}
+            if k[-3] < q[-3]:
+                sizes["key_head"] = k[-3]
             dimensions = {"sample": self._batch, **sizes} if sampled else sizes
         elif kind == "conv" and len(tensors) >= 2:
             dimensions |= convolution_sizes(tensors[0].shape, tensors[1].shape, shape)
