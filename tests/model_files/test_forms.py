@@ -6,12 +6,16 @@ import json
 import runpy
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lightloom.api.planning import plan
+from lightloom.model_files.megatron import read
+from lightloom.model_files.megatron.sizes import decoder_sizes
+from lightloom.workloads.decoder import DecoderSizes
 from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
 from tests.workloads.library_models import library
 
@@ -168,4 +172,43 @@ def test_the_forms_of_a_model_are_one_job(tmp_path: Path, name: str, forms: tupl
     for form in forms[1:]:
         assert layer_flops(graphs[form]) == layer_flops(graphs[first]), form
         assert heads(graphs[form]) == heads(graphs[first]), form
+        assert graphs[form].parameters == graphs[first].parameters, form
         assert steps[form] == pytest.approx(steps[first], rel=0.01), form
+
+
+@pytest.mark.parametrize("degrees", [{"tp": 8}, {"tp": 2, "pp": 4}, {"dp": 8}], ids=str)
+def test_products_of_the_query_alone_separate_megatron_from_the_zoo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, degrees: dict[str, int]
+) -> None:
+    """Megatron joins queries, keys and values to one product, which is quicker; else its arguments are the same job."""
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 "
+        "--num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 --position-embedding-type rope "
+        "--normalization RMSNorm --swiglu --disable-bias-linear --untie-embeddings-and-output-weights --bf16 "
+        "--hidden-dropout 0 --attention-dropout 0 --vocab-size 32000 --micro-batch-size 1 --global-batch-size 8\n"
+    )
+
+    def step(model: str | Path) -> float:
+        split: dict[str, Any] = {"dp": 1, "tp": 1, "pp": 1} | degrees
+        ranking = plan(
+            model,
+            "dgx-h100-64",
+            ranks=8,
+            global_batch=8,
+            sequence_length=4096,
+            model_only=True,
+            strategy="tensor-pipeline",
+            algorithm="ring",
+            recompute="full",
+            **split,
+        )
+        return ranking.winner.step_time
+
+    zoo, joined = step("llama2-7b"), step(path)
+    monkeypatch.setattr(read, "decoder_sizes", lambda *given: _apart(decoder_sizes(*given)))
+    assert joined < step(path) == pytest.approx(zoo, rel=2e-4)
+
+
+def _apart(sizes: tuple[DecoderSizes, list[str]]) -> tuple[DecoderSizes, list[str]]:
+    return replace(sizes[0], joined_query=False), sizes[1]
