@@ -98,6 +98,17 @@ def module(folder: Path, name: str, prepare: str = "") -> str:
     return f"{folder / 'model.py'}:build"
 
 
+def module_with_loss(folder: Path, name: str) -> str:
+    """The module, which computes its loss itself."""
+    inner = folder / "inner"
+    inner.mkdir()
+    path = module(inner, name).removesuffix(":build")
+    text = Path(path).read_text().replace("module.train(), (", "module.train(), with_labels(")
+    helper = "def with_labels(tokens):\n    return {'input_ids': tokens, 'labels': tokens}\n"
+    (folder / "loss.py").write_text(text.replace(",)\n", ")\n") + helper)
+    return f"{folder / 'loss.py'}:build"
+
+
 def trace(folder: Path, name: str) -> Path:
     """The execution trace of a forward and a backward pass of the module, two samples."""
     from torch import profiler
@@ -119,13 +130,14 @@ def trace(folder: Path, name: str) -> Path:
 
 FORMS: dict[str, Callable[[Path, str], Path | str]] = {
     "module": module,
+    "loss": module_with_loss,
     "configuration": configuration,
     "script": script,
     "trace": trace,
 }
 KINDS = [
-    ("llama", ("module", "configuration", "script")),
-    ("qwen", ("module", "configuration", "script")),
+    ("llama", ("module", "loss", "configuration", "script")),
+    ("qwen", ("module", "loss", "configuration", "script")),
     ("vit", ("module", "configuration", "trace")),
     # Two minutes of a processor each.
     pytest.param("llama", ("module", "trace"), marks=pytest.mark.slow),

@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lightloom.core.errors import WorkloadError
 from lightloom.workloads.graph import ComputeGraph
+from lightloom.workloads.losses import without_loss
 from lightloom.workloads.torch.checkpoints import checkpoints_followed
 from lightloom.workloads.torch.frame import tensors_in
 from lightloom.workloads.torch.listeners import AtenCalls, Functions
@@ -27,7 +28,7 @@ Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Values | None = None) -> ComputeGraph:
-    """Run the forward pass once on meta tensors and write down its operators.
+    """Run the forward pass once on meta tensors and write down its operators, without a loss of its last linear layer.
 
     Args:
         module: left in its mode (training or not); parameters and buffers are moved to the meta device.
@@ -55,7 +56,7 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Valu
         if steered_by(error) is None:
             raise refusal(name, module, error) from error
         recorder = _run_fake(name, module, arguments, batch, values)
-    operators = recorder.finished()
+    operators = without_loss(recorder.finished())
     total = sum(parameter.numel() for parameter in module.parameters())
     return ComputeGraph(
         name=name,
