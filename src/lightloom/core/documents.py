@@ -20,6 +20,7 @@ MOST_TRACE_BYTES = 1 << 33
 """Bytes of a file that programs write: traces and schedules."""
 _DEEPEST = 100
 """Lists and mappings inside of each other."""
+_TOO_DEEP = f"{{place}}: expected at most {_DEEPEST} lists and mappings inside of each other"
 _MOST_NODES = 1 << 20
 """Values of a YAML document, those that aliases repeat counted each time."""
 _LARGEST_RATIO = 50
@@ -150,6 +151,8 @@ def parse_yaml(text: str, where: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        if "nesting depth" in problem:  # libyaml's own limit, which it meets before the first event of a long line
+            raise ConfigError(_TOO_DEEP.format(place=f"{where}{place}")) from error
         raise ConfigError(f"{where}{place}: not YAML: {problem}") from error
     except (RecursionError, ValueError, OverflowError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
@@ -187,9 +190,7 @@ def _check_events(text: str, where: str) -> None:
             if anchor is not None:
                 sizes[anchor] = nodes - before
         if len(begun) > _DEEPEST:
-            raise ConfigError(
-                f"{where}, line {line}: expected at most {_DEEPEST} lists and mappings inside of each other"
-            )
+            raise ConfigError(_TOO_DEEP.format(place=f"{where}, line {line}"))
         if nodes > _MOST_NODES:
             raise ConfigError(f"{where}, line {line}: expected at most {_MOST_NODES:,} values, repeated ones included")
 
