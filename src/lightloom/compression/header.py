@@ -21,6 +21,8 @@ TAGGED = (1, 2, 5)
 """Codecs whose frames hold two tag bits for each value: all forms of INCEPTIONN."""
 SCALED = (5,)
 """Codecs whose values were multiplied by a power of two."""
+LARGEST_POWER = 126
+"""Largest size of that power, so that it and its inverse are normal float32 numbers."""
 
 _HEADER = struct.Struct("<4sBBBbQI")
 _CRC = struct.Struct("<I")
@@ -59,7 +61,7 @@ class Header:
         """Read the header at the start of ``data``.
 
         Raises:
-            CodecError: too short, another magic or version, a wrong checksum, an impossible chunk.
+            CodecError: too short, another magic or version, a wrong checksum, an impossible chunk or power.
         """
         head = bytes(data[:HEADER_BYTES])
         if len(head) < HEADER_BYTES:
@@ -71,6 +73,8 @@ class Header:
             raise CodecError(f"stream version {version}.{power}: this release reads version {VERSION}.0")
         if zlib.crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
             raise CodecError("the stream's header is corrupted: its CRC-32 is wrong")
+        if abs(power) > LARGEST_POWER:
+            raise CodecError(f"values times 2^{power}: expected a power of at most {LARGEST_POWER} either way")
         if chunk % 8 or not 8 <= chunk <= LARGEST_CHUNK:
             raise CodecError(f"chunks of {chunk} values: expected a multiple of 8 up to {LARGEST_CHUNK}")
         return cls(codec, parameter, count, chunk, power)

@@ -17,14 +17,12 @@ import numpy as np
 
 from lightloom.compression.arrays import float32_target, float32_values, stream_bytes
 from lightloom.compression.base import Codec, T
-from lightloom.compression.header import Header
+from lightloom.compression.header import LARGEST_POWER, Header
 from lightloom.compression.inceptionn import Inceptionn
 from lightloom.core.arrays import Float32s
 
 TARGET = -5
 """Binary logarithm that the scaled root mean square is near: most gradients are then below 1 and above 2^-10."""
-LARGEST_POWER = 126
-"""Largest size of a power, so that it and its inverse are normal float32 numbers."""
 
 
 @dataclass(frozen=True, repr=False)
