@@ -106,7 +106,7 @@ def stepped_price(schedule: Schedule, fabric: Fabric, model: str) -> Price:
     setups, static = [0.0] * steps, True
     if fabric.exclusive and model == "paper":
         setups, static = [fabric.setup_time] * steps, False
-    elif fabric.exclusive and fabric.setup_time and rows:
+    elif fabric.exclusive and rows:
         changed, static = _circuit_changes(schedule, fabric)
         setups = [fabric.setup_time * (step in changed) for step in range(steps)]
     if schedule.dependencies is not None and not fabric.exclusive:
