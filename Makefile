@@ -33,8 +33,8 @@ format: $(VENV)/installed-for-development
 mutants: $(VENV)/installed-for-development  ## do the tests notice small changes? seeded by the commit, resumed when interrupted
 	$(BIN)/python -m scripts.mutation
 
-census: $(VENV)/installed-for-development  ## files, lines, long functions, imports and types, counted
-	$(BIN)/python scripts/census.py
+census: $(VENV)/installed-for-development  ## rooms, files, lines, names, imports and types, counted
+	$(BIN)/python -m scripts.census
 
 bench: $(VENV)/installed-for-development  ## CPU seconds and memory of our own work
 	$(BIN)/python -m benchmarks.startup

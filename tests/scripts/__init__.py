@@ -1,0 +1,1 @@
+"""The scripts that count and draw the source tree."""
