@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import threading
 import time
 
 import pytest
 
-from lightloom.training.transport.channel import ABORT, FRAME_SIZE, MARKED_TOS, Frame
+from lightloom.training.transport.channel import ABORT, FRAME_SIZE, MARKED_TOS, Channel, Frame
 from lightloom.training.transport.errors import TransportError
 from lightloom.training.transport.ring import Ring
 from tests.training.transport.rings import PATIENCE, on_ring, results
@@ -129,6 +130,35 @@ def test_closing_from_another_thread_ends_a_waiting_exchange() -> None:
             over.set()
 
     results(on_ring(2, job))
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a TCP connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        return one, server.accept()[0]
+
+
+@pytest.mark.parametrize("side", ["control", "data"])
+def test_the_reason_of_a_rank_that_broke_off_is_read_although_nothing_can_be_sent(side: str) -> None:
+    """Its last frame has arrived, and its sockets have been reset since."""
+    (data, other_data), (control, other_control) = connected(), connected()
+    channel, other = Channel(0, 1, data, control), Channel(1, 0, other_data, other_control)
+    other.say(Frame(ABORT, text="rank 1 exchanges this, rank 0 that"))
+    for sock in (other_data, other_control):
+        sock.close()
+    for sock in (data, control):
+        sock.send(b"x")  # is answered by a reset
+    sock = getattr(channel, side)
+    for _ in range(100):
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):  # clears it, too: sending fails by the closed pipe
+            break
+        time.sleep(0.01)
+    channel.offer(memoryview(b"abcd"), marked=False)
+    with pytest.raises(TransportError, match=r"rank 1 exchanges this, rank 0 that \(told by rank 1\)"):
+        channel.serve(sock, selectors.EVENT_WRITE)
+    for sock in (data, control):
+        sock.close()
 
 
 def test_frames_survive_and_noise_does_not() -> None:

@@ -223,7 +223,7 @@ class Channel:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:  # reset, timed out, no route: gone in any case
-            self._lost(sock)
+            self._lost()
         if not self._sends[sock]:
             del self._sends[sock]
 
@@ -236,7 +236,7 @@ class Channel:
         except OSError:
             count = 0
         if count == 0:
-            self._lost(sock)
+            self._lost()
         return count
 
     def _listen(self) -> None:
@@ -297,14 +297,13 @@ class Channel:
             return 0
         return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
 
-    def _lost(self, sock: socket.socket) -> NoReturn:
+    def _lost(self) -> NoReturn:
         """Raise for a closed connection, with the reason that the peer sent, if any."""
         reason = self._absence or f"rank {self.peer} closed its connection"
-        if sock is self.data:
-            with suppress(OSError):
-                while (last := self._overheard()) is not None:
-                    if last.kind == ABORT:
-                        reason = self._reason_of(last)
+        with suppress(OSError):  # the reason may wait to be read although nothing can be sent any more
+            while (last := self._overheard()) is not None:
+                if last.kind == ABORT:
+                    reason = self._reason_of(last)
         raise TransportError(reason)
 
     def _reason_of(self, last: Frame) -> str:
