@@ -95,8 +95,11 @@ def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]
     yield "ns3", written("topology.txt", NS3), _cluster, EACH
     yield "system", written("system.json", SYSTEM), lambda path: load_accelerator(str(path)), EACH
     yield "layers", written("layers.txt", HYBRID), _plan, EACH
-    yield "chakra-json", chakra_json(folder, "feeder"), _plan, EACH
-    yield "profile", written("profile.json", {"traceEvents": events()}), _plan, EACH
+    # Steps that are too small to plan would be refused unchanged.
+    trace = chakra_json(folder, "feeder").read_text().replace('"num_ops": 500', '"num_ops": 500000')
+    yield "chakra-json", written("feeder.json", trace), _plan, EACH
+    wide = json.dumps({"traceEvents": events()}).replace("[4, ", "[400, ").replace(", 4]", ", 400]")
+    yield "profile", written("profile.json", wide.replace(", 5]", ", 80]")), _plan, EACH
     script = GPT.format(layers=2, more="") + "if [ -f x ]; then TP=1; fi\nfor i in 1 2; do A+=($i); done\n"
     yield "script", written("run.sh", script), _plan, EACH
     yield "torchtitan", written("job.toml", NEW.format(name="llama3", flavor="debugmodel", more="")), _plan, 100
