@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +67,7 @@ MEGATRON = {
     "qwen": DECODER + "--hidden-size 2048 --ffn-hidden-size 6144 --num-query-groups 4 --kv-channels 128 --qk-layernorm "
     "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768",
 }
-CONFIGURATIONS = {"llama": LLAMA, "qwen": QWEN, "vit": VIT}
+CONFIGURATIONS = {"llama": LLAMA, "qwen": QWEN, "qwen-16": QWEN | {"num_experts": 16}, "vit": VIT}
 
 
 def configuration(folder: Path, name: str) -> Path:
@@ -91,7 +92,7 @@ def module(folder: Path, name: str, prepare: str = "") -> str:
         f"import torch, transformers\n"
         f"def build():\n"
         f"    module = transformers.{kind}(transformers.{configuration}(**{fields!r}, use_cache=False))\n"
-        f"    module.set_experts_implementation('grouped_mm') if {name == 'qwen'} else None\n"
+        f"    module.set_experts_implementation('grouped_mm') if {name.startswith('qwen')} else None\n"
         f"    {prepare or 'pass'}\n"
         f"    return module.train(), ({inputs},)\n"
     )
@@ -128,20 +129,65 @@ def trace(folder: Path, name: str) -> Path:
     return path
 
 
+def exported(folder: Path, name: str) -> Path:
+    """The ONNX file of the module for any number of tokens, as PyTorch exports it; its weights are left out.
+
+    ONNX has no grouped products: the weights of its expert are chosen for each token, for which tokens must be few.
+    """
+    import onnx
+    import torch
+    from transformers.initialization import no_init_weights
+
+    class Logits(torch.nn.Module):
+        def __init__(self, network: torch.nn.Module) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: Any) -> Any:
+            more = {} if name == "vit" else {"attention_mask": torch.ones_like(x)}
+            return self.network(x, **more).logits
+
+    source = Path(module(folder, name).removesuffix(":build"))
+    source.write_text(source.read_text().replace("'grouped_mm'", "'batched_mm'").replace(f"(2, {TOKENS}", "(2, 16"))
+    with no_init_weights():
+        network, inputs = runpy.run_path(str(source))["build"]()
+    path = folder / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Logits(network), inputs, path, dynamo=False, export_params=False, input_names=["x"],
+            dynamic_axes=None if name == "vit" else {"x": {1: "sequence"}}, do_constant_folding=False,
+            training=torch.onnx.TrainingMode.PRESERVE, opset_version=17,
+        )  # fmt: skip
+    graph = (document := onnx.load(path)).graph
+    for entry in graph.input[1:]:
+        held = entry.type.tensor_type
+        weight = onnx.TensorProto(name=entry.name, data_type=held.elem_type, data_location=onnx.TensorProto.EXTERNAL)
+        weight.dims.extend(each.dim_value for each in held.shape.dim)
+        graph.initializer.append(weight)
+    del graph.input[1:]
+    path.write_bytes(document.SerializeToString())
+    return path
+
+
 FORMS: dict[str, Callable[[Path, str], Path | str]] = {
     "module": module,
     "loss": module_with_loss,
     "configuration": configuration,
     "script": script,
     "trace": trace,
+    "onnx": exported,
 }
 KINDS = [
     ("llama", ("module", "loss", "configuration", "script")),
     ("qwen", ("module", "loss", "configuration", "script")),
     ("vit", ("module", "configuration", "trace")),
-    # Two minutes of a processor each.
+    ("vit", ("module", "onnx")),
+    # One or two minutes of a processor each.
     pytest.param("llama", ("module", "trace"), marks=pytest.mark.slow),
     pytest.param("qwen", ("module", "trace"), marks=pytest.mark.slow),
+    pytest.param("llama", ("module", "onnx"), marks=pytest.mark.slow),
+    pytest.param("qwen-16", ("module", "onnx"), marks=pytest.mark.slow),
 ]
 
 

@@ -23,6 +23,7 @@ _WORDS = {
     "DeformConv": "convolution",
     "ConvTranspose": "conv_transpose2d",
     "Gemm": "mm",
+    "GroupedMatMul": "grouped_mm",
     "MatMul": "matmul",
     "MatMulInteger": "matmul",
     "QLinearMatMul": "matmul",
@@ -67,6 +68,7 @@ _WORDS = {
     "Cast": "to_copy",
     "CastLike": "to_copy",
     "BitCast": "view",
+    "Contiguous": "contiguous",
     "GatherElements": "gather",
     "GatherND": "index",
     "ScatterElements": "scatter",
@@ -142,7 +144,16 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
     values: list[object] = []
     if name == "Gemm":
         shapes = [_flipped(node, inputs, 0, "transA"), _flipped(node, inputs, 1, "transB")]
-    elif name in ("MatMul", "MatMulInteger", "Conv", "ConvInteger", "DeformConv", "ConvTranspose", "QLinearConv"):
+    elif name in (
+        "MatMul",
+        "MatMulInteger",
+        "GroupedMatMul",
+        "Conv",
+        "ConvInteger",
+        "DeformConv",
+        "ConvTranspose",
+        "QLinearConv",
+    ):
         shapes = [_operand(node, inputs, place).shape for place in (0, weight_place(node))]
     elif name == "QLinearMatMul":
         shapes = [_operand(node, inputs, place).shape for place in (0, 3)]

@@ -21,16 +21,19 @@ from lightloom.interchange.onnx.costs import (
     weight_place,
     word_of,
 )
+from lightloom.interchange.onnx.merging import merged
 from lightloom.interchange.onnx.shapes import ShapedModel, Value, shaped_model
 from lightloom.interchange.traces.axes import convolution_sizes, sampled_axes
 from lightloom.interchange.traces.reading import TraceReading
 from lightloom.workloads.graph import ComputeGraph, Operator, has_samples
-from lightloom.workloads.operator_words import VIEWS, Product, has_rule
+from lightloom.workloads.operator_words import VIEWS, Product, experts_dimensions, has_rule
 
 _ELEMENT_BYTES = 4
 _TRACED = 13
 """Samples where the first axis is dynamic: a prime that no layer size has."""
 _STATISTICS = {"BatchNormalization": (3, 4)}
+_TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
+"""What constants that follow from positions are made with: tables of rotations, masks. They are no parameters."""
 _MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
 
 
@@ -50,6 +53,7 @@ def read_onnx(
     """
     model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
     try:
+        model = merged(model)
         return _Builder(path, model).reading()
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
@@ -59,6 +63,9 @@ class _Builder:
     def __init__(self, path: Path, model: ShapedModel) -> None:
         self._path, self._model = path, model
         self._constants = set(model.initializers)
+        self._tables: set[str] = set()
+        self._origin: dict[str, str] = {}
+        """Constants of which others are views: a parameter counts once, however it is read."""
         self._producer: dict[str, str] = {name: f"input.{name}" for name in model.inputs}
         self._sampled = set(model.inputs)
         self._needs_gradient: set[str] = set()
@@ -108,6 +115,11 @@ class _Builder:
             read = [name for name in node.input if name]
             if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
                 self._constants.update(node.output)
+                viewed = read[:1] if word_of(node) in VIEWS else []
+                if node.op_type in _TABLES or not self._tables.isdisjoint(viewed or read):
+                    self._tables.update(node.output)
+                if viewed:
+                    self._origin.update(dict.fromkeys(node.output, self._origin.get(read[0], read[0])))
                 self._folded += 1
             elif word_of(node) in VIEWS:
                 self._alias(node, read[0])
@@ -133,8 +145,9 @@ class _Builder:
         multiplied = product.flops if product is not None else 0
         forward = multiplied or other_flops(kind, values, output)
         needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
-        fresh = sum(self._model.values[name].elements for name in parameters if name not in self._counted)
-        self._counted.update(parameters)
+        origins = dict.fromkeys(self._origin.get(name, name) for name in parameters)
+        fresh = sum(self._model.values[name].elements for name in origins if name not in self._counted)
+        self._counted.update(origins)
         name = self._name(node)
         if not has_rule(word_of(node)):
             self._guessed.append(f"{name}: {node.op_type} has no rule: counted as one FLOP an element")
@@ -151,7 +164,7 @@ class _Builder:
             inputs=sources,
             dimensions=self._dimensions(node, kind, product, values, output, sampled),
             forward_flops=forward,
-            backward_flops=multiplied * len(_operands(node, needing)) if multiplied else forward * bool(needing),
+            backward_flops=multiplied * _factors(node, needing) if multiplied else forward * bool(needing),
             parameters=fresh,
             parameter_bytes=fresh * _ELEMENT_BYTES,
             activation_bytes=output.elements * _ELEMENT_BYTES,
@@ -166,6 +179,8 @@ class _Builder:
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
             if value is None or name not in self._constants or not value.floating or value.elements <= 1:
+                continue
+            if name in self._tables:
                 continue
             if place in _STATISTICS.get(node.op_type, ()):
                 self._statistics.add(name)
@@ -204,11 +219,27 @@ class _Builder:
         weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
         if weight is not None and values[0] is not None:
             found |= convolution_sizes(values[0].shape, weight.shape, shape)
+        elif kind == "experts" and product is not None and values[1] is not None:
+            found = experts_dimensions(
+                shape, self._model.batch if sampled else None, values[1].shape[0], product.summed
+            )
+        elif kind == "attention":
+            found = self._heads(node, found)
         elif kind in ("linear", "matmul") and product is not None:
             found["in_channel"] = product.summed
             if kind == "linear":
                 found["channel"] = shape[-1]
         return _positive(found)
+
+    def _heads(self, node: Node, found: dict[str, int]) -> dict[str, int]:
+        """Return the sizes of attention of (sample, head, T, D); of other forms those of the axes."""
+        q, k = (self._model.values[name].shape for name in node.input[:2])
+        if len(q) != 4 or len(k) != 4:
+            return found
+        sizes = {"head": q[1], "sequence": q[2], "key_sequence": k[2], "head_dim": q[3]}
+        if k[1] < q[1]:
+            sizes["key_head"] = k[1]
+        return {name: size for name, size in found.items() if name == "sample"} | sizes
 
     def _name(self, node: Node) -> str:
         name = node.name.strip("/").replace("/", ".") or node.op_type.lower()
@@ -216,10 +247,15 @@ class _Builder:
         return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
 
 
-def _operands(node: Node, needing: Sequence[str]) -> list[str]:
-    """Return the operands of the product itself that need a gradient: a bias is added, not multiplied."""
-    places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2, "Attention": 3}
-    return [name for name in node.input[: places.get(node.op_type, len(node.input))] if name in needing]
+def _factors(node: Node, needing: Sequence[str]) -> int:
+    """Return how many operands of the product itself need a gradient: a bias is added, not multiplied.
+
+    Attention is two products of two operands each, of half its FLOPs.
+    """
+    if node.op_type == "Attention":
+        return 2 * any(name in needing for name in node.input[:3])
+    places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2}
+    return sum(name in needing for name in node.input[: places.get(node.op_type, len(node.input))])
 
 
 def _positive(sizes: Mapping[str, int]) -> dict[str, int]:

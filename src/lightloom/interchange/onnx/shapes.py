@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.interchange.onnx.constants import Constants
 
 Message: TypeAlias = Any
 """A message of ONNX's protocol buffers, or its module; ONNX is optional, so that its types are not imported."""
@@ -26,6 +27,8 @@ class Value:
 
     shape: tuple[int, ...]
     floating: bool
+    data_type: int = 1
+    """``TensorProto.DataType``."""
 
     @property
     def elements(self) -> int:
@@ -46,6 +49,10 @@ class ShapedModel:
     inputs: tuple[str, ...]
     """Names of inputs that no initializer gives."""
     initializers: frozenset[str]
+    outputs: tuple[str, ...]
+    """Names of the results of the model."""
+    constants: Constants
+    """Values of the constants that the model computes."""
     batch: int
     """Size of the first axis of the first input."""
     assumptions: tuple[str, ...]
@@ -86,6 +93,8 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     except Exception as error:
         raise WorkloadError(f"{path}: shapes cannot be inferred: {' '.join(str(error).split())[:200]}") from error
     values = dict(_values(model))
+    if next(_without_shape(model, values), None):
+        values |= dict(_completed(onnx, model))
     _check_shapes(model, values, path)
     first = values[inputs[0].name].shape if inputs else ()
     return ShapedModel(
@@ -93,6 +102,8 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         values=values,
         inputs=tuple(each.name for each in inputs),
         initializers=frozenset(given),
+        outputs=tuple(each.name for each in model.graph.output),
+        constants=Constants(onnx, model),
         batch=max(first[0] if first else 1, 1),
         assumptions=tuple(chosen.assumptions),
     )
@@ -102,6 +113,7 @@ def _library(path: Path) -> Message:
     try:
         import onnx
         import onnx.inliner
+        import onnx.reference
         import onnx.shape_inference
     except ImportError as error:
         raise WorkloadError(f"{path}: {INSTALL}") from error
@@ -121,9 +133,16 @@ def _loaded(onnx: Message, path: Path) -> Message:
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
-    """Refuse what has no fixed cost, and what ONNX does not define."""
+    """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work."""
+    made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
+    made |= {each.values.name for each in model.graph.sparse_initializer}
     for node in model.graph.node:
-        where = f"{path}: node {node.name or node.output[0]!r}"
+        where = f"{path}: node {(node.name or ' '.join(node.output) or node.op_type)!r}"
+        missing = next((name for name in node.input if name not in made), None)
+        if missing is not None or not any(node.output):
+            lacks = "makes nothing" if missing is None else f"reads {missing!r}, which no node before it makes"
+            raise WorkloadError(f"{where} ({node.op_type}) {lacks}: expected nodes in the order of their work")
+        made.update(node.output)
         if node.domain not in _DOMAINS:
             raise WorkloadError(
                 f"{where}: operator {node.op_type!r} of domain {node.domain!r}: expected operators of ONNX itself"
@@ -188,22 +207,102 @@ class _Sizes:
 
 def _values(model: Message) -> Iterator[tuple[str, Value]]:
     for each in model.graph.initializer:
-        yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS)
+        yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS, data_type=each.data_type)
     for each in model.graph.sparse_initializer:
         yield each.values.name, Value(shape=tuple(each.dims), floating=each.values.data_type in _FLOATS)
     for entry in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        tensor = entry.type.tensor_type
-        sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
-        if entry.type.HasField("tensor_type") and tensor.HasField("shape") and min(sizes, default=0) >= 0:
-            yield entry.name, Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS)
+        value = _value(entry.type)
+        if value is not None:
+            yield entry.name, value
 
 
-def _check_shapes(model: Message, values: Mapping[str, Value], path: Path) -> None:
+def _value(kind: Message) -> Value | None:
+    """Return the shape in a type; None for a type without a fixed one."""
+    tensor = kind.tensor_type
+    sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
+    if not kind.HasField("tensor_type") or not tensor.HasField("shape") or min(sizes, default=0) < 0:
+        return None
+    return Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS, data_type=tensor.elem_type)
+
+
+def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
+    """Yield the shapes that follow from constants which the model computes, node by node."""
+    types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    for each in model.graph.initializer:
+        types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
+    shapes = {name: value.shape for name, value in _values(model)}
+    versions = {each.domain: each.version for each in model.opset_import}
+    constants = Constants(onnx, model)
+    for node in model.graph.node:
+        if any(name and name not in shapes for name in node.output):
+            known = {name: types[name] for name in node.input if name in types}
+            for name, kind in _outputs(onnx, model, node, versions, known, constants).items():
+                types[name] = kind
+                value = _value(kind)
+                if value is not None:
+                    shapes[name] = value.shape
+                    yield name, value
+        constants.add(node, shapes)
+
+
+def _outputs(
+    onnx: Message,
+    model: Message,
+    node: Message,
+    versions: Mapping[str, int],
+    known: Mapping[str, Message],
+    constants: Constants,
+) -> Mapping[str, Message]:
+    """Return the types of the results of one node; none where they cannot be inferred."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
+        outputs: Mapping[str, Message] = onnx.shape_inference.infer_node_outputs(
+            schema,
+            node,
+            known,
+            constants.tensors(node),
+            opset_imports=list(model.opset_import),
+            ir_version=model.ir_version,
+        )
+    except Exception:  # of any class: what is then without a shape is named
+        return {}
+    return outputs
+
+
+def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
+    """Yield nodes with the results that something reads and whose shape is not known."""
     read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
             if name and name in read and name not in values:
-                raise WorkloadError(
-                    f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
-                    "cannot be inferred: expected a graph with fixed shapes"
-                )
+                yield node, name
+
+
+def _check_shapes(model: Message, values: Mapping[str, Value], path: Path) -> None:
+    for node, name in _without_shape(model, values):
+        raise WorkloadError(
+            f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
+            "cannot be inferred: expected a graph with fixed shapes"
+        )
+
+
+def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
+    """Return whether strides can say what a reshaped tensor means, whose axes were put in another order before."""
+    strides = [1] * len(before)
+    for axis in range(len(before) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * before[axis + 1]
+    axes = [(before[axis], strides[axis]) for axis in order if before[axis] != 1]
+    runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
+    for size, stride in axes:
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = [runs[-1][0] * size, stride]
+        else:
+            runs.append([size, stride])
+    wanted = [size for size in after if size != 1]
+    for size, _ in runs:
+        made = 1
+        while made < size and wanted:
+            made *= wanted.pop(0)
+        if made != size:
+            return False
+    return True
