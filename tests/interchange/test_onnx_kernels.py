@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -115,6 +116,10 @@ def first_token(_net: Any, x: Any) -> Any:
     return x[:, 0]
 
 
+def norm_of_the_first_token(net: Any, x: Any) -> Any:
+    return rms_norm(net, x[:, 0])
+
+
 def experts(net: Any, x: Any) -> Any:
     rows = x.reshape(-1, WIDTH)
     chosen = rows.argmax(-1) % 7
@@ -127,6 +132,7 @@ KINDS: dict[Callable[[Any, Any], Any], list[str]] = {
     masked: ["linear", "linear", "linear", "attention", "copy"],
     by_hand: ["linear", "linear", "linear", "attention", "copy"],
     rms_norm: ["norm"],
+    norm_of_the_first_token: ["norm"],
     layer_norm: ["norm"],
     gelu: ["activation"],
     tanh_gelu: ["activation"],
@@ -175,8 +181,13 @@ def test_parts_of_a_kernel_are_one_operator(tmp_path: Path, function: Callable[[
             assert one.dimensions == other.dimensions
 
 
-PARTS = (by_hand, rms_norm, layer_norm, tanh_gelu)
+PARTS = (by_hand, rms_norm, norm_of_the_first_token, layer_norm, tanh_gelu)
 """What the tracer leaves in parts, as no module names it."""
+
+
+def test_a_norm_reads_what_it_is_of(tmp_path: Path) -> None:
+    (found,) = operators(read_onnx(exported(tmp_path, Network(norm_of_the_first_token))).graph)
+    assert found.forward_bytes == 4 * (2 * SAMPLES * WIDTH + WIDTH)
 
 
 @pytest.mark.parametrize("function", [whole, causal, masked, by_hand], ids=lambda function: function.__name__)
@@ -256,6 +267,72 @@ def test_nodes_out_of_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "loop.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
     with pytest.raises(InputError, match="reads 'y', which no node before it makes"):
+        read_onnx(path)
+
+
+def changed(model: Any, random: Random) -> Any:
+    """A model with a few operators, operands, attributes and sizes exchanged for others."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    for _ in range(random.randint(1, 4)):
+        node, other = random.choice(model.graph.node), random.choice(model.graph.node)
+        names = [*node.input, *other.input, *other.output, "", "x"]
+        way = random.randrange(8)
+        if way == 0:
+            node.op_type = other.op_type
+        elif way == 1 and node.input:
+            node.input[random.randrange(len(node.input))] = random.choice(names)
+        elif way == 2 and node.input:
+            node.input.pop()
+        elif way == 3:
+            node.input.append(random.choice(names))
+        elif way == 4 and node.attribute:
+            attribute = random.choice(node.attribute)
+            attribute.i, attribute.f = random.choice([-1, 0, 1, 2, 7, 1 << 40]), random.choice([0.0, -1.0, 1e30])
+        elif way == 5 and node.attribute:
+            node.attribute.pop()
+        elif way == 6 and model.graph.initializer:
+            weight = random.choice(model.graph.initializer)
+            weight.dims[:] = [random.choice([0, 1, 2, 5, 32, 1 << 20]) for _ in range(random.randint(0, 4))]
+        elif way == 7:
+            node.output[0] = random.choice([*node.output, *other.output, ""])
+    return model
+
+
+def read_changed(folder: Path, count: int) -> int:
+    """Read changed models; returns how many were read, the others are refused in one line."""
+    done, path = 0, folder / "changed.onnx"
+    for function in (*KINDS, windowed, norm_that_is_read, experts):
+        model, random = onnx.load(exported(folder, Network(function))), Random(function.__name__)
+        for weight in model.graph.initializer:
+            if len(weight.raw_data) > 64:
+                weight.ClearField("raw_data")
+                weight.data_location = onnx.TensorProto.EXTERNAL
+        for number in range(count):
+            mutant = changed(model, random)
+            path.write_bytes(mutant.SerializeToString())
+            try:
+                read_onnx(path)
+                done += 1
+            except InputError as error:
+                assert "\n" not in str(error), str(error)
+            except Exception as error:
+                raise AssertionError(f"{function.__name__}, mutant {number}: {error!r}") from error
+    return done
+
+
+def test_changed_models_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    assert read_changed(tmp_path, 40) > 50
+
+
+@pytest.mark.slow
+def test_many_changed_models_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    read_changed(tmp_path, 2_000)
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = exported(tmp_path, Network(gelu))
+    path.write_bytes(path.read_bytes().replace(b"/Erf", b"/\xe5rf"))
+    with pytest.raises(InputError, match=r"no ONNX model: it holds names that are no UTF-8"):
         read_onnx(path)
 
 

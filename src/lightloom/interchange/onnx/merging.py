@@ -101,7 +101,7 @@ class _Merger:
         """Make a view of what is taken at one constant index of an axis."""
         node = self._nodes[place]
         if node.op_type == "Gather" and node.input[0] not in self._constant and self._is_scalar(node.input[1]):
-            self._view(place)
+            self._view(place, "Squeeze")
 
     def _view(self, place: int, kind: str = "Identity") -> None:
         node = self._nodes[place]
@@ -377,7 +377,7 @@ class _Merger:
             return
         for side, name in enumerate(product.input):
             parts, weights = self._chosen(name)
-            if not weights:
+            if not weights or len(self._values[name].shape) != 3:
                 continue
             experts, *matrix = self._values[weights].shape
             rows, *chosen = self._values[name].shape
@@ -392,7 +392,7 @@ class _Merger:
             self._aliases[place].append(
                 node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
             )
-            back = "Identity" if self._meets_experts(made) else "Contiguous"
+            back = "Reshape" if self._meets_experts(made) else "Contiguous"
             self._replace({*parts, place}, place, back, [rows_made])
             return
 
@@ -456,7 +456,7 @@ class _Merger:
 
     def _is_channels(self, name: str, result: str) -> bool:
         value, made = self._values.get(name), self._values[result]
-        return value is not None and value.floating and value.elements == made.shape[-1] == value.shape[-1]
+        return value is not None and value.floating and value.shape[-1:] == made.shape[-1:] == (value.elements,)
 
     def _only_reader(self, name: str) -> int | None:
         readers = self._readers.get(name, set())

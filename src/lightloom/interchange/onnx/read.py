@@ -136,7 +136,7 @@ class _Builder:
 
     def _operator(self, node: Node) -> Operator:
         values = [self._model.values.get(name) if name else None for name in node.input]
-        output = self._model.values[next(name for name in node.output if name)]
+        output = next(self._model.values[name] for name in node.output if name in self._model.values)
         parameters = self._parameters(node, values)
         sources = tuple(dict.fromkeys(self._producer[n] for n in node.input if self._producer.get(n)))
         product = product_of(node, values, output)

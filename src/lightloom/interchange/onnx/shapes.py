@@ -44,7 +44,7 @@ class ShapedModel:
     """Nodes in order, with the shapes of all tensors."""
 
     nodes: tuple[Message, ...]
-    """``onnx.NodeProto``."""
+    """``onnx.NodeProto``, but those without known shapes, which nothing reads."""
     values: Mapping[str, Value]
     inputs: tuple[str, ...]
     """Names of inputs that no initializer gives."""
@@ -98,7 +98,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     _check_shapes(model, values, path)
     first = values[inputs[0].name].shape if inputs else ()
     return ShapedModel(
-        nodes=tuple(model.graph.node),
+        nodes=tuple(node for node in model.graph.node if any(name in values for name in node.output)),
         values=values,
         inputs=tuple(each.name for each in inputs),
         initializers=frozenset(given),
@@ -112,6 +112,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
 def _library(path: Path) -> Message:
     try:
         import onnx
+        import onnx.checker
         import onnx.inliner
         import onnx.reference
         import onnx.shape_inference
@@ -129,19 +130,40 @@ def _loaded(onnx: Message, path: Path) -> Message:
         raise ConfigError(f"{path}: no ONNX model: {' '.join(str(error).split())[:200]}") from error
     if not model.graph.node:
         raise ConfigError(f"{path}: no ONNX model, or one without operators")
+    if not all(isinstance(text, str) for text in _texts(model)):  # else protobuf hands out bytes
+        raise ConfigError(f"{path}: no ONNX model: it holds names that are no UTF-8")
     return model
+
+
+def _texts(model: Message) -> Iterator[object]:
+    """Yield all names of a model."""
+    for node in model.graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for held in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        yield held.name
+        yield from (dimension.dim_param for dimension in held.type.tensor_type.shape.dim)
+    for held in (*model.graph.initializer, *(each.values for each in model.graph.sparse_initializer)):
+        yield held.name
+    yield from (each.domain for each in model.opset_import)
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
     """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work."""
     made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
     made |= {each.values.name for each in model.graph.sparse_initializer}
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {each.domain: each.version for each in model.opset_import}
     for node in model.graph.node:
         where = f"{path}: node {(node.name or ' '.join(node.output) or node.op_type)!r}"
         missing = next((name for name in node.input if name not in made), None)
         if missing is not None or not any(node.output):
             lacks = "makes nothing" if missing is None else f"reads {missing!r}, which no node before it makes"
             raise WorkloadError(f"{where} ({node.op_type}) {lacks}: expected nodes in the order of their work")
+        again = next((name for name in node.output if name and name in made), None)
+        if again is not None:
+            raise WorkloadError(f"{where} ({node.op_type}) makes {again!r}, which exists: expected a name of its own")
         made.update(node.output)
         if node.domain not in _DOMAINS:
             raise WorkloadError(
@@ -151,6 +173,10 @@ def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
             raise WorkloadError(f"{where}: {node.op_type}: control flow has no fixed cost: expected a graph without it")
         if not onnx.defs.has(node.op_type):
             raise WorkloadError(f"{where}: operator {node.op_type!r}: expected one that ONNX defines")
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError as error:
+            raise WorkloadError(f"{where}: {' '.join(str(error).split())[:200]}") from error
 
 
 class _Sizes:
