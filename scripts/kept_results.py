@@ -2,8 +2,9 @@
 
     python -m scripts.kept_results --write FOLDER                 compute all cases and keep their results
     python -m scripts.kept_results --compare FOLDER               compute them again; exit 1 where a result differs
-    python -m scripts.kept_results --compare FOLDER --only plan.  only cases whose names begin so; repeatable
+    python -m scripts.kept_results --compare FOLDER --only plan.  cases whose names begin so, or one name; repeatable
     python -m scripts.kept_results --compare FOLDER --jobs 4      in so many processes
+    python -m scripts.kept_results --compare FOLDER --reworded    sentences may differ in all but their numbers
     python -m scripts.kept_results --list                         names and commands of the cases
 
 A refactoring moves, merges and renames what users do not see. This command is its safety net: the results of hundreds
@@ -20,17 +21,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import lzma
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 import tomllib
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -43,7 +46,8 @@ from scripts.kept_cases import CASES, Case
 
 ROOT = Path(__file__).resolve().parent.parent
 DROPPED = {
-    "provenance": "version of lightloom, hash of the configuration, seed: they name the run and are no result",
+    "provenance": "version of lightloom, hashes of configuration and code, seed: they name a run and are no result",
+    "compared": "the provenance of two plans in what `lightloom compare` prints",
 }
 """Keys that are left out of every JSON object before it is kept, and why."""
 SETTINGS = {
@@ -62,6 +66,9 @@ SLOWEST = 10
 CASES_PER_TASK = 4
 """Cases that a process takes at once: neighbours in the table share models and kernels."""
 
+NUMBER = re.compile(r"\d[\d.,e+-]*")
+"""A number in a sentence."""
+
 Json = Any
 """A value that ``json.loads`` returns."""
 
@@ -79,7 +86,7 @@ class Outcome:
 def main() -> None:
     """Write, compare or list the cases."""
     options = read_options()
-    cases = [case for case in CASES if case.name.startswith(tuple(options.only or [""]))]
+    cases = [case for case in selected(options.only or [""]) if not case.needs or os.environ.get(case.needs)]
     if not cases:
         sys.exit(f"error: no case begins with {' or '.join(options.only)}")
     if options.list:
@@ -99,12 +106,19 @@ def main() -> None:
         others = {case.name: kept[case.name] for case in CASES if case not in cases and case.name in kept}
         write_results(folder, others | {outcome.name: outcome.result for outcome in outcomes})
         sys.exit(1 if crashed else 0)
-    differing = sum(print_differences(outcome, kept) for outcome in outcomes)
+    differing = sum(print_differences(outcome, kept, options.reworded) for outcome in outcomes)
     gone = [name for name in kept if options.only is None and all(case.name != name for case in CASES)]
     for name in gone:
         print(f"{name}: a result is kept and there is no such case")
     print(f"{len(outcomes) - differing} of {len(outcomes)} results are equal to those kept in {folder}")
     sys.exit(1 if differing or crashed or gone else 0)
+
+
+def selected(prefixes: Sequence[str]) -> Iterator[Case]:
+    """Return the cases that have one of these names, or whose names begin with one that is no name."""
+    names = {case.name for case in CASES}
+    beginnings = tuple(prefix for prefix in prefixes if prefix not in names)
+    return (case for case in CASES if case.name in prefixes or case.name.startswith(beginnings))
 
 
 def read_options() -> argparse.Namespace:
@@ -114,7 +128,8 @@ def read_options() -> argparse.Namespace:
     action.add_argument("--write", type=Path, metavar="FOLDER", help="keep the results in this folder")
     action.add_argument("--compare", type=Path, metavar="FOLDER", help="compare with the results kept in this folder")
     action.add_argument("--list", action="store_true", help="print the cases and run none")
-    parser.add_argument("--only", action="append", metavar="PREFIX", help="cases whose names begin so; repeatable")
+    parser.add_argument("--only", action="append", metavar="PREFIX", help="case of this name, or cases that begin so")
+    parser.add_argument("--reworded", action="store_true", help="sentences may differ in all but their numbers")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one without it")
     return parser.parse_args()
 
@@ -137,31 +152,67 @@ def run_named(name: str, folder: Path) -> Outcome:
 def run(case: Case, folder: Path) -> Outcome:
     """Run a case in a new folder and return its result without what :data:`DROPPED` names."""
     folder.mkdir()
-    for path in case.inputs:
-        shutil.copy(ROOT / path, folder)
+    for source in map(ROOT.joinpath, case.inputs):
+        if source.suffix == ".xz":
+            (folder / source.stem).write_bytes(lzma.decompress(source.read_bytes()))
+        else:
+            shutil.copy(source, folder)
     for name, text in case.texts.items():
         (folder / name).write_text(text)
     began = time.process_time()
     with contextlib.chdir(folder):
         for arguments in case.preparations:
-            code, _, error = call(arguments)
-            if code:
-                raise RuntimeError(f"{case.name}: {' '.join(arguments)}: {error}")
+            prepare(case, arguments)
         result = result_of(case)
     seconds = time.process_time() - began
     shutil.rmtree(folder)
-    return Outcome(case.name, normalised(result, str(folder)), seconds)
+    places = {str(folder): "."}
+    if tables := os.environ.get(case.needs):
+        places[tables] = f"${case.needs}"
+    return Outcome(case.name, normalised(result, places), seconds)
+
+
+def prepare(case: Case, arguments: tuple[str, ...]) -> None:
+    """Run a command that writes a file for a case: by itself, or what it prints into the file after ``>``."""
+    words, _, target = " ".join(arguments).partition(" > ")
+    code, output, error = call(tuple(words.split()))
+    if code:
+        raise RuntimeError(f"{case.name}: {words}: {error}")
+    if target:
+        Path(target).write_text(output)
 
 
 def result_of(case: Case) -> Json:
     """Return what a case prints and writes into the current folder, or why it is refused."""
-    code, output, error = call(case.arguments)
+    if case.expression:
+        return {"exit": 0, "output": evaluated(case.expression)}
+    code, output, error = call(tuple(map(os.path.expandvars, case.arguments)))
     if code:
         return {"exit": code, "error": error}
     result = {"exit": 0, "output": parsed(output)}
-    if case.kept:
-        result["files"] = {name: parsed(Path(name).read_text()) for name in case.kept}
-    return result
+    files = sorted({path for pattern in case.kept for path in Path().glob(pattern) if path.is_file()})
+    return result | ({"files": {path.as_posix(): content(path) for path in files}} if files else {})
+
+
+def evaluated(expression: str) -> Json:
+    """Return the document of what an expression of the Python interface comes to, or else its text."""
+    import lightloom as ll
+
+    value = eval(expression, {"ll": ll})
+    value = value.to_json() if hasattr(value, "to_json") else value
+    return json.loads(json.dumps(value, default=str))
+
+
+def content(path: Path) -> Json:
+    """Return what a file holds: JSON, lines of text, the rows of a table, or the hash of other bytes."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(path).to_pylist()
+    try:
+        return parsed(path.read_text())
+    except UnicodeDecodeError:
+        return f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def call(arguments: tuple[str, ...]) -> tuple[int, str, str]:
@@ -200,13 +251,16 @@ def parsed(text: str) -> Json:
         return text.splitlines()
 
 
-def normalised(value: Json, folder: str) -> Json:
-    """Return a JSON value without the keys of :data:`DROPPED` and without the path of the folder in which it ran."""
+def normalised(value: Json, places: Mapping[str, str]) -> Json:
+    """Return a JSON value without the keys of :data:`DROPPED`, and with `places` instead of folders of this run."""
     if isinstance(value, dict):
-        return {key: normalised(entry, folder) for key, entry in value.items() if key not in DROPPED}
+        return {key: normalised(entry, places) for key, entry in value.items() if key not in DROPPED}
     if isinstance(value, list):
-        return [normalised(entry, folder) for entry in value]
-    return value.replace(folder, ".") if isinstance(value, str) else value
+        return [normalised(entry, places) for entry in value]
+    if isinstance(value, str):
+        for folder, place in places.items():
+            value = value.replace(folder, place)
+    return value
 
 
 def read_results(folder: Path) -> dict[str, Json]:
@@ -243,12 +297,15 @@ def print_times(outcomes: Iterable[Outcome]) -> None:
         print(f"{outcome.cpu_seconds:8.1f} s  {outcome.name}")
 
 
-def print_differences(outcome: Outcome, kept: Mapping[str, Json]) -> bool:
-    """Print the first differences of a result from the kept one; return whether there are any."""
+def print_differences(outcome: Outcome, kept: Mapping[str, Json], reworded: bool) -> bool:
+    """Print the first differences of a result from the kept one; return whether there are any.
+
+    With `reworded`, sentences may differ in all but their numbers.
+    """
     if outcome.name not in kept:
         print(f"{outcome.name}: no result is kept")
         return True
-    found = list(differences(kept[outcome.name], outcome.result, "$"))
+    found = list(differences(kept[outcome.name], outcome.result, "$", reworded))
     for line in found[:DIFFERENCES]:
         print(f"{outcome.name}: {line}")
     if len(found) > DIFFERENCES:
@@ -256,8 +313,8 @@ def print_differences(outcome: Outcome, kept: Mapping[str, Json]) -> bool:
     return bool(found)
 
 
-def differences(old: Json, new: Json, path: str) -> Iterator[str]:
-    """Yield the JSON path, the old and the new value of each difference between two values."""
+def differences(old: Json, new: Json, path: str, reworded: bool) -> Iterator[str]:
+    """Yield the JSON path, the old and the new value of each difference; with `reworded` not those of wording."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             inner = f"{path}.{key}"
@@ -266,14 +323,21 @@ def differences(old: Json, new: Json, path: str) -> Iterator[str]:
             elif key not in old:
                 yield f"{inner}: (absent) -> {shortened(new[key])}"
             else:
-                yield from differences(old[key], new[key], inner)
+                yield from differences(old[key], new[key], inner, reworded)
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             yield f"{path}: {len(old)} entries -> {len(new)} entries"
         for index, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from differences(before, after, f"{path}[{index}]")
-    elif type(old) is not type(new) or old != new:
+            yield from differences(before, after, f"{path}[{index}]", reworded)
+    elif (type(old) is not type(new) or repr(old) != repr(new)) and not (reworded and is_reworded(old, new)):
         yield f"{path}: {shortened(old)} -> {shortened(new)}"
+
+
+def is_reworded(old: Json, new: Json) -> bool:
+    """Return whether two values are sentences with the same numbers; one word is a name and may not change."""
+    if not (isinstance(old, str) and isinstance(new, str) and " " in old and " " in new):
+        return False
+    return NUMBER.findall(old) == NUMBER.findall(new)
 
 
 def shortened(value: Json) -> str:
