@@ -12,7 +12,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-CODECS = Path("src/lightloom/compression")
+CODECS = Path("src/lightloom/exchange/compression")
 
 
 def kernel(folder: Path, name: str) -> Extension:
@@ -38,7 +38,7 @@ class BuildKernels(build_ext):
             # Plans name the version of the package, which is read from its metadata.
             self.run_command("egg_info")
             metadata = Path(self.get_finalized_command("egg_info").egg_base).absolute()
-            command = [sys.executable, "-m", "lightloom.api.compile_ahead"]
+            command = [sys.executable, "-m", "lightloom.app.api.compile_ahead"]
             path = os.pathsep.join([str(packages), str(metadata), *filter(None, sys.path)])
             done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=False)
             if done.returncode:
@@ -46,7 +46,7 @@ class BuildKernels(build_ext):
 
 
 setup(
-    ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS / "blocks", "_blocks")],
+    ext_modules=[kernel(CODECS, "_inceptionn"), kernel(CODECS, "_blocks")],
     cmdclass={"build_ext": BuildKernels},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

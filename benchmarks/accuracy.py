@@ -15,19 +15,14 @@ import numpy as np
 
 from benchmarks.support.accuracy_page import Check, page
 from benchmarks.support.measure import parse_no_options
-from lightloom.accelerators.calibrated import Calibration
-from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.accuracy import Accuracy, accuracy, cross_validated
-from lightloom.calibration.calibrate import calibrate
-from lightloom.calibration.fit import fit, log_seconds
-from lightloom.calibration.jobs import jobs_of
-from lightloom.calibration.pictures import draw_accuracy
-from lightloom.calibration.priors import priors_of
-from lightloom.calibration.rows import MeasuredSteps, read_steps
-from lightloom.calibration.systems import read_systems
-from lightloom.calibration.transport_fit import fit_scales
-from lightloom.calibration.transport_fit import predicted as collective_seconds
-from lightloom.reports.figures.base import save
+from lightloom.machines.accelerators.calibrated import Calibration
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.planning.calibration.accuracy import Accuracy, accuracy, calibrate, cross_validated, draw_accuracy
+from lightloom.planning.calibration.collectives import fit_scales, read_systems
+from lightloom.planning.calibration.collectives import predicted as collective_seconds
+from lightloom.planning.calibration.fit import fit, log_seconds
+from lightloom.planning.calibration.rows import MeasuredSteps, jobs_of, priors_of, read_steps
+from lightloom.reports.figures.canvas import save
 
 TABLES = ("megatron-a100", "megatron-sc21", "foundry-a100-40", "foundry-h100-small")
 CALIBRATED = ("megatron-a100", "foundry-a100-40", "foundry-h100-small")

@@ -11,7 +11,7 @@ from tests.collectives.optimum import FABRICS, SLOT, STANDING, fewest_slots, pro
 
 from benchmarks.support.measure import parse_no_options
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import CLASSIC
+from lightloom.collectives.collective import CLASSIC
 
 
 def main() -> None:

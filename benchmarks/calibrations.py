@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 
 from benchmarks.support.measure import parse_no_options
-from lightloom.accelerators.load import CATALOG
-from lightloom.calibration.calibrate import calibrate
-from lightloom.calibration.document import write_calibration
-from lightloom.calibration.rows import read_steps
 from lightloom.core.errors import InputError
+from lightloom.machines.accelerators.load import CATALOG
+from lightloom.planning.calibration.accuracy import calibrate, write_calibration
+from lightloom.planning.calibration.rows import read_steps
 
 TABLES = {"a100": "megatron-a100.csv", "h100": "foundry-h100-small.csv"}
 """Table that each accelerator of the catalog is calibrated on."""

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
 
 if TYPE_CHECKING:
-    from lightloom.parallelism.circuits import Traffic
+    from lightloom.planning.parallelism.circuits.circuits import Traffic
 
 Result = TypeVar("Result")
 
@@ -82,7 +82,7 @@ def traffic_of(ranks: int, kind: str, spread: float, seed: int, peers: int = PEE
     import numpy as np
     from scipy import sparse
 
-    from lightloom.parallelism.circuits import Traffic
+    from lightloom.planning.parallelism.circuits.circuits import Traffic
 
     rng = np.random.default_rng([ranks, KINDS.index(kind), int(10 * spread), seed])
     count = min(peers, ranks - 1)
@@ -133,13 +133,15 @@ def _shown(name: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
-    from lightloom.fabrics.wdm_ring import WdmRing
-    from lightloom.parallelism.circuits import Timing, ring, ring_bound, verify
+    from lightloom.machines.fabrics.wdm_ring import WdmRing
+    from lightloom.planning.parallelism.circuits import ring
+    from lightloom.planning.parallelism.circuits.circuits import Timing
+    from lightloom.planning.parallelism.circuits.verify import verify
 
     traffic, fabric = traffic_of(ranks, kind, spread, seed), WdmRing(ranks=ranks, wavelengths=WAVELENGTHS)
     ring.assign(traffic_of(8, kind, spread, seed), WdmRing(ranks=8, wavelengths=2))
-    relaxed, bound_s = _timed(ring_bound.relax, traffic, fabric)
-    counts_bound = ring_bound.relax(traffic, fabric, continuity=False).service
+    relaxed, bound_s = _timed(ring.relax, traffic, fabric)
+    counts_bound = ring.relax(traffic, fabric, continuity=False).service
     once, once_s = _timed(ring.assign, traffic, fabric, 1, relaxed)
     turns, turns_s = _timed(ring.assign_in_turns, traffic, fabric, relaxation=relaxed)
     for found in (once, turns):
@@ -166,9 +168,10 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
 
 def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
     """Few wavelengths, so that the program finishes; every rank to two or three others."""
-    from lightloom.fabrics.wdm_ring import WdmRing
-    from lightloom.parallelism.circuits import milp, ring
-    from lightloom.parallelism.circuits.circuits import least_service
+    from lightloom.machines.fabrics.wdm_ring import WdmRing
+    from lightloom.planning.parallelism.circuits import ring
+    from lightloom.planning.parallelism.circuits import switch as milp
+    from lightloom.planning.parallelism.circuits.circuits import least_service
 
     traffic, fabric = traffic_of(ranks, "random", 1.0, seed, 3), WdmRing(ranks=ranks, wavelengths=16)
     row: dict[str, Any] = {"ranks": ranks, "seed": seed}
@@ -185,9 +188,9 @@ def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
 
 
 def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
-    from lightloom.fabrics.circuit_switch import CircuitSwitch
-    from lightloom.parallelism.circuits import milp, switch
-    from lightloom.parallelism.circuits.circuits import least_service
+    from lightloom.machines.fabrics.switches import CircuitSwitch
+    from lightloom.planning.parallelism.circuits import switch
+    from lightloom.planning.parallelism.circuits.circuits import least_service
 
     traffic = traffic_of(ranks, "clockwise", 1.0, seed, peers)
     fabric = CircuitSwitch(ranks=ranks, degree=2 * peers)
@@ -196,8 +199,8 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
     heavy = switch.throughput_counts(traffic, fabric.degree) @ traffic.relative
     row |= {"gap_to_fractional": fast.gap}
     for name, solve in (
-        ("permutations", milp.solve_permutations),
-        ("multiplicities", milp.solve_multiplicities),
+        ("permutations", switch.solve_permutations),
+        ("multiplicities", switch.solve_multiplicities),
     ):
         for objective in OBJECTIVES:
             key = f"{name} {objective}"
@@ -217,8 +220,9 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
 
 
 def _large_switch(ranks: int, planes: int, holds: int) -> dict[str, Any]:
-    from lightloom.fabrics.circuit_switch import CircuitSwitch
-    from lightloom.parallelism.circuits import switch, verify
+    from lightloom.machines.fabrics.switches import CircuitSwitch
+    from lightloom.planning.parallelism.circuits import switch
+    from lightloom.planning.parallelism.circuits.verify import verify
 
     traffic, fabric = traffic_of(ranks, "clockwise", 1.0, 0), CircuitSwitch(ranks=ranks, degree=planes)
     found, cpu = _timed(switch.assign, traffic, fabric, holds=holds)
@@ -228,8 +232,10 @@ def _large_switch(ranks: int, planes: int, holds: int) -> dict[str, Any]:
 
 def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
     """Seconds until all is sent over 64 wavelengths of 25 Gb/s, beside the bound while circuits stand."""
-    from lightloom.fabrics.wdm_ring import WdmRing
-    from lightloom.parallelism.circuits import Timing, longest_first, play_once, play_replanned, ring
+    from lightloom.machines.fabrics.wdm_ring import WdmRing
+    from lightloom.planning.parallelism.circuits import ring
+    from lightloom.planning.parallelism.circuits.circuits import Timing
+    from lightloom.planning.parallelism.circuits.play import longest_first, play_once, play_replanned
 
     traffic = traffic_of(ranks, kind, 1.0, 0)
     fabric = WdmRing(ranks=ranks, wavelengths=WAVELENGTHS, wavelength_bandwidth=25e9 / 8)

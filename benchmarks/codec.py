@@ -25,12 +25,12 @@ import numpy as np
 from benchmarks.support.codec_report import draw, markdown, print_table, verdicts
 from benchmarks.support.measure import cpu_name, exit_clearly
 from benchmarks.support.peers import Candidate, Memory, Values, peers
-from lightloom.compression import implementation
-from lightloom.compression.registry import find
-from lightloom.compression.stream import FramedCodec
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
+from lightloom.exchange.compression.kernels import implementation
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.stream import FramedCodec
 from lightloom.reports.progress import progress
 
 OURS = (

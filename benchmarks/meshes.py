@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +122,8 @@ def _best(work: Callable[[], Any], rounds: int) -> float:
 def _ours(sizes: list[int], rounds: int) -> list[dict[str, Any]]:
     import numpy as np
 
-    from lightloom.photonics.meshes import Kind, decompose
+    from lightloom.photonics.meshes.decompose import decompose
+    from lightloom.photonics.meshes.mesh import Kind
 
     kinds: list[tuple[Kind, bool]] = [("rectangular", False), ("rectangular", True), ("triangular", False)]
     rows = []
@@ -171,7 +172,8 @@ def _forward(rounds: int) -> dict[str, Any]:
     import numpy as np
 
     from lightloom.photonics.devices import NonIdealities
-    from lightloom.photonics.meshes import DisturbedMesh, decompose, disturb
+    from lightloom.photonics.meshes.decompose import decompose
+    from lightloom.photonics.meshes.disturb import DisturbedMesh, disturb
     from lightloom.photonics.meshes.mesh import by_columns
 
     unitary = haar(MODES)

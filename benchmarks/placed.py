@@ -15,23 +15,19 @@ from typing import Any
 
 from benchmarks.placement import LINK, durations
 from benchmarks.support.measure import cpu_name, exit_clearly
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.load import load_fabric
-from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.circuits.group import grant, grants
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.circuits.regrant import regrants
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
-from lightloom.simulation.placed_step import PlacedStep, simulate_placed
-from lightloom.workloads.load import load_workload
+from lightloom.core.results import provenance
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.circuits.group import grant, grants, regrants
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.place import partition, place
+from lightloom.planning.parallelism.placement.placement import HybridPlan, Reach
+from lightloom.planning.simulation.placed_step import PlacedStep, simulate_placed
 
 CASES = (
     ("gpt2-355m", 8, 5e-6, 8, 2),

@@ -18,23 +18,18 @@ import numpy as np
 from numba import njit
 
 from benchmarks.support.measure import cpu_name, exit_clearly
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.placement._time_kernels import iteration_time, pass_time, ranks
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Link, Placement, Reach
-from lightloom.parallelism.placement.check import check
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.problem import problem_of
-from lightloom.parallelism.placement.starts import forward_starts
-from lightloom.parallelism.placement.state import PlacementProblem
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.core.results import provenance
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.operators import graph_times
+from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.kernels import iteration_time, pass_time, ranks
+from lightloom.planning.parallelism.placement.place import forward_starts, partition, place, problem_of
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Link, Placement, PlacementProblem, Reach
 
 SMALL, DEVICES = 12, 4
 LINK = Link(bandwidth=100e9, latency=1e-7)

@@ -20,16 +20,16 @@ from typing import Any
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from benchmarks.support.plans_figure import plans_figure
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance, provenance_line
-from lightloom.planner.search.plans import Plan
-from lightloom.planner.search.request import DATA_PARALLEL, Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.reports.figures.base import check_format, save
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.core.results import provenance, provenance_line
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import DATA_PARALLEL, Pins, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.reports.figures.canvas import check_format, save
 
 BATCHES = {"resnet50": 32, "gpt2-355m": 1, "llama2-7b": 1}
 RANKS = (64, 1024)

@@ -16,20 +16,19 @@ import numpy as np
 
 from benchmarks.support.measure import parse_no_options
 from benchmarks.support.reconfiguration_page import Swept, page, reconfiguration_figure
-from lightloom.clusters.load import load_cluster
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import memory
-from lightloom.planner.circuits.in_step import InStep, follow_the_step
-from lightloom.planner.circuits.timeline import switched_timeline
-from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.plans import Plan
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.reports.figures.base import save
-from lightloom.workloads.load import load_workload
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.division import PlanePrices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import simulate
+from lightloom.planning.reconfiguration.in_step import InStep, follow_the_step, switched_timeline
+from lightloom.planning.search.bounds import memory
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.reports.figures.canvas import save
 
 PAGE = Path("docs/reconfiguration.md")
 PICTURE = Path("docs/pictures/reconfiguration.png")

@@ -14,10 +14,10 @@ _COLLECTIVE = """
 import time
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 import numba
 begin = time.process_time()
 fabric = {fabric}
@@ -30,7 +30,7 @@ print(time.process_time() - begin, schedule.steps)
 _PLAN = """
 import contextlib, io, sys
 sys.argv = ["lightloom", "plan", "resnet50", "--cluster", "terarack-64", "--json"]
-from lightloom.cli.main import main
+from lightloom.app.cli.main import main
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main()
 """
 

@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
-from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.cost.stepped import straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.core.results import provenance
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 WAVELENGTHS = (8, 64)
 SHARES = (1e3, 1e4, 1e6)

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
-from lightloom.clusters.load import names
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
+from lightloom.machines.clusters.load import names
 
 MODELS = ("resnet50", "gpt2-355m")
 _LIMIT = 600
 """CPU seconds after which a search is stopped."""
-_PLAN = "import sys; from lightloom.cli.main import main; sys.argv[0] = 'lightloom'; sys.exit(main())"
+_PLAN = "import sys; from lightloom.app.cli.main import main; sys.argv[0] = 'lightloom'; sys.exit(main())"
 
 
 def measure(model: str, cluster: str, traces: Path, limit: int = _LIMIT) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _compile(model: str, cluster: str, traces: Path, limit: int) -> None:
 def _trace(model: str, traces: Path) -> None:
     """Trace a model that the package brings no graph of, in a process of its own, so that torch is not loaded here."""
     (traces / "workloads").mkdir(exist_ok=True)
-    code = f"from lightloom.workloads.load import load_workload; load_workload({model!r}, batch=1)"
+    code = f"from lightloom.models.zoo import load_workload; load_workload({model!r}, batch=1)"
     subprocess.run([sys.executable, "-c", code], env=os.environ | {"LIGHTLOOM_CACHE": str(traces)}, check=True)
 
 

@@ -20,22 +20,26 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.planner.bounds.placed import coarse_bound
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import DEFAULT_QUANTA, PartTable, distinct, placed_space
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.plans import Plan
-from lightloom.planner.search.request import KINDS, SearchRequest
-from lightloom.planner.search.rows import ClusterRows
-from lightloom.planner.search.search import search
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.core.results import provenance
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import (
+    DEFAULT_QUANTA,
+    PartTable,
+    distinct,
+    placed_space,
+)
+from lightloom.planning.search.bounds import coarse_bound
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import KINDS, SearchRequest
+from lightloom.planning.search.rows import ClusterRows, PlacedPlans
+from lightloom.planning.search.search import search
 
 MODELS = ("resnet50", "transformer-big", "gpt2-355m")
 CLUSTERS = ("sip-ring-1024", "sip-ocs-1024")

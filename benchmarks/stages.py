@@ -11,14 +11,13 @@ import argparse
 from itertools import product
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
-from lightloom.collectives.synthesis.ring.stages import stages
+from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps, stages
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 SIZES = (1e3, 1e4, 1e5, 1e6)
 SETUPS = (25e-6, 1e-6, 1e-7)

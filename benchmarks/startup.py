@@ -47,7 +47,7 @@ def _call(command: list[str]) -> str:
     return (
         "import sys, contextlib, io\n"
         f"sys.argv = ['lightloom', *{command!r}]\n"
-        "from lightloom.cli.main import main\n"
+        "from lightloom.app.cli.main import main\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main()"
     )
 

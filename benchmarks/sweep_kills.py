@@ -17,8 +17,7 @@ from pathlib import Path
 
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import VerificationError
-from lightloom.sweeps.journal import JOURNAL
-from lightloom.sweeps.run import RESULTS
+from lightloom.planning.sweeps.run import JOURNAL, RESULTS
 
 EXPERIMENT = """
 name: kills
@@ -43,7 +42,7 @@ POINTS = 2000
 
 def run(experiment: Path, folder: Path, jobs: int) -> subprocess.Popen[str]:
     """A sweep in a process of its own."""
-    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", "sweep", str(experiment)]
+    command = [sys.executable, "-c", "from lightloom.app.cli.main import main; main()", "sweep", str(experiment)]
     command += ["--out", str(folder), "--jobs", str(jobs)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -29,13 +29,18 @@ import numpy as np
 
 import lightloom
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
+from lightloom.collectives.collective import (
+    CLASSIC,
+    ROOTED,
+    Collective,
+    Kind,
+)
 from lightloom.collectives.evaluate import Evaluation, evaluate
 from lightloom.collectives.registry import admitted, find
-from lightloom.collectives.spec import CLASSIC, ROOTED, Collective, Kind
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.core.results import provenance
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 RANKS = (16, 64, 256, 1024, 4096)
 WAVELENGTHS = (8, 64)

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.support.measure import parse_no_options
-from lightloom.api.traffic import traffic
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.joint.bound import demands_of, joint_bound
-from lightloom.collectives.verify.joint import verify_joint
+from lightloom.app.api.traffic import traffic
+from lightloom.collectives.joint_bound import demands_of, joint_bound
+from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.units import format_time
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.circuits.standing import joint_parts
-from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate, stage_seconds
-from lightloom.planner.search.labels import label
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import on_divided_channels, simulate, stage_seconds
+from lightloom.planning.reconfiguration.in_step import joint_parts
+from lightloom.planning.search.plans import label
 
 GPT3 = TransformerSizes(hidden=12288, layers=96, heads=96, ffn=49152, vocabulary=51200, sequence_length=2048)
 CLUSTERS: tuple[tuple[str, str, dict[str, Any]], ...] = (

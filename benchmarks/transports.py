@@ -17,17 +17,21 @@ import numpy as np
 from benchmarks.support.accuracy_page import Check
 from benchmarks.support.measure import parse_no_options
 from benchmarks.support.transports_page import page
-from lightloom.calibration.collective_rows import read_collectives
-from lightloom.calibration.transport_fit import System, fit_scales, predicted
-from lightloom.calibration.transport_shared import fit_shared, with_constants
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.transport_tiers import transport_tiers
 from lightloom.core.arrays import Floats, Mask
-from lightloom.reports.figures.accuracy_figure import PredictedSeries, accuracy_figure
-from lightloom.reports.figures.base import save
-from lightloom.transports.base import Transport
-from lightloom.transports.load import load_transport
-from lightloom.transports.price import Constants
+from lightloom.machines.clusters.cluster import transport_tiers
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.transports.price import Constants
+from lightloom.machines.transports.transport import Transport, load_transport
+from lightloom.planning.calibration.collectives import (
+    System,
+    fit_scales,
+    fit_shared,
+    predicted,
+    read_collectives,
+    with_constants,
+)
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
 
 PAGE = Path("docs/transports.md")
 PICTURE = Path("docs/pictures/transports.png")

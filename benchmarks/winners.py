@@ -21,18 +21,22 @@ from typing import Any, NamedTuple
 
 from benchmarks.support.measure import cpu_name, exit_clearly
 from benchmarks.support.winners_page import page, picture
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import InputError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance, provenance_line
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.search.labels import label
-from lightloom.planner.search.plans import Plan, PlanSearch, sequence_length
-from lightloom.planner.search.request import KINDS, STRATEGIES, Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.reports.figures.base import save
-from lightloom.workloads.load import load_workload
+from lightloom.core.results import provenance, provenance_line
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.zoo import load_workload
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.search.plans import Plan, PlanSearch, label, sequence_length
+from lightloom.planning.search.request import (
+    KINDS,
+    STRATEGIES,
+    Pins,
+    SearchRequest,
+)
+from lightloom.planning.search.search import search
+from lightloom.reports.figures.canvas import save
 
 LATENCIES = (0.0, 0.5e-6, 1e-6, 5e-6)
 """Seconds a hop."""

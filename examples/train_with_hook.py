@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.training.hooks import attach_inceptionn
+from lightloom.exchange.hooks import attach_inceptionn
 
 STEPS = 20
 

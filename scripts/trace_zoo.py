@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import sys
 
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.load import trace_key, trace_zoo
-from lightloom.workloads.shipped import ARCHIVE, compared_versions, shipped_graph, torch_version, write_archive
+from lightloom.models.zoo import (
+    ARCHIVE,
+    ZOO,
+    compared_versions,
+    shipped_graph,
+    torch_version,
+    trace_key,
+    trace_zoo,
+    write_archive,
+)
 
 
 def main() -> int:

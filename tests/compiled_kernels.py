@@ -11,7 +11,8 @@ from typing import get_args
 import numpy as np
 from benchmarks.placement import exhaustive, small_cases
 
-from lightloom.photonics.meshes import Kind, decompose
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.mesh import Kind
 
 
 def main() -> None:

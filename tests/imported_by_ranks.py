@@ -11,7 +11,7 @@ import torch.distributed.checkpoint._fsspec_filesystem
 import torch.distributed.fsdp  # noqa: F401
 
 import lightloom.exchange.distributed.ddp
+import lightloom.exchange.distributed.factory
 import lightloom.exchange.distributed.fsdp
-import lightloom.exchange.distributed.function
 import lightloom.exchange.distributed.periodic
-import lightloom.training.transport.process_group  # noqa: F401
+import lightloom.exchange.transport.gloo  # noqa: F401

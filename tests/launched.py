@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lightloom.training.transport.launch import Outcome, launch
+from lightloom.exchange.transport.launch import Outcome, launch
 
 RANKS = 4
 TIMEOUT = 900.0

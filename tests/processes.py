@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint
 
-from lightloom.photonics import block_quantisation
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
+from lightloom.photonics.averaging import block_quantisation
 from tests import imported_by_ranks  # noqa: F401
 from tests.exchange import features, method_workers
 from tests.exchange import fsdp_workers as sharded_workers

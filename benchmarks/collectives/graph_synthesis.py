@@ -23,25 +23,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
-from lightloom.collectives.bounds.degree import ranks_by_hops
+from lightloom.collectives.bounds.link_use import ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.grid.rounds import in_rounds
-from lightloom.collectives.synthesis.switch.exchange import exchange_over_lift
-from lightloom.collectives.synthesis.switch.gather import on_switch
-from lightloom.collectives.synthesis.switch.graphs import Lift, lift
+from lightloom.collectives.synthesis.grid import in_rounds
+from lightloom.collectives.synthesis.switch import Lift, exchange_over_lift, lift, on_switch
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.core.results import provenance
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring
 
 SHARES = (1e3, 1e5, 1e7)
 """Bytes of one rank."""

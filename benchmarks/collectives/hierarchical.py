@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from benchmarks.support.measure import parse_no_options
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import StepLoads
 from lightloom.collectives.cost.stepped import loads_cost
 from lightloom.collectives.registry import build_with_loads, find
-from lightloom.collectives.spec import Collective
 from lightloom.core.units import format_size, format_time
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
 
 FABRICS = (
     ("dgx-h100", 16),

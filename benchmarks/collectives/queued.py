@@ -17,17 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import Evaluation, evaluate, evaluate_all
 from lightloom.collectives.registry import admitted, find
-from lightloom.collectives.spec import CLASSIC, Collective, Kind
-from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.synthesis.grid import in_rounds
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.core.results import provenance
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 
 BANDWIDTH = 50 * 2.0**30
 HOP = 0.5e-6

@@ -15,13 +15,13 @@ from multiprocessing import get_context
 from time import process_time
 from typing import NamedTuple
 
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.load import load_fabric
+from lightloom.machines.fabrics.load import load_fabric
 
 CASES = (
     ("wdm-ring", "ring-two-way"),

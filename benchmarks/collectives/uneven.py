@@ -14,9 +14,8 @@ import argparse
 import numpy as np
 
 import lightloom as ll
-from lightloom.collectives.sizes import zipf_sizes
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.base import Fabric
+from lightloom.collectives.collective import Collective, zipf_sizes
+from lightloom.machines.fabrics.fabric import Fabric
 
 _EXPONENTS = (0.8, 1.2)
 _CASES: tuple[tuple[str, str, int, dict[str, object]], ...] = (

@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.support.measure import exit_clearly
-from lightloom.clusters.load import load_cluster
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance, provenance_line
-from lightloom.economics.goodput.estimate import MONTH
-from lightloom.economics.goodput.evaluate import estimate_cluster
-from lightloom.economics.goodput.events import Played, World, simulate
-from lightloom.economics.goodput.job import Job
-from lightloom.reports.figures.base import save, single_panel, styled
-from lightloom.reports.figures.palette import INK, PARALLELISM
+from lightloom.core.results import provenance, provenance_line
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.economics.estimate import MONTH, estimate_cluster
+from lightloom.planning.economics.job import Job, Played, World, simulate
+from lightloom.reports.figures.canvas import INK, PARALLELISM, save, single_panel, styled
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:

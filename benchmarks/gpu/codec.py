@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.codec import MEGABYTES, laplace, load
 from benchmarks.support.measure import exit_clearly, print_rows
-from lightloom.compression.registry import find
 from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
+from lightloom.exchange.compression.registry import find
 
 CODECS = ("inceptionn:2^-10", "inceptionn:2^-6", "inceptionn:2^-14", "inceptionn-printed:2^-10")
 ROUNDS = 20
@@ -34,7 +34,7 @@ def measure(name: str, values: Any) -> dict[str, object]:
     """
     import torch
 
-    from lightloom.training.gpu import codec as gpu_codec
+    from lightloom.exchange.gpu import codec as gpu_codec
 
     codec: Any = find(name)
     stream = gpu_codec.encode(codec, values)
@@ -77,7 +77,7 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
     """
     import torch
 
-    from lightloom.training.gpu import codec as gpu_codec
+    from lightloom.exchange.gpu import codec as gpu_codec
 
     if not torch.cuda.is_available():
         raise UnsupportedError("this benchmark needs a CUDA device: torch sees none")

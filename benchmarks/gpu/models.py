@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from lightloom.workloads.torch.zoo.gpt2 import GPT2
-from lightloom.workloads.torch.zoo.llama import llama
+from lightloom.models.torch.zoo.llama import GPT2, llama
 
 
 def gpt2_padded() -> nn.Module:

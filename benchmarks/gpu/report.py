@@ -18,13 +18,13 @@ import numpy as np
 import lightloom as ll
 from benchmarks.gpu.page import Row, page
 from benchmarks.support.measure import exit_clearly
-from lightloom.accelerators.kernels import KernelKind, KernelShapes, Rates
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.files import write_atomically
-from lightloom.reports.figures.accuracy_figure import PredictedSeries, accuracy_figure
-from lightloom.reports.figures.base import save
-from lightloom.workloads.catalog import ZOO
+from lightloom.machines.accelerators.kernels import KernelKind, KernelShapes, Rates
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.zoo import ZOO
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
 
 MEASURED = Path(__file__).parent / "measured"
 GPUS = ("h100", "h200")

@@ -21,8 +21,7 @@ from benchmarks.gpu import models
 from benchmarks.gpu.machine import described, require_gpu
 from benchmarks.support.measure import exit_clearly
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.resolve import resolve
+from lightloom.models.zoo import ZOO, resolve
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

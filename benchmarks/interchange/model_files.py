@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from benchmarks.interchange.model_readings import Second, second_reading
 from benchmarks.support.measure import parse_folder
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import InputError
 from lightloom.core.forms import FORMS, recognise
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
 
 _SUFFIXES = (".json", ".onnx", ".sh", ".toml", ".txt", ".yml", ".yaml")
 _LONGEST = 140

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from benchmarks.interchange.msccl_interpreter import verdict
 from benchmarks.support.measure import parse_folder
+from lightloom.collectives.files.msccl.read import check_program, read_program
 from lightloom.core.errors import InputError
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.interchange.msccl.read import check_program, read_program
+from lightloom.machines.fabrics.switches import PacketSwitch
 
 _SENDS = ("s", "rcs", "rrs", "rrcs")
 

@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.interchange.msccl_interpreter import verdict
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.files.msccl.read import check_program, to_xml
+from lightloom.collectives.files.msccl.write import program_of
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.interchange.msccl.read import check_program
-from lightloom.interchange.msccl.write import program_of
-from lightloom.interchange.msccl.xml import to_xml
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 _PROGRAMS: tuple[tuple[str, Kind, int, bool], ...] = (
     ("ring", "all-reduce", 4, False),

@@ -18,16 +18,19 @@ import lightloom as ll
 from benchmarks.interchange import second_reading
 from benchmarks.interchange.second_reading import Figures
 from benchmarks.interchange.trace_files import SOURCES, Source, commit_of, content_of, git_folder
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    read_trace,
+)
 from lightloom.core.errors import InputError
 from lightloom.core.files import write_atomically
 from lightloom.core.forms import recognise
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, read_trace
-from lightloom.interchange.traces.calls import read_calls
-from lightloom.interchange.traces.costs import product_flops
-from lightloom.interchange.traces.kineto import read_profile
-from lightloom.interchange.traces.kineto_device import busy
-from lightloom.interchange.traces.steps import walk
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.traces.calls import product_flops, read_calls, walk
+from lightloom.models.traces.kineto import busy, read_profile
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _TOLERANCE = 1e-6

@@ -22,7 +22,7 @@ from benchmarks.photonics.calibration_page import page
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
 
 CHIPS = {8: 20, 16: 20, 32: 5}
 """Chips of each number of modes."""
@@ -121,7 +121,8 @@ def _row(
     from statistics import median
 
     from lightloom.photonics.devices import NonIdealities
-    from lightloom.photonics.meshes.calibration import Conditions, Unknowns, random_mesh, try_calibration
+    from lightloom.photonics.meshes.calibration.calibrate import Conditions, random_mesh, try_calibration
+    from lightloom.photonics.meshes.calibration.fit import Unknowns
 
     conditions = Conditions(unknowns=Unknowns(crosstalk=crosstalk, heaters=heaters))
     devices = NonIdealities(phase_error=0.1, coupler_error=0.02, heater_spread=0.01)

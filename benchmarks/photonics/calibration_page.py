@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightloom.core.provenance import provenance_line
+from lightloom.core.results import provenance_line
 
 _OPENING = """# Calibration
 

@@ -21,13 +21,13 @@ from benchmarks.support.field_simulation import read_network, wrong_words
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.photonics.averaging import FunctionArguments, build, save_network
-from lightloom.photonics.link.chip import design_chip
-from lightloom.photonics.link.intervals import interval
+from lightloom.core.results import provenance
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.link.settings import Link, ideal, only
-from lightloom.photonics.link.word_errors import word_errors
-from lightloom.photonics.meshes import save_phases
+from lightloom.photonics.link.simulate import design_chip
+from lightloom.photonics.link.word_errors import interval, word_errors
+from lightloom.photonics.meshes.files import save_phases
 
 SERVERS, BITS, NOISE = 4, 8, 5e-3
 WORDS = 2000

@@ -21,15 +21,13 @@ import numpy as np
 from benchmarks.support.measure import exit_clearly
 from lightloom.core.arrays import Floats
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.photonics.averaging import FunctionArguments, build
+from lightloom.core.results import provenance
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.link.chip import Chip, design_chip
-from lightloom.photonics.link.intervals import bootstrap
-from lightloom.photonics.link.sender import Senders
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.link.settings import Link, ideal
-from lightloom.photonics.link.simulate import FabricatedLink
-from lightloom.photonics.link.words import draw_words
+from lightloom.photonics.link.simulate import Chip, FabricatedLink, Senders, design_chip, draw_words
+from lightloom.photonics.link.word_errors import bootstrap
 
 SERVERS, BITS, NOISE = 4, 8, 5e-3
 LANES = (SERVERS, BITS // 2)

@@ -10,15 +10,13 @@ from math import inf, log10
 from pathlib import Path
 
 from benchmarks.support.measure import parse_no_options
-from lightloom.core.provenance import provenance_line
-from lightloom.photonics.capacity import capacity, most_wavelengths
+from lightloom.core.results import provenance_line
+from lightloom.machines.reducers.capacity import capacity, most_wavelengths
+from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison, compare_reducers
+from lightloom.machines.reducers.constants import published
 from lightloom.photonics.detection import DigitReceiver, Scheme
-from lightloom.photonics.reducers.compare import compare_reducers
-from lightloom.photonics.reducers.comparison import ReducerComparison
-from lightloom.photonics.reducers.constants import published
-from lightloom.photonics.reducers.forfeits import FORFEITS
-from lightloom.reports.figures.base import save
-from lightloom.reports.onn.reducers import reducers_figure
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import reducers_figure
 
 PAGE = Path("docs/photonics/reducers.md")
 PICTURE = Path("docs/pictures/onn-reducers.png")

@@ -22,15 +22,22 @@ from benchmarks.photonics.tolerance_page import page
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
-from lightloom.photonics.averaging.realised.files import FunctionArguments, load_network
-from lightloom.photonics.meshes.mapping import Form, decibels
-from lightloom.photonics.meshes.mesh_mapping import MeshMapping
-from lightloom.photonics.tolerance.candidates import Candidate, candidates
-from lightloom.photonics.tolerance.request import Tolerance, parse_tolerance
-from lightloom.photonics.tolerance.search import FABRICATIONS, largest_alone, largest_share, measure, sturdiest
-from lightloom.photonics.tolerance.word_errors import count_wrong_words
+from lightloom.core.results import provenance
+from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments, load_network
+from lightloom.photonics.meshes.mapping import Form, MeshMapping, decibels
+from lightloom.photonics.tolerance import (
+    FABRICATIONS,
+    Candidate,
+    Tolerance,
+    candidates,
+    count_wrong_words,
+    largest_alone,
+    largest_share,
+    measure,
+    parse_tolerance,
+    sturdiest,
+)
 
 SCHEMA = "lightloom.tolerance/2"
 REQUEST = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"

@@ -30,14 +30,14 @@ from benchmarks.rivals.spread import Spread, fastest
 from benchmarks.rivals.tacos import tacos
 from benchmarks.support.measure import exit_clearly
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.barriers import without_barriers
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.files.msccl.read import read_program
+from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import InputError, UnsupportedError, VerificationError
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.interchange.msccl.read import read_program
+from lightloom.core.results import provenance
 
 SHARES = (1e3, 1e5, 1e7)
 """Bytes of one rank."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.api.arguments import load_fabric
-from lightloom.collectives.synthesis.grid.links import GridLinks
-from lightloom.collectives.synthesis.switch.graphs import kautz
+from lightloom.app.api.arguments import load_fabric
+from lightloom.collectives.synthesis.grid_links import GridLinks
+from lightloom.collectives.synthesis.switch import kautz
 from lightloom.core.arrays import Ints
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh, Torus
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch
 
 BANDWIDTH = 50e9
 """Bytes a second of every link between ranks."""

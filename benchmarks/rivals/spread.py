@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.rivals.fabrics import Case
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.barriers import without_barriers
-from lightloom.collectives.schedule.build import assign_wavelengths, moves
+from lightloom.collectives.schedule.build import assign_wavelengths, from_all_gather, moves, without_barriers
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.compose import from_all_gather
-from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Ints
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lightloom.calibration.accuracy import Accuracy
-from lightloom.calibration.collective_rows import MeasuredCollective
-from lightloom.calibration.rows import MeasuredStep
+from lightloom.planning.calibration.accuracy import Accuracy
+from lightloom.planning.calibration.collectives import MeasuredCollective
+from lightloom.planning.calibration.rows import MeasuredStep
 
 _INTRODUCTION = f"""# Accuracy
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightloom.reports.figures.base import save, styled
-from lightloom.reports.figures.palette import FAINT
+from lightloom.reports.figures.canvas import FAINT, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.units import format_time
-from lightloom.reports.figures.base import styled
-from lightloom.reports.figures.palette import FAINT, SHARES
+from lightloom.reports.figures.canvas import FAINT, SHARES, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

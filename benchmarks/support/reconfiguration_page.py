@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lightloom.core.units import format_size, format_time
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.circuits.in_step import InStep
-from lightloom.planner.pricing.planes import Planes
-from lightloom.planner.search.labels import label
-from lightloom.planner.search.plans import Plan
-from lightloom.reports.figures.base import single_panel, styled
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.division import Planes
+from lightloom.planning.reconfiguration.in_step import InStep
+from lightloom.planning.search.plans import Plan, label
+from lightloom.reports.figures.canvas import single_panel, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.units import format_time
-from lightloom.reports.figures.base import hide_spines, styled
+from lightloom.reports.figures.canvas import hide_spines, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
-from lightloom.compression import blocks
-from lightloom.compression.blocks import BlockFormat, kernels
-from lightloom.compression.native import NAMES
 from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
+from lightloom.exchange.compression import blocks
+from lightloom.exchange.compression.blocks import BlockFormat
+from lightloom.exchange.compression.kernels import NAMES
 from lightloom.reports.progress import progress
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ def best_seconds(tasks: Tasks, rounds: int, repeat: int = 1) -> dict[tuple[str, 
     return best
 
 
-def block_tasks(name: str, fmt: BlockFormat, kernel: kernels.Kernel, memory: Memory) -> Tasks:
+def block_tasks(name: str, fmt: BlockFormat, kernel: blocks.Kernel, memory: Memory) -> Tasks:
     """The four ways through one kernel."""
     wire = np.zeros(fmt.nbytes(memory.gradient.size), np.uint8)
     gradient, residual, out = memory.gradient, memory.residual, memory.out
@@ -115,7 +115,7 @@ def large(nbytes: int, rounds: int) -> list[dict[str, Any]]:
     memory = Memory(nbytes)
     tasks: Tasks = {("memcpy", "encode"): lambda: np.copyto(memory.out, memory.gradient)}
     for name, fmt in FORMATS.items():
-        tasks |= block_tasks(name, fmt, kernels.current(), memory)
+        tasks |= block_tasks(name, fmt, blocks.current(), memory)
     tasks |= torch_tasks(memory)
     best = best_seconds(tasks, rounds)
     base = best["memcpy", "encode"]
@@ -133,7 +133,7 @@ def large(nbytes: int, rounds: int) -> list[dict[str, Any]]:
 def paths(rounds: int) -> list[dict[str, Any]]:
     """One row for each kernel that this machine runs, on a vector that fits its second cache."""
     memory, rows = Memory(IN_CACHE), []
-    for kernel in (kernels.load(name) for name in NAMES):
+    for kernel in (blocks.load(name) for name in NAMES):
         if kernel is None:
             continue
         repeat = 1 if kernel.name == "fallback" else 20
@@ -183,7 +183,7 @@ def small_tasks(fmt: BlockFormat, memory: Memory, count: int) -> Tasks:
 
 def measure(rounds: int) -> dict[str, Any]:
     """Everything, with where it was measured."""
-    result: dict[str, Any] = {"cpu": cpu_name(), "kernel": kernels.current().name, "large": []}
+    result: dict[str, Any] = {"cpu": cpu_name(), "kernel": blocks.current().name, "large": []}
     with progress("Kernels", len(SIZES) + 2) as advance:
         for nbytes in SIZES:
             result["large"] += large(nbytes, rounds)

@@ -40,9 +40,9 @@ from benchmarks.support.exchange_report import (
 from benchmarks.training.links import SIZES, digits, link_bytes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.training.transport.limited_links import launch_limited
-from lightloom.training.transport.worker import Worker
+from lightloom.core.results import provenance
+from lightloom.exchange.transport.limited_links import launch_limited
+from lightloom.exchange.transport.worker import Worker
 
 if TYPE_CHECKING:
     from torch import nn
@@ -103,7 +103,7 @@ def net(name: str) -> nn.Sequential:
     import torch
     from torch import nn
 
-    from lightloom.workloads.torch.zoo.chains import hdc
+    from lightloom.models.torch.zoo.chains import hdc
 
     torch.manual_seed(0)
     if name == "HDC":
@@ -153,7 +153,7 @@ def _step(
     """Connect one configuration; all ranks take its steps together."""
     import torch.distributed as dist
 
-    from lightloom.compression import find
+    from lightloom.exchange.compression.registry import find
 
     model = net(model_name)
     model.load_state_dict(weights)
@@ -170,8 +170,8 @@ def _worker_aggregator(
 ) -> Step:
     import torch.distributed as dist
 
-    from lightloom.training.transport.tree import Tree, node_from_store
-    from lightloom.training.transport.worker_aggregator import RootTrainer, WorkerTrainer
+    from lightloom.exchange.transport.tree import Tree, node_from_store
+    from lightloom.exchange.transport.worker_aggregator import RootTrainer, WorkerTrainer
 
     node = opened.enter_context(node_from_store(store, Tree.star(WORKERS), worker.rank, host=worker.host))
     if worker.rank == WORKERS:
@@ -201,9 +201,9 @@ def _ring(
 ) -> Step:
     import torch.distributed as dist
 
-    from lightloom.training.transport.rendezvous import ring_from_store
-    from lightloom.training.transport.ring_all_reduce import ring_all_reduce
-    from lightloom.training.transport.worker_aggregator import flat_gradients, set_gradients, trainable
+    from lightloom.exchange.transport.meeting import ring_from_store
+    from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
+    from lightloom.exchange.transport.worker_aggregator import flat_gradients, set_gradients, trainable
 
     if worker.rank == WORKERS:
 

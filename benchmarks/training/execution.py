@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.training.transport.launch import launch
-from lightloom.training.transport.worker import Worker
+from lightloom.core.results import provenance
+from lightloom.exchange.transport.launch import launch
+from lightloom.exchange.transport.worker import Worker
 
 if TYPE_CHECKING:
     from lightloom.collectives.schedule.columns import Schedule
@@ -40,11 +40,11 @@ LIMIT = 500.0
 
 def schedules(ranks: int, nbytes: float) -> dict[str, Schedule]:
     """Verified schedules by name."""
+    from lightloom.collectives.collective import Collective
     from lightloom.collectives.registry import build, find
-    from lightloom.collectives.spec import Collective
     from lightloom.collectives.synthesis.synthesized import synthesized
     from lightloom.collectives.verify.stepped import verify
-    from lightloom.fabrics.wdm_ring import WdmRing
+    from lightloom.machines.fabrics.wdm_ring import WdmRing
 
     fabric = WdmRing(ranks=ranks, wavelengths=8, conversion_time=1e-6)
     wanted = Collective("all-reduce", ranks, nbytes)
@@ -66,7 +66,7 @@ def _rounds(worker: Worker, nbytes: int) -> dict[str, list[float]]:
     import torch
     import torch.distributed as dist
 
-    from lightloom.training.schedules.execution import ScheduleExecutor
+    from lightloom.exchange.execution import ScheduleExecutor
 
     tensor = torch.ones(nbytes // 4)
     ways: dict[str, Callable[[Any], Any]] = {"gloo": dist.all_reduce}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.training.transport.launch import launch
+from lightloom.core.results import provenance
+from lightloom.exchange.transport.launch import launch
 
 RANKS = 4
 TIMEOUT = 240.0

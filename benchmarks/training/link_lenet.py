@@ -21,12 +21,13 @@ import numpy as np
 from lightloom.core.arrays import Codes, Ints
 from lightloom.core.errors import ConfigError, LightloomError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.photonics.averaging import FunctionArguments, LayeredNetwork, build
-from lightloom.photonics.link.averager import LinkAverager
-from lightloom.photonics.link.intervals import interval
+from lightloom.core.results import provenance
+from lightloom.exchange.datasets import data_folder
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.link.settings import Link
-from lightloom.training.datasets.folder import data_folder
+from lightloom.photonics.link.simulate import LinkAverager
+from lightloom.photonics.link.word_errors import interval
 
 SERVERS, BITS, BATCH = 4, 8, 64
 SEEDS = 5
@@ -60,10 +61,10 @@ def trained(seed: int, iterations: int, averager: CountingAverager | None, data:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from lightloom.training.datasets.mnist import test_digits, training_digits
-    from lightloom.training.runs.digits import lenet_recipe
-    from lightloom.training.runs.emulated_servers import EmulatedServers
-    from lightloom.workloads.torch.zoo.chains import lenet
+    from lightloom.exchange.datasets import test_digits, training_digits
+    from lightloom.models.torch.zoo.chains import lenet
+    from lightloom.papers.runs.digits import lenet_recipe
+    from lightloom.papers.runs.emulated import EmulatedServers
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)

@@ -29,10 +29,10 @@ from typing import Any
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.exchange.registry import compared
-from lightloom.training.transport.limited_links import launch_limited
-from lightloom.training.transport.worker import Worker
+from lightloom.core.results import provenance
+from lightloom.exchange.methods import compared
+from lightloom.exchange.transport.limited_links import launch_limited
+from lightloom.exchange.transport.worker import Worker
 
 RANKS = 4
 RATES = {"1 Gbit/s": 1e9, "10 Gbit/s": 10e9, "no limit": None}
@@ -75,7 +75,7 @@ def train_round(worker: Worker) -> dict[str, Any]:
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("lightloom.training")
+    logger = logging.getLogger("lightloom.exchange")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     images, labels, data = digits(worker)
@@ -162,7 +162,7 @@ def digits(worker: Worker) -> tuple[Any, Any, str]:
     """Images in [0, 1] and labels of this rank, and what they are."""
     import torch
 
-    from lightloom.training.datasets.mnist import training_digits
+    from lightloom.exchange.datasets import training_digits
 
     folder = worker.arguments["data"]
     if folder is None:

@@ -20,9 +20,9 @@ from typing import Any
 from benchmarks.support.measure import cpu_name
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.training.transport.launch import launch
-from lightloom.training.transport.worker import Worker
+from lightloom.core.results import provenance
+from lightloom.exchange.transport.launch import launch
+from lightloom.exchange.transport.worker import Worker
 
 RANKS = 4
 MEGABYTES = (1, 25, 100)
@@ -60,7 +60,8 @@ def time_all(worker: Worker) -> dict[str, dict[str, list[list[float]]]]:
     import torch
     import torch.distributed as dist
 
-    from lightloom.training.hooks import OpticalAverageState, average_hook
+    from lightloom.exchange.distributed.ddp import average_hook
+    from lightloom.exchange.hooks import OpticalAverageState
 
     torch.set_num_threads(1)
     found: dict[str, dict[str, list[list[float]]]] = {}

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
-from lightloom.compression import find
-from lightloom.compression.base import Codec
 from lightloom.core.errors import CodecError
 from lightloom.core.files import check_writable, write_atomically
-from lightloom.core.provenance import provenance
+from lightloom.core.results import provenance
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.registry import find
 
 RANKS = 4
 RATE_BITS = 10e9
@@ -120,9 +120,9 @@ def train(worker: Any) -> dict[str, Any]:
     import torch.distributed as dist
     from torch import nn
 
-    from lightloom.training.transport.rendezvous import ring_from_store
-    from lightloom.training.transport.ring_all_reduce import ring_all_reduce
-    from lightloom.workloads.torch.zoo.chains import hdc
+    from lightloom.exchange.transport.meeting import ring_from_store
+    from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
+    from lightloom.models.torch.zoo.chains import hdc
 
     torch.set_num_threads(1)
     chosen = codec(worker.arguments["codec"])
@@ -171,7 +171,7 @@ def _digits(data: str | None, rank: int) -> tuple[Any, Any]:
     if data is None:
         chance = torch.Generator().manual_seed(rank)
         return torch.rand(count, 784, generator=chance), torch.randint(10, (count,), generator=chance)
-    from lightloom.training.datasets.mnist import training_digits
+    from lightloom.exchange.datasets import training_digits
 
     digits = training_digits(Path(data))
     at = slice(rank * count, (rank + 1) * count)
@@ -180,8 +180,8 @@ def _digits(data: str | None, rank: int) -> tuple[Any, Any]:
 
 def run(data: str | None, rounds: int) -> dict[str, Any]:
     """All codecs in each round; medians over rounds, of rank 0."""
+    from lightloom.exchange.transport.limited_links import launch_limited
     from lightloom.reports.progress import progress
-    from lightloom.training.transport.limited_links import launch_limited
 
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CODECS}
     with progress("Training steps", rounds * len(CODECS)) as advance:

@@ -9,9 +9,8 @@ from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from lightloom.cli.lazy import LazyGroup, load_command
-from lightloom.cli.main import COMMANDS as COMMANDS
-from lightloom.cli.main import app
+from lightloom.app.cli.main import COMMANDS as COMMANDS
+from lightloom.app.cli.main import LazyGroup, app, load_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

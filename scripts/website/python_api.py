@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 ARGUMENTS = (
-    "lightloom.api.arguments.Quantity",
-    "lightloom.api.arguments.Settings",
-    "lightloom.api.arguments.FabricLike",
-    "lightloom.api.arguments.ClusterLike",
-    "lightloom.api.models.ModelLike",
+    "lightloom.app.api.arguments.Quantity",
+    "lightloom.app.api.arguments.Settings",
+    "lightloom.app.api.arguments.FabricLike",
+    "lightloom.app.api.arguments.ClusterLike",
+    "lightloom.app.api.planning.ModelLike",
 )
 
 
@@ -47,9 +47,9 @@ def pages() -> dict[str, Page]:
             _all("lightloom.exchange"),
         ),
         "hooks": Page(
-            "lightloom.training.hooks",
+            "lightloom.exchange.hooks",
             "Communication hooks ([how to use them](../../training.md)).",
-            _all("lightloom.training.hooks"),
+            _all("lightloom.exchange.hooks"),
         ),
         "extending": Page(
             "For plug-ins",
@@ -83,7 +83,7 @@ def _results(functions: tuple[str, ...]) -> tuple[str, ...]:
         if inspect.isclass(returned) and returned.__name__ not in import_module("lightloom").__all__:
             for each in (returned, *returned.__subclasses__()):
                 results[f"{each.__module__}.{each.__qualname__}"] = None
-    return ("lightloom.core.results.Result", *results, "lightloom.planner.search.plans.Plan")
+    return ("lightloom.core.results.Result", *results, "lightloom.planning.search.plans.Plan")
 
 
 def _errors() -> tuple[str, ...]:

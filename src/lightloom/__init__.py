@@ -10,63 +10,67 @@ Names are loaded when they are first used, so that importing lightloom costs not
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lightloom.accelerators.base import Accelerator as Accelerator
-    from lightloom.api.accuracy import accuracy as accuracy
-    from lightloom.api.arguments import load_cluster as load_cluster
-    from lightloom.api.arguments import load_fabric as load_fabric
-    from lightloom.api.averaging import averager as averager
-    from lightloom.api.bills import bill as bill
-    from lightloom.api.calibrating import calibrate as calibrate
-    from lightloom.api.collectives import collective as collective
-    from lightloom.api.collectives import cost as cost
-    from lightloom.api.collectives import lower_bound as lower_bound
-    from lightloom.api.collectives import synthesize as synthesize
-    from lightloom.api.collectives import verify as verify
-    from lightloom.api.comparison import compare as compare
-    from lightloom.api.designing import design as design
-    from lightloom.api.goodput import goodput as goodput
-    from lightloom.api.models import trace as trace
-    from lightloom.api.planning import plan as plan
-    from lightloom.api.traffic import traffic as traffic
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from lightloom.app.api.accuracy import accuracy as accuracy
+    from lightloom.app.api.arguments import load_cluster as load_cluster
+    from lightloom.app.api.arguments import load_fabric as load_fabric
+    from lightloom.app.api.averaging import averager as averager
+    from lightloom.app.api.calibrating import calibrate as calibrate
+    from lightloom.app.api.collectives import collective as collective
+    from lightloom.app.api.collectives import cost as cost
+    from lightloom.app.api.collectives import lower_bound as lower_bound
+    from lightloom.app.api.collectives import synthesize as synthesize
+    from lightloom.app.api.collectives import verify as verify
+    from lightloom.app.api.comparison import compare as compare
+    from lightloom.app.api.designing import design as design
+    from lightloom.app.api.goodput import bill as bill
+    from lightloom.app.api.goodput import goodput as goodput
+    from lightloom.app.api.planning import plan as plan
+    from lightloom.app.api.planning import trace as trace
+    from lightloom.app.api.traffic import traffic as traffic
     from lightloom.collectives.algorithm import Algorithm as Algorithm
+    from lightloom.collectives.collective import Collective as Collective
     from lightloom.collectives.schedule.columns import Schedule as Schedule
-    from lightloom.collectives.spec import Collective as Collective
-    from lightloom.compression.base import Codec as Codec
     from lightloom.core.errors import LightloomError as LightloomError
-    from lightloom.fabrics.base import Fabric as Fabric
-    from lightloom.photonics.reducers.compare import compare_reducers as compare_reducers
+    from lightloom.exchange.compression.codec import Codec as Codec
+    from lightloom.machines.accelerators.accelerator import Accelerator as Accelerator
+    from lightloom.machines.fabrics.fabric import Fabric as Fabric
+    from lightloom.machines.reducers.compare import compare_reducers as compare_reducers
 
     __version__: str
 
 _HOMES = {
-    "plan": "lightloom.api.planning",
-    "collective": "lightloom.api.collectives",
-    "synthesize": "lightloom.api.collectives",
-    "verify": "lightloom.api.collectives",
-    "cost": "lightloom.api.collectives",
-    "lower_bound": "lightloom.api.collectives",
-    "trace": "lightloom.api.models",
-    "accuracy": "lightloom.api.accuracy",
-    "calibrate": "lightloom.api.calibrating",
-    "traffic": "lightloom.api.traffic",
-    "goodput": "lightloom.api.goodput",
-    "design": "lightloom.api.designing",
-    "load_cluster": "lightloom.api.arguments",
-    "load_fabric": "lightloom.api.arguments",
-    "averager": "lightloom.api.averaging",
-    "bill": "lightloom.api.bills",
-    "compare": "lightloom.api.comparison",
-    "compare_reducers": "lightloom.photonics.reducers.compare",
-    "Collective": "lightloom.collectives.spec",
+    "plan": "lightloom.app.api.planning",
+    "collective": "lightloom.app.api.collectives",
+    "synthesize": "lightloom.app.api.collectives",
+    "verify": "lightloom.app.api.collectives",
+    "cost": "lightloom.app.api.collectives",
+    "lower_bound": "lightloom.app.api.collectives",
+    "trace": "lightloom.app.api.planning",
+    "accuracy": "lightloom.app.api.accuracy",
+    "calibrate": "lightloom.app.api.calibrating",
+    "traffic": "lightloom.app.api.traffic",
+    "goodput": "lightloom.app.api.goodput",
+    "design": "lightloom.app.api.designing",
+    "load_cluster": "lightloom.app.api.arguments",
+    "load_fabric": "lightloom.app.api.arguments",
+    "averager": "lightloom.app.api.averaging",
+    "bill": "lightloom.app.api.goodput",
+    "compare": "lightloom.app.api.comparison",
+    "compare_reducers": "lightloom.machines.reducers.compare",
+    "Collective": "lightloom.collectives.collective",
     "Schedule": "lightloom.collectives.schedule.columns",
-    "Fabric": "lightloom.fabrics.base",
-    "Accelerator": "lightloom.accelerators.base",
+    "Fabric": "lightloom.machines.fabrics.fabric",
+    "Accelerator": "lightloom.machines.accelerators.accelerator",
     "Algorithm": "lightloom.collectives.algorithm",
-    "Codec": "lightloom.compression.base",
+    "Codec": "lightloom.exchange.compression.codec",
     "LightloomError": "lightloom.core.errors",
 }
 """The module that defines each public name."""
@@ -99,6 +103,52 @@ __all__ = [
     "traffic",
     "verify",
 ]
+
+
+_FORMER = {
+    "lightloom.accelerators": "lightloom.machines.accelerators",
+    "lightloom.accelerators.base": "lightloom.machines.accelerators.accelerator",
+    "lightloom.collectives.schedule.compose": "lightloom.collectives.schedule.build",
+    "lightloom.compression": "lightloom.exchange.compression",
+    "lightloom.compression.arrays": "lightloom.exchange.compression.codec",
+    "lightloom.fabrics": "lightloom.machines.fabrics",
+    "lightloom.fabrics.base": "lightloom.machines.fabrics.fabric",
+    "lightloom.fabrics.bills": "lightloom.machines.fabrics.bills",
+    "lightloom.fabrics.bills.links": "lightloom.machines.fabrics.bills.links",
+    "lightloom.fabrics.bills.switches": "lightloom.machines.fabrics.bills.switches",
+    "lightloom.fabrics.conformance": "lightloom.machines.fabrics.conformance",
+    "lightloom.fabrics.footprint": "lightloom.machines.fabrics.derived",
+    "lightloom.parts": "lightloom.machines.parts",
+    "lightloom.parts.bill": "lightloom.machines.parts.bill",
+    "lightloom.parts.load": "lightloom.machines.parts.part",
+    "lightloom.training": "lightloom.exchange",
+    "lightloom.training.hooks": "lightloom.exchange.hooks",
+}
+"""Modules that were public before 0.3, and where they are now."""
+
+
+class _FormerNames:
+    """Imports modules that were public before 0.3 under the names that they had."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, _FormerNames) if name in _FORMER else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        module = import_module(_FORMER[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        # Importing has put the spec of the former name into the module, which keeps its own.
+        module.__spec__ = getattr(module.__spec__, "loader_state", None)
+
+
+sys.meta_path.append(_FormerNames)
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """``python -m lightloom``: the command ``lightloom``."""
 
-from lightloom.cli.main import main
+from lightloom.app.cli.main import main
 
 if __name__ == "__main__":
     main()

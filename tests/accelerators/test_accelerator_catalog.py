@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lightloom.accelerators.load import fields_of, load_accelerator, names
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.fabrics import load as fabrics
+from lightloom.machines.accelerators.load import fields_of, load_accelerator, names
+from lightloom.machines.fabrics import load as fabrics
 
 WORDS = {"name", "kind", "description", "sources", "tiers"}
 """Fields without a source of their own; those of tiers have one each (tests/fabrics/test_geometry.py)."""

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.accelerators.dadiannao import FILE, DaDianNao, load_dadiannao
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import UnknownNameError
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Mesh
+from lightloom.machines.accelerators.dadiannao import FILE, DaDianNao, load_dadiannao
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.load import load_fabric
 
 amounts = st.floats(0, 1e12)
 FABRICS = {"25-E": "25g", "100-O": "100g", "400-O": "400g", "800-O": "800g", "1600-O": "1600g", "3200-O": "3200g"}

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.accelerators.base import Accelerator, Work
-from lightloom.accelerators.kernel_priors import PRIORS
-from lightloom.accelerators.kernels import LOSS_BYTES, KernelKind, KernelModel, KernelShapes, Rates
-from lightloom.accelerators.load import description, load_accelerator, names
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
+from lightloom.machines.accelerators.accelerator import Accelerator, Work
+from lightloom.machines.accelerators.kernels import (
+    LOSS_BYTES,
+    PRIORS,
+    KernelKind,
+    KernelModel,
+    KernelShapes,
+    Rates,
+)
+from lightloom.machines.accelerators.load import description, load_accelerator, names
+from lightloom.machines.clusters.load import load_cluster
 
 MODEL = KernelModel(compute_units=108)
 RATES = Rates(peak=312e12, bandwidth=2e12)

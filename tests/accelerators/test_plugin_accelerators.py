@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from lightloom.accelerators import load
-from lightloom.accelerators.base import Accelerator, Precision
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import cluster_from
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.operators import graph_times
-from lightloom.simulation.step import simulate_step
+from lightloom.machines.accelerators import load
+from lightloom.machines.accelerators.accelerator import Accelerator, Precision
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import cluster_from
+from lightloom.planning.parallelism.operators import graph_times
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.simulation.engine import simulate_step
 from tests.parallelism.strategies import chain
 from tests.simulation.prices import linear
 

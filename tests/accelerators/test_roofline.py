@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.base import PRECISIONS, Accelerator, Precision, Work
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.errors import UnsupportedError
+from lightloom.machines.accelerators.accelerator import (
+    PRECISIONS,
+    Accelerator,
+    Precision,
+    Work,
+)
+from lightloom.machines.accelerators.load import load_accelerator
 
 amounts = st.just(0.0) | st.floats(1e-200, 1e15)
 """Nothing, or so much that doubling it doubles its time exactly, too."""

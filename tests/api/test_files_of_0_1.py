@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
-from lightloom.compression.profile import read as read_profile
-from lightloom.photonics.averaging import load_network, verify
-from lightloom.sweeps.expand import points_of
-from lightloom.sweeps.experiment import read_experiment
-from lightloom.sweeps.journal import opened
+from lightloom.exchange.compression.profile import read as read_profile
+from lightloom.photonics.averaging.networks import load_network
+from lightloom.photonics.averaging.proof import verify
+from lightloom.planning.sweeps.experiment import points_of, read_experiment
+from lightloom.planning.sweeps.run import opened
 
 FILES = Path(__file__).parent / "files_of_0_1"
 SCHEDULES = {

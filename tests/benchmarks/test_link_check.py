@@ -14,11 +14,12 @@ from benchmarks.photonics.link_check import compared, settings
 from benchmarks.support import field_simulation
 from benchmarks.support.field_simulation import Part, read_network, wrong_words
 
-from lightloom.photonics.averaging import FunctionArguments, build, save_network
-from lightloom.photonics.link.chip import Chip, design_chip
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.link.settings import Link, ideal
+from lightloom.photonics.link.simulate import Chip, design_chip
 from lightloom.photonics.link.word_errors import word_errors
-from lightloom.photonics.meshes import save_phases
+from lightloom.photonics.meshes.files import save_phases
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from benchmarks.support.measure import parse_no_options
 from benchmarks.synthesis import parser
 
 import benchmarks
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.collective import Collective
 
 COMMANDS = [path for path in Path(benchmarks.__path__[0]).rglob("*.py") if "__main__" in path.read_text()]
 

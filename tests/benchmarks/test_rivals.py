@@ -9,9 +9,9 @@ from benchmarks.rivals.fabrics import Case, Links
 from benchmarks.rivals.spread import Spread, fastest
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.collective import Collective
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.mesh import Torus
+from lightloom.machines.fabrics.grids import Torus
 
 RING = Links(
     np.arange(6).repeat(2), np.stack([np.arange(1, 7) % 6, np.arange(-1, 5) % 6], 1).ravel(), np.zeros(12, np.int64)

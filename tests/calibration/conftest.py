@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from lightloom.calibration.held_out import random_folds
+from lightloom.planning.calibration.fit import random_folds
 
 
 @pytest.fixture(scope="module", autouse=True)
 def two_folds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("calibrate", "accuracy"):
-            patch.setattr(f"lightloom.calibration.{module}.random_folds", partial(random_folds, folds=2))
+            patch.setattr(f"lightloom.planning.calibration.{module}.random_folds", partial(random_folds, folds=2))
         yield

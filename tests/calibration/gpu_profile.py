@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
-from lightloom.accelerators.load import load_accelerator
+from lightloom.machines.accelerators.kernels import (
+    KernelKind,
+    KernelModel,
+    KernelShapes,
+    Rates,
+)
+from lightloom.machines.accelerators.load import load_accelerator
 
 Shapes = list[list[int]]
 _STEP_US = 1e6

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from lightloom.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
-from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.document import parameters_of
-from lightloom.calibration.fit import prior_fit
-from lightloom.calibration.priors import priors_of
-from lightloom.calibration.rows import MeasuredStep, MeasuredSteps
+from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.planning.calibration.accuracy import parameters_of
+from lightloom.planning.calibration.fit import prior_fit
+from lightloom.planning.calibration.rows import MeasuredStep, MeasuredSteps, priors_of
 
 COLUMNS: Mapping[str, str] = {
     "row": "first",

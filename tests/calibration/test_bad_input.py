@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.calibration.document import write_calibration
+from lightloom.planning.calibration.accuracy import write_calibration
 from tests.calibration.samples import COLUMNS, made_calibration, write_rows
 from tests.cli.commands import run
 

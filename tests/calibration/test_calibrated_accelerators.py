@@ -8,14 +8,19 @@ import pytest
 import yaml
 
 import lightloom as ll
-from lightloom.accelerators.kernel_priors import PRIORS
-from lightloom.accelerators.load import CATALOG, description, load_accelerator, names
-from lightloom.calibration.document import fitted_parameters, read_calibration, write_calibration
-from lightloom.calibration.priors import priors_of
-from lightloom.cli.plan.assumed import assumed_lines, assumptions
-from lightloom.clusters.load import cluster_from, load_cluster
+from lightloom.app.cli.plan_report import assumed_lines, assumptions
 from lightloom.core.errors import ConfigError
-from lightloom.planner.pricing.belief import belief_of
+from lightloom.machines.accelerators.kernels import PRIORS
+from lightloom.machines.accelerators.load import (
+    CATALOG,
+    description,
+    load_accelerator,
+    names,
+)
+from lightloom.machines.clusters.load import cluster_from, load_cluster
+from lightloom.planning.calibration.accuracy import fitted_parameters, read_calibration, write_calibration
+from lightloom.planning.calibration.rows import priors_of
+from lightloom.planning.pricing.job import belief_of
 from tests.calibration.samples import made_calibration
 from tests.cli.commands import run
 

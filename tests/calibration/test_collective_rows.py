@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.calibration.collective_rows import read_collectives
 from lightloom.core.errors import ConfigError
+from lightloom.planning.calibration.collectives import read_collectives
 
 PRINTED = """\
 # nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20

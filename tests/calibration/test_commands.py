@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
-from lightloom.accelerators.load import load_accelerator
-from lightloom.api.calibrations import StepsCalibration
-from lightloom.clusters.load import cluster_from
+from lightloom.app.api.calibrating import StepsCalibration
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.load import cluster_from
 from tests.calibration.samples import write_rows
 from tests.cli.commands import run
 

@@ -8,19 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.accelerators.calibrated import Calibration
-from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.accuracy import CrossValidation, accuracy, cross_validated
-from lightloom.calibration.calibrate import calibrate
-from lightloom.calibration.document import read_calibration, write_calibration
-from lightloom.calibration.fit import fit, log_seconds, prior_fit, sensitivity
-from lightloom.calibration.held_out import model_folds
-from lightloom.calibration.intervals import scatter_of
-from lightloom.calibration.jobs import jobs_of
-from lightloom.calibration.priors import priors_of
-from lightloom.calibration.rows import MeasuredSteps
 from lightloom.core.errors import ConfigError
-from lightloom.planner.pricing.belief import half_widths, told_apart
+from lightloom.machines.accelerators.calibrated import Calibration
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.planning.calibration.accuracy import (
+    CrossValidation,
+    accuracy,
+    calibrate,
+    cross_validated,
+    read_calibration,
+    write_calibration,
+)
+from lightloom.planning.calibration.fit import (
+    fit,
+    log_seconds,
+    model_folds,
+    prior_fit,
+    scatter_of,
+    sensitivity,
+)
+from lightloom.planning.calibration.rows import MeasuredSteps, jobs_of, priors_of
+from lightloom.planning.pricing.job import half_widths, told_apart
 from tests.calibration.samples import step, table_of, varied_steps
 
 MACHINE = load_accelerator("a100")

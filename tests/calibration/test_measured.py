@@ -7,8 +7,8 @@ import os
 import pytest
 from benchmarks.accuracy import PRIOR_LIMITS, collectives, priors_only
 
-from lightloom.calibration.accuracy import accuracy
-from lightloom.calibration.rows import read_steps
+from lightloom.planning.calibration.accuracy import accuracy
+from lightloom.planning.calibration.rows import read_steps
 
 pytestmark = pytest.mark.skipif("LIGHTLOOM_MEASURED" not in os.environ, reason="needs the measured tables")
 

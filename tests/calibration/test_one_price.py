@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.jobs import fabric_of, jobs_of, settings_of, sizes_of, strategy_of
-from lightloom.calibration.priors import priors_of
-from lightloom.calibration.rows import MeasuredStep
-from lightloom.calibration.steps import step_seconds
-from lightloom.clusters.base import Cluster
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.workloads.transformer import transformer_graph
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.decoder import transformer_graph
+from lightloom.planning.calibration.rows import (
+    MeasuredStep,
+    fabric_of,
+    jobs_of,
+    priors_of,
+    settings_of,
+    sizes_of,
+    step_seconds,
+    strategy_of,
+)
+from lightloom.planning.pricing.step import simulate
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 from tests.calibration.samples import step
 
 MACHINE = load_accelerator("a100")

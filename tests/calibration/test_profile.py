@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import lightloom as ll
-from lightloom.accelerators.load import load_accelerator
-from lightloom.api.profiles import ProfileCalibration
-from lightloom.calibration.profiled_kernels import _CAUSAL, kernel_of
-from lightloom.calibration.profiled_operators import operators_of, predicted_seconds
-from lightloom.interchange.traces.kineto import TimedCall, read_profile
+from lightloom.app.api.calibrating import ProfileCalibration
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.traces.kineto import TimedCall, read_profile
+from lightloom.planning.calibration.profile import _CAUSAL, kernel_of, operators_of, predicted_seconds
 from tests.calibration.gpu_profile import gpu_profile
 from tests.cli.commands import run
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
-from lightloom.accelerators.load import load_accelerator
-from lightloom.api.step_comparison import compare_step
-from lightloom.calibration.profiled_step import profiled_step
-from lightloom.interchange.traces.kineto import read_profile
+from lightloom.app.api.accuracy import compare_step
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.traces.kineto import read_profile
+from lightloom.planning.calibration.profile import profiled_step
 from tests.cli.commands import run
 from tests.interchange.test_kineto_workload import events, written
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.calibration.jobs import jobs_of
-from lightloom.calibration.rows import read_steps
 from lightloom.core.errors import ConfigError
+from lightloom.planning.calibration.rows import jobs_of, read_steps
 from tests.calibration.samples import COLUMNS, step, write_rows
 
 
@@ -89,7 +88,7 @@ def test_missing_tables_say_where_they_were_sought(tmp_path: Path, monkeypatch: 
 
 
 def test_what_a_row_leaves_open_is_every_usual_choice() -> None:
-    from lightloom.accelerators.load import load_accelerator
+    from lightloom.machines.accelerators.load import load_accelerator
 
     machine = load_accelerator("a100")
     jobs = jobs_of([step(micro_batch=None, virtual_stages=None), step()], machine)

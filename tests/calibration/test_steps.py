@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.calibration.jobs import jobs_of
-from lightloom.calibration.priors import priors_of
-from lightloom.calibration.rows import MeasuredStep
-from lightloom.calibration.steps import step_seconds
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.planning.calibration.rows import MeasuredStep, jobs_of, priors_of, step_seconds
 from tests.calibration.samples import step
 
 

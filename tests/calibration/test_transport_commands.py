@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.transports.load import load_transport
+from lightloom.machines.transports.transport import load_transport
 from tests.calibration.test_transports import TRUE, made_up
 from tests.cli.commands import run
 

@@ -7,17 +7,23 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lightloom.calibration.collective_rows import MeasuredCollective
-from lightloom.calibration.transport_fit import System, anchor_sizes, fit_scales, predicted
-from lightloom.calibration.transport_shared import fit_shared, machine_shares, with_constants
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.transport_tiers import transport_tiers
-from lightloom.collectives.spec import Kind
+from lightloom.collectives.collective import Kind
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.transports.base import Scales, Transport
-from lightloom.transports.load import load_transport
-from lightloom.transports.price import Constants
-from lightloom.transports.ways import Tiers
+from lightloom.machines.clusters.cluster import transport_tiers
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.transports.price import Constants
+from lightloom.machines.transports.transport import Scales, Transport, load_transport
+from lightloom.machines.transports.ways import Tiers
+from lightloom.planning.calibration.collectives import (
+    MeasuredCollective,
+    System,
+    anchor_sizes,
+    fit_scales,
+    fit_shared,
+    machine_shares,
+    predicted,
+    with_constants,
+)
 
 TIERS = Tiers(8, 370e9, 48e9, True, 3.35e12)
 TRUE = Scales(latency=0.7, network_latency=2.5, bandwidth=0.88, network_bandwidth=0.9)

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from lightloom.cli.main import main
+from lightloom.app.cli.main import main
 
 
 class Done(NamedTuple):

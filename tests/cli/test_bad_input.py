@@ -182,7 +182,7 @@ def test_a_file_as_folder_is_refused_before_the_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "code"), [pytest.param("1MiB", 0, marks=pytest.mark.slow), ("nan", 2)])
 def test_a_process_of_its_own_answers_alike(size: str, code: int) -> None:
     arguments = [*_GOOD_RING[:-1], size, "--json"]
-    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", *arguments]
+    command = [sys.executable, "-c", "from lightloom.app.cli.main import main; main()", *arguments]
     process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     done = lightloom(*arguments)
     assert (process.returncode, process.stdout, process.stderr) == done

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lightloom.accelerators import load as accelerator_load
-from lightloom.cli.main import app
-from lightloom.clusters import load as cluster_load
-from lightloom.fabrics import load as fabric_load
-from lightloom.parts import load as part_load
+from lightloom.app.cli.main import app
+from lightloom.machines.accelerators import load as accelerator_load
+from lightloom.machines.clusters import load as cluster_load
+from lightloom.machines.fabrics import load as fabric_load
+from lightloom.machines.parts import part as part_load
 
 _LOADERS: dict[str, tuple[Any, Callable[[str], Any]]] = {
     "cluster": (cluster_load, cluster_load.load_cluster),

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Circuits, Traffic, verify
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits.circuits import Circuits, Traffic
+from lightloom.planning.parallelism.circuits.verify import verify
 from tests.cli.commands import Done, run
 
 Command = Callable[..., Done]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.compression import Inceptionn, find
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.registry import find
 from tests.cli.commands import assert_refused, lightloom
 
 VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.float32)
@@ -20,7 +21,7 @@ def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """A cache without profiles, but with the graphs that other runs have traced; rates measured on few values."""
     from lightloom.core.cache import cache_directory
 
-    monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 12)
+    monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 12)
     shared = cache_directory() / "workloads"
     own = tmp_path_factory.mktemp("cache")
     if shared.is_dir():

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lightloom.collectives.registry import Algorithm, build
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.registry import build
 from lightloom.collectives.schedule.columns import Schedule
 from tests.cli.commands import run
 
@@ -109,7 +110,7 @@ def test_a_failing_algorithm_is_a_refused_row_of_the_stragglers(
             raise IndexError("rank 13 of 12")
         return build(algorithm, *rest)
 
-    monkeypatch.setattr("lightloom.cli.damage.build", failing)
+    monkeypatch.setattr("lightloom.collectives.registry.build", failing)
     arguments = ["damage", "all-gather", "--ranks", "6", "--wavelengths", "2", "--nbytes-per-rank", "10kB"]
     document = json.loads(run(monkeypatch, capsys, *arguments, "--late", "10us", "--json").out)
     why = "optree-striped raises IndexError: rank 13 of 12"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.exchange.registry import names
+from lightloom.exchange.methods import names
 from tests.cli.commands import assert_refused, lightloom
 
 

@@ -10,9 +10,8 @@ from importlib import import_module
 import pytest
 import typer
 
-from lightloom.cli.lazy import Entry, load_command
-from lightloom.cli.main import COMMANDS
-from lightloom.cli.onn.app import COMMANDS as ONN_COMMANDS
+from lightloom.app.cli.main import COMMANDS, Entry, load_command
+from lightloom.app.cli.onn.app import COMMANDS as ONN_COMMANDS
 
 ENTRIES = {**COMMANDS, **{f"onn {name}": entry for name, entry in ONN_COMMANDS.items()}}
 HEAVY = {"torch", "numba", "matplotlib", "pandas", "pyarrow", "joblib", "distributed"}
@@ -30,7 +29,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
 
 def test_help_loads_no_command() -> None:
     script = (
-        "import sys, contextlib\nfrom lightloom.cli.main import main\nsys.argv = ['lightloom', '--help']\n"
+        "import sys, contextlib\nfrom lightloom.app.cli.main import main\nsys.argv = ['lightloom', '--help']\n"
         "with contextlib.suppress(SystemExit): main()\nprint('|'.join(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.photonics.meshes import load_phases
-from lightloom.photonics.meshes.documents import mesh_of
-from lightloom.photonics.reducers import networks
-from lightloom.photonics.tolerance import search
-from lightloom.photonics.tolerance.candidates import candidates
-from lightloom.photonics.tolerance.document import assumptions
+from lightloom.machines.reducers import rivals
+from lightloom.photonics import tolerance as search
+from lightloom.photonics.averaging.networks import load_network
+from lightloom.photonics.meshes.files import load_phases, mesh_of
+from lightloom.photonics.tolerance import assumptions, candidates
 from tests.cli.test_onn_bad_input import run
 from tests.photonics.test_reducers import DESIGN
 
@@ -211,7 +209,7 @@ def test_a_search_prints_its_front(onn: Command) -> None:
 
 
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: DESIGN)
+    monkeypatch.setattr(rivals, "design", lambda servers, bits, rows, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]
     found = onn.json(*options, "--pair", "digit-sum-nrz,broadcasting-asic", "--figure", "r.png")
     assert (onn.folder / "r.png").stat().st_size > 20_000

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.cli.main import main
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
-from lightloom.photonics.meshes import map_matrix, save_phases
+from lightloom.app.cli.main import main
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
+from lightloom.photonics.meshes.files import save_phases
+from lightloom.photonics.meshes.mapping import map_matrix
 from tests.cli.commands import assert_refused, lightloom
 
 Files = Callable[[Path], None]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import assert_refused, lightloom
 from tests.cli.test_onn import Command, onn
 

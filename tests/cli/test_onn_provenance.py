@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.cli.onn.disturb import disturb
-from lightloom.photonics.averaging import FunctionArguments, build, save_network
+from lightloom.app.cli.onn.disturb import disturb
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import lightloom
 
 DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9"]

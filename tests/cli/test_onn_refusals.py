@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.cascade import build_cascade
-from lightloom.photonics.averaging.cascade_files import save_cascade
-from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.averaging.cascade import build_cascade, save_cascade
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import assert_refused, lightloom
 
 LINK = ["link", "net.npz"]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.cli.lazy import load_command
-from lightloom.cli.main import COMMANDS
-from lightloom.photonics.averaging import FunctionArguments, build
-from lightloom.photonics.averaging.realised.files import save_network
+from lightloom.app.cli.main import COMMANDS, load_command
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import assert_refused, lightloom
 
 READ = {"exchange_profile", "space", "data", "calibration", "collectives", "profile", "gradients", "phases", "like"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lightloom.planner.search.request import KINDS
+from lightloom.planning.search.request import KINDS
 from tests.cli.commands import Done, run
 
 Command = Callable[..., Done]

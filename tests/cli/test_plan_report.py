@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lightloom.cli.plan.algorithms import algorithm_tables, circuit_tables, compared
-from lightloom.cli.plan.assumed import assumptions
-from lightloom.cli.plan.report import plan_report
-from lightloom.clusters.load import load_cluster
-from lightloom.core.provenance import provenance
-from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import DATA_PARALLEL, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.app.cli.plan_report import algorithm_tables, assumptions, circuit_tables, compared, plan_report
+from lightloom.core.results import provenance
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.search.document import plan_document
+from lightloom.planning.search.plans import PlanSearch
+from lightloom.planning.search.request import DATA_PARALLEL, SearchRequest
+from lightloom.planning.search.search import search
 from lightloom.reports.html import render
 from tests.planner.jobs import transformer
 

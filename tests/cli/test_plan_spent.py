@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from lightloom.cli.plan.report import plan_report
-from lightloom.cli.plan.run import _parts
-from lightloom.core.provenance import provenance
+from lightloom.app.cli.plan import _parts
+from lightloom.app.cli.plan_report import plan_report
+from lightloom.core.results import provenance
 from lightloom.core.units import format_rate
-from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.planning.search.document import plan_document
+from lightloom.planning.search.plans import PlanSearch
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 from lightloom.reports.html import render
 from tests.planner.jobs import cluster, transformer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.interchange.chakra_nodes import Node
+from lightloom.collectives.files.chakra_nodes import Node
 from tests.cli.commands import run
 from tests.interchange.test_chakra_workload import step, written
 

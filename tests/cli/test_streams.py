@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-_COMMAND = [sys.executable, "-c", "from lightloom.cli.main import main; main()"]
+_COMMAND = [sys.executable, "-c", "from lightloom.app.cli.main import main; main()"]
 _COLLECTIVE = ["collective", "all-gather", "--fabric", "ring", "--ranks", "4", "--nbytes", "1MB"]
 
 

@@ -90,7 +90,7 @@ def test_a_fault_of_ours_ends_with_1_after_all_is_written(  # type: ignore[no-un
     sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from lightloom.core.errors import BoundError
-    from lightloom.planner.pricing import schedule_prices
+    from lightloom.planning.pricing import schedule_prices
 
     def wrong(*_: object) -> None:
         raise BoundError("below the bound")
@@ -109,7 +109,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     # Sizes in plenty, so that there is time to stop.
     text = SMALL.replace("nbytes: [1kB, 1MB]", f"nbytes: {list(range(1, 400))}")
     experiment, folder = written(tmp_path, text), tmp_path / "out"
-    command = [sys.executable, "-c", "from lightloom.cli.main import main; main()", "sweep", str(experiment)]
+    command = [sys.executable, "-c", "from lightloom.app.cli.main import main; main()", "sweep", str(experiment)]
     with subprocess.Popen(
         [*command, "--out", str(folder), "--jobs", "1"],
         stdout=subprocess.PIPE,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.astra_sim import read_network
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.machines.clusters.astra_sim import read_network
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 
 NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25 ]\nlatency: [ 500.0, 936.25 ]\n"
 OLD = {

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.load import cluster_from, description, load_cluster, names
-from lightloom.clusters.schema import schema
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.fabrics.load import changed, kinds, load_fabric
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.clusters.load import (
+    cluster_from,
+    description,
+    load_cluster,
+    names,
+    schema,
+)
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.load import changed, kinds, load_fabric
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.yaml"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.rack import Package, Rack
 from lightloom.core.errors import UnsupportedError
+from lightloom.machines.clusters.cluster import Package, Rack
 
 
 def test_the_paper_s_rack() -> None:

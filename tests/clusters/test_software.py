@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.accelerators import load as accelerators
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import CATALOG, cluster_from, load_cluster, names
-from lightloom.designs.space import read_space
-from lightloom.transports.library import Library
+from lightloom.machines.accelerators import load as accelerators
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import (
+    CATALOG,
+    cluster_from,
+    load_cluster,
+    names,
+)
+from lightloom.machines.transports.price import Library
+from lightloom.planning.designs.space import read_space
 
 GPU = sorted(path.stem for path in (CATALOG / "gpu").glob("*.yaml"))
 SWITCH = {"name": "node", "shape": "switch", "size": 8, "bandwidth": "450GB/s"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.forest import Forest
+from lightloom.collectives.synthesis.engine.trees import Forest
 from lightloom.core.arrays import Int32s
 
 

@@ -20,14 +20,12 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import ROOTED, Collective
-from lightloom.fabrics.base import CLOCKWISE, Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.collectives.collective import ROOTED, Collective, Sizes
+from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import wdm_ring
 
 SLOT, BANDWIDTH = 1e-3, 1e9

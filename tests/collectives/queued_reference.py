@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 Row = dict[str, int]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.fabrics.base import CLOCKWISE
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.fabric import CLOCKWISE
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 
 def is_right(schedule: Schedule, fabric: WdmRing) -> bool:

@@ -7,16 +7,16 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from lightloom.collectives.registry import Algorithm, admitted
-from lightloom.collectives.sizes import Sizes, zipf_sizes
-from lightloom.collectives.spec import KINDS, SIZED, Collective
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.load import kinds
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, SIZED, Collective, Sizes, zipf_sizes
+from lightloom.collectives.registry import admitted
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.load import kinds
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 LATENCY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-4])
 SIZE = st.one_of(st.just(0.0), st.floats(min_value=1.0, max_value=1e10))

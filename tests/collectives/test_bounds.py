@@ -9,22 +9,27 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import (
+    CLASSIC,
+    FROM_ALL_GATHER,
+    KINDS,
+    OF_PARTS,
+    Collective,
+)
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.cost.stepped import COST_MODELS
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import Algorithm, find
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
-from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, KINDS, OF_PARTS, Collective
+from lightloom.collectives.registry import find
+from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import DamagedWdmRing
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.footprint import Cut
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics.derived import Cut
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.optimum import FABRICS, STANDING, Problem, fewest_slots, held_against_the_optimum, problem
 from tests.collectives.strategies import collective_of, jobs, wdm_ring
 

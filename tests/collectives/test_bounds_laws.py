@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
-from lightloom.collectives.bounds.link_use import broadcast_uses
+from lightloom.collectives.bounds.link_use import broadcast_uses, degree_seconds, ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import (
@@ -22,10 +21,14 @@ from lightloom.collectives.bounds.rooted import (
     _smallest,
     broadcast_seconds,
 )
-from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.ring.line_trees import side_depth
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.collectives.collective import (
+    CLASSIC,
+    FROM_ALL_GATHER,
+    Collective,
+    Kind,
+)
+from lightloom.collectives.synthesis.ring.rooted import side_depth
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from tests.collectives.strategies import wdm_ring
 
 

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.cost import circuits
-from lightloom.collectives.cost.circuits import circuit_changes, circuits_key
-from lightloom.collectives.cost.order import distinct_ends
+from lightloom.collectives.collective import Collective, Kind, Sizes
+from lightloom.collectives.cost import loads
+from lightloom.collectives.cost.loads import circuit_changes, circuits_key
+from lightloom.collectives.cost.price import distinct_ends
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 CIRCUIT = {"source": 0, "destination": 2, "route": 0, "fibre": 0, "first_wavelength": 1, "wavelength_count": 2}
 FABRIC = WdmRing(
@@ -52,8 +51,8 @@ def schedule(*circuits: dict[str, int]) -> Schedule:
 
 def test_as_much_memory_is_asked_for_as_circuits_take(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(circuits, "require_memory", lambda nbytes, _: asked.append(nbytes))
-    followed = circuits._Circuits(FABRIC)
+    monkeypatch.setattr(loads, "require_memory", lambda nbytes, _: asked.append(nbytes))
+    followed = loads._Circuits(FABRIC)
     assert asked == [followed.tuned.nbytes] == [8 * FABRIC.links * 16]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.reference import data_arrives
 
 RANKS = 3

@@ -13,23 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.algorithms.hierarchical import hierarchical_phases
-from lightloom.collectives.composition.lower import lower
-from lightloom.collectives.composition.phases import Phase
+from lightloom.collectives.algorithms.doubling import hierarchical_phases
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
+from lightloom.collectives.composition import Phase, lower
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
+from lightloom.collectives.files.document import columns_from, header_of, schedule_from
 from lightloom.collectives.registry import find
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.spec import CLASSIC, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.interchange.document import columns_from, header_of, schedule_from
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Torus
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.reference import data_arrives
 
 GIB = float(1 << 30)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.schedule.counting import distinct, sorted_by
+from lightloom.collectives.schedule.columns import distinct, sorted_by
 
 _VALUES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 200_000)), max_size=60)
 

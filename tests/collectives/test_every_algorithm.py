@@ -9,20 +9,30 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms import (
-    neighbour_exchange,
-    one_stage,
+    direct,
     ring,
-    rooted,
+    trees,
     wrht,
 )
+from lightloom.collectives.collective import (
+    FROM_ALL_GATHER,
+    KINDS,
+    ONE_TO_ONE,
+    Collective,
+)
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, ONE_TO_ONE, Collective
+from lightloom.collectives.registry import (
+    admitted,
+    algorithms,
+    build,
+    find,
+)
 from lightloom.core.errors import UnknownNameError, UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import collective_of, jobs, wdm_ring, wdm_rings
 
@@ -118,8 +128,8 @@ _CLOSED_FORMS: list[tuple[str, str, Callable[[int, int], int]]] = [
     ("ring", "all-gather", lambda n, w: ring.ring_steps(n)),
     ("ring-two-way", "all-gather", lambda n, w: ring.two_way_ring_steps(n)),
     ("ring-two-way-striped", "all-gather", lambda n, w: ring.two_way_ring_steps(n)),
-    ("neighbour-exchange", "all-gather", lambda n, w: neighbour_exchange.neighbour_exchange_steps(n)),
-    ("one-stage", "all-gather", one_stage.one_stage_steps),
+    ("neighbour-exchange", "all-gather", lambda n, w: ring.neighbour_exchange_steps(n)),
+    ("one-stage", "all-gather", direct.one_stage_steps),
     ("wrht", "all-reduce", wrht.wrht_steps),
 ]
 
@@ -143,7 +153,7 @@ def test_doubling_and_trees_take_logarithmic_exchanges_when_wavelengths_suffice(
     power = ranks.bit_length() - 1
     assert doubling.steps == power + (2 if ranks != 1 << power else 0)
     tree = build(find("binomial-tree"), Collective("all-reduce", ranks, 1.0), fabric)
-    assert tree.steps == 2 * rooted.binomial_rounds(ranks)
+    assert tree.steps == 2 * trees.binomial_rounds(ranks)
     star = build(find("worker-aggregator"), Collective("all-reduce", ranks, 1.0), fabric)
     assert star.steps == 2
 

@@ -11,16 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lightloom as ll
-from lightloom.collectives.algorithms.rooted import binomial_tree
+from lightloom.collectives.algorithms.trees import binomial_tree
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.permutation import read_permutation
+from lightloom.collectives.collective import (
+    KINDS,
+    RULES,
+    Collective,
+    Kind,
+    Sizes,
+    measured_sizes,
+    read_permutation,
+    read_sizes,
+    zipf_sizes,
+)
+from lightloom.collectives.files.document import read_schedule, write_schedule
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.sizes import Sizes, measured_sizes, read_sizes, zipf_sizes
-from lightloom.collectives.spec import KINDS, RULES, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.fabrics.load import load_fabric
-from lightloom.interchange.files import read_schedule, write_schedule
+from lightloom.machines.fabrics.load import load_fabric
 from tests.collectives.strategies import collective_of, collectives
 
 NEW = KINDS[6:]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 
 from lightloom.collectives.algorithms.optree import exchange_stages
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule.chunk_lists import ChunkLists
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.collectives.schedule.columns import ChunkLists
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 
 
 def fat_tree(*sizes: int, taper: float = 2.0) -> Tiers:

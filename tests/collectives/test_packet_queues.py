@@ -10,24 +10,24 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost.packet_queues import hops_of
-from lightloom.collectives.cost.queued import play
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, Collective
+from lightloom.collectives.cost.queued import hops_of, play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import Algorithm, build, find
-from lightloom.collectives.schedule.barriers import without_barriers
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import KINDS, Collective
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.part import PartFabric
-from lightloom.fabrics.tiers.lowering import to_graph
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PartFabric
+from lightloom.machines.fabrics.tiers.lowering import to_graph
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.cost.reference import Row, nbytes_of_rows, rows_of
 from tests.collectives.strategies import collective_of, jobs, packet_fabrics, tier_fabrics, wdm_ring
 

@@ -11,17 +11,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import (
+    Design,
+    Level,
+    RingTrees,
+    Timing,
+    make_trees,
+)
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.queued_reference import accepted, chained, exchanged, tapped
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")

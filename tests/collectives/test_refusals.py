@@ -10,20 +10,25 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lightloom.cli.main import app
+from lightloom.app.cli.main import app
 from lightloom.collectives import registry
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, Collective, zipf_sizes
 from lightloom.collectives.evaluate import evaluate, evaluate_all
-from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
+from lightloom.collectives.registry import (
+    admitted,
+    algorithms,
+    build,
+    find,
+)
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
-from lightloom.collectives.sizes import zipf_sizes
-from lightloom.collectives.spec import KINDS, Collective
 from lightloom.core import memory
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.strategies import collective_of, wdm_ring
 
 
@@ -117,7 +122,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     every = algorithms() | plugins
     monkeypatch.setattr(registry, "algorithms", lambda: every)
-    for module in ("lightloom.collectives.evaluate", "lightloom.api.collectives"):
+    for module in ("lightloom.collectives.evaluate", "lightloom.app.api.collectives"):
         monkeypatch.setattr(f"{module}.algorithms", lambda: every)
 
 

@@ -10,19 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.algorithms.one_stage import one_stage
+from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.algorithms.optree import optree
 from lightloom.collectives.algorithms.ring import ring, ring_two_way
-from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.cost.stepped import cost, straggling
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")
 

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lightloom.collectives.collective import KINDS, Collective, Kind
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify import stepped
 from lightloom.collectives.verify.queued import _farthest, verify_queued
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.cost.reference import links, shuffled
 from tests.collectives.queued_reference import exchanged
 from tests.collectives.strategies import collective_of, wdm_ring

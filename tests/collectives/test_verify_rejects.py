@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
-from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.checks import shares
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import DamagedWdmRing
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure
+from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.reference import is_right
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 

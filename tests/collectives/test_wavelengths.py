@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.schedule import wavelengths as wl
+from lightloom.collectives.schedule import build as wl
 
 
 @given(st.integers(2, 60))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 
 _CODE_BYTES = (0, 1, 2, 4)
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn, InceptionnPrinted, kernels
+from lightloom.exchange.compression import kernels
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 
 SPECIAL = [0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x7F800001]
 """±0, denormals, the least normal, ±Inf, quiet NaN, NaN with payload, signalling NaN."""

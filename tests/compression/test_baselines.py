@@ -8,10 +8,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import BlockFixedPoint, Inceptionn, InceptionnPrinted, Truncation, codecs, find
-from lightloom.compression.frames import NumpyCodec
-from lightloom.compression.header import FRAME_HEADER
-from lightloom.core.errors import CodecError, ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.errors import (
+    CodecError,
+    ConfigError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.registry import codecs, find
+from lightloom.exchange.compression.stream import FRAME_HEADER, NumpyCodec
+from lightloom.exchange.compression.truncation import BlockFixedPoint, Truncation
 from tests.compression.strategies import bits, vectors
 
 

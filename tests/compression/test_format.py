@@ -10,20 +10,21 @@ from functools import partial
 import numpy as np
 import pytest
 
-from lightloom.compression import (
-    BlockFixedPoint,
+from lightloom.core.errors import CodecError, InputError, UnsupportedError
+from lightloom.exchange.compression import kernels, kernels_numba
+from lightloom.exchange.compression.codec import byte_target
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.registry import read_bound
+from lightloom.exchange.compression.stream import (
+    FRAME_HEADER,
+    HEADER_BYTES,
+    LARGEST_CHUNK,
+    VERSION,
     FramedCodec,
     Header,
-    Inceptionn,
     StreamDecoder,
-    Truncation,
-    kernels,
-    kernels_numba,
 )
-from lightloom.compression.arrays import byte_target
-from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES, LARGEST_CHUNK, VERSION
-from lightloom.compression.registry import read_bound
-from lightloom.core.errors import CodecError, InputError, UnsupportedError
+from lightloom.exchange.compression.truncation import BlockFixedPoint, Truncation
 from tests.compression.strategies import kernel, with_chunks
 
 VALUES = np.array([0, 2.0, -0.75, 2.0**-6, -(2.0**-10), 2.0**-11, -np.inf, 0.5, 1.0], np.float32)

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.compression import Inceptionn, StreamDecoder, find, kernels
-from lightloom.compression.base import Codec
-from lightloom.compression.header import HEADER_BYTES
-from lightloom.compression.inceptionn_scaled import InceptionnScaled
-from lightloom.compression.registry import codecs
-from lightloom.compression.stream import FramedCodec
 from lightloom.core.errors import CodecError
-from lightloom.training.gradients.codec_by_tensor import CodecByTensor
-from lightloom.training.gradients.geometry import Geometry
-from lightloom.training.gradients.tensor_blocks import TensorBlocks
+from lightloom.exchange.compression import kernels
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnScaled
+from lightloom.exchange.compression.registry import codecs, find
+from lightloom.exchange.compression.stream import HEADER_BYTES, FramedCodec, StreamDecoder
+from lightloom.exchange.distributed.residuals import Geometry
+from lightloom.exchange.distributed.ring_exchange import CodecByTensor, TensorBlocks
 from tests.compression.strategies import bits, kernel, with_chunks
 
 Random = np.random.Generator

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import Codec, Inceptionn, InceptionnPrinted, Truncation, kernels, tag_histogram
-from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import CodecError
+from lightloom.exchange.compression import kernels
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.stream import FRAME_HEADER, HEADER_BYTES, tag_histogram
+from lightloom.exchange.compression.truncation import Truncation
 from tests.compression.strategies import bits, forms, kernel, patterns, vectors
 
 Form = Inceptionn | InceptionnPrinted

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn, InceptionnPrinted
-from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.stream import FRAME_HEADER, HEADER_BYTES
 from tests.compression.strategies import bits, forms, vectors
 
 ONE = 0x3F800000

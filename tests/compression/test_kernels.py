@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn, InceptionnPrinted, engine, implementation, kernels
-from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression import inceptionn, kernels
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.kernels import implementation
+from lightloom.exchange.compression.stream import FRAME_HEADER, HEADER_BYTES
 from tests.compression import engine_reference
 from tests.compression.strategies import bits, forms, gradients, kernel, small_frames, vectors
 
@@ -87,7 +89,7 @@ def test_the_algorithms_as_stated_give_the_bytes_of_the_codec(
     payload = bytes(codec.encode(values)[HEADER_BYTES + FRAME_HEADER :])
     assert engine_reference.compress(codec, values) == payload
     assert engine_reference.decompress(codec, payload, values.size) == bits(codec.round_trip(values)).tobytes()
-    assert int(engine.group_bits(codec, values).sum()) == 8 * len(payload)
+    assert int(inceptionn.group_bits(codec, values).sum()) == 8 * len(payload)
 
 
 groups = st.lists(st.integers(0, 32).map(lambda n: 16 + 8 * n), max_size=300)
@@ -95,32 +97,32 @@ groups = st.lists(st.integers(0, 32).map(lambda n: 16 + 8 * n), max_size=300)
 
 @given(groups)
 def test_engine_cycles_are_bounded_by_its_two_buses(sizes: list[int]) -> None:
-    wide, narrow = len(sizes), -(-sum(sizes) // engine.BURST_BITS)
-    for cycles, _ in (engine.compression_cycles(sizes), engine.decompression_cycles(sizes)):
+    wide, narrow = len(sizes), -(-sum(sizes) // inceptionn.BURST_BITS)
+    for cycles, _ in (inceptionn.compression_cycles(sizes), inceptionn.decompression_cycles(sizes)):
         assert max(wide, narrow) <= cycles <= wide + narrow + 2
     # A group enters in each cycle without a stall, until two bursts at most are left.
-    cycles, stalls = engine.compression_cycles(sizes)
+    cycles, stalls = inceptionn.compression_cycles(sizes)
     assert stalls >= 0 and 0 <= cycles - stalls - wide <= 2
     # A burst enters in each cycle without a stall, until none is left.
-    cycles, stalls = engine.decompression_cycles(sizes)
+    cycles, stalls = inceptionn.decompression_cycles(sizes)
     assert stalls >= 0 and cycles - stalls >= narrow
 
 
 def test_engine_takes_a_burst_a_cycle() -> None:
     """25.6 Gbit/s of float32 while the stream is smaller than the values; 16/17 of it when nothing compresses."""
-    assert engine.compression_cycles([16] * 1600) == (1600 + 1, 0)
-    assert engine.decompression_cycles([16] * 1600)[0] <= 1600 + 2
-    raw = engine.compression_cycles([272] * 1600)[0]
+    assert inceptionn.compression_cycles([16] * 1600) == (1600 + 1, 0)
+    assert inceptionn.decompression_cycles([16] * 1600)[0] <= 1600 + 2
+    raw = inceptionn.compression_cycles([272] * 1600)[0]
     assert raw == pytest.approx(1600 * 17 / 16, abs=3)
-    assert engine.compression_cycles([272] * 1600)[1] == pytest.approx(100, abs=2)
+    assert inceptionn.compression_cycles([272] * 1600)[1] == pytest.approx(100, abs=2)
     # Groups of 16 bits leave one a cycle, and sixteen of them came in one: the buffer is full in all others.
-    assert engine.decompression_cycles([16] * 1600)[1] == pytest.approx(1600 * 15 / 16, abs=32)
-    assert engine.decompression_cycles([272] * 1600)[0] == pytest.approx(1600 * 17 / 16, abs=3)
+    assert inceptionn.decompression_cycles([16] * 1600)[1] == pytest.approx(1600 * 15 / 16, abs=32)
+    assert inceptionn.decompression_cycles([272] * 1600)[0] == pytest.approx(1600 * 17 / 16, abs=3)
 
 
 def test_engine_passes_where_the_printed_buffer_rule_stops() -> None:
     """512 - 248 = 264 bits are left in front of a group of 272: no room for a burst, no whole group."""
-    assert engine.decompression_cycles([248, 272, 16])[0] < 10
+    assert inceptionn.decompression_cycles([248, 272, 16])[0] < 10
 
 
 def test_xxh64_vectors() -> None:
@@ -146,4 +148,4 @@ def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("groups", [1, 2, 15, 16, 17, 31, 32, 33, 500])
 def test_a_group_leaves_every_cycle_once_more_than_a_burst_has_come(groups: int) -> None:
     """Groups of 16 bits, of which a burst holds 16: the first leaves with the second burst, or with the only one."""
-    assert engine.decompression_cycles([16] * groups)[0] == groups + (1 if groups > 16 else 0)
+    assert inceptionn.decompression_cycles([16] * groups)[0] == groups + (1 if groups > 16 else 0)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.compression import kernels, native
-from lightloom.compression.arrays import byte_target, float32_target
 from lightloom.core.errors import CodecError, ConfigError, InputError
+from lightloom.exchange.compression import kernels
+from lightloom.exchange.compression.codec import byte_target, float32_target
 
 STEM = Path(kernels.__file__).with_name("_inceptionn")
 BUILT = [file for suffix in EXTENSION_SUFFIXES if (file := STEM.with_name(STEM.name + suffix)).exists()]
@@ -25,19 +25,19 @@ def test_what_was_built_is_loaded_the_stable_one_first(tmp_path: Path, monkeypat
     stem = tmp_path / "kernel"
 
     def loaded() -> str | None:
-        found = native.shared_object(stem, kernels._SIGNATURES)
+        found = kernels.shared_object(stem, kernels._SIGNATURES)
         return None if found is None else Path(found._name).name
 
-    monkeypatch.setattr(native, "EXTENSION_SUFFIXES", [".aaa.so", ".abi3.so", ".so"])
+    monkeypatch.setattr(kernels, "EXTENSION_SUFFIXES", [".aaa.so", ".abi3.so", ".so"])
     assert loaded() is None
     for name in ("kernel.so", "kernel.aaa.so", "kernel.abi3.so"):
         shutil.copy(BUILT[0], tmp_path / name)
         assert loaded() == name
-    found = native.shared_object(stem, kernels._SIGNATURES)
+    found = kernels.shared_object(stem, kernels._SIGNATURES)
     assert found is not None
     for name, (result, arguments) in kernels._SIGNATURES.items():
         assert (getattr(found, name).restype, getattr(found, name).argtypes) == (result, arguments)
-    assert native.shared_object(stem, {"no_such_function": kernels._SIGNATURES["lightloom_xxh64"]}) is None
+    assert kernels.shared_object(stem, {"no_such_function": kernels._SIGNATURES["lightloom_xxh64"]}) is None
     stem = tmp_path / "other"
     (tmp_path / "other.abi3.so").write_bytes(b"no program")
     shutil.copy(BUILT[0], tmp_path / "other.aaa.so")
@@ -47,19 +47,19 @@ def test_what_was_built_is_loaded_the_stable_one_first(tmp_path: Path, monkeypat
 
 
 def test_the_fastest_kernel_that_fits_is_chosen() -> None:
-    requests = ("", "native", *native.NAMES)
-    for here, request in product(product([False, True], repeat=len(native.NAMES)), requests):
-        able = [name for name, there in zip(native.NAMES, here, strict=True) if there]
+    requests = ("", "native", *kernels.NAMES)
+    for here, request in product(product([False, True], repeat=len(kernels.NAMES)), requests):
+        able = [name for name, there in zip(kernels.NAMES, here, strict=True) if there]
         fitting = [name for name in able if request in ("", name) or (request == "native" and name != "fallback")]
 
         def load(name: str, able: list[str] = able) -> object | None:
             return name if name in able else None
 
         if fitting:
-            assert native.choose(request, load) == fitting[0]
+            assert kernels.choose(request, load) == fitting[0]
             continue
         with pytest.raises(ConfigError, match="not built here"):
-            native.choose(request, load)
+            kernels.choose(request, load)
 
 
 @pytest.mark.parametrize("target", [float32_target, byte_target])

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.compression import codecs, find
-from lightloom.compression.profiling import Sample, measure
-from lightloom.compression.registry import description, names
 from lightloom.core.errors import CodecError, ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
+from lightloom.exchange.compression.profile import Sample, measure
+from lightloom.exchange.compression.registry import codecs, description, find, names
 
 SOURCE = '''
 import numpy as np
-from lightloom.compression import Codec, Family
-from lightloom.compression.arrays import float32_target, float32_values, stream_bytes
+from lightloom.exchange.compression import Codec, Family
+from lightloom.exchange.compression.codec import float32_target, float32_values, stream_bytes
 from lightloom.core.errors import CodecError
 
 
@@ -90,7 +89,7 @@ def test_three_members_make_a_codec(distribution: Path) -> None:
 
 
 def test_a_profile_of_it_is_measured(distribution: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 8)
+    monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 8)
     register(distribution, "float16 = float16_codec:FLOAT16")
     gradients = {"weight": np.linspace(-1, 1, 64, dtype=np.float32)}
     profile = measure("m", 64, [Sample(1, 1, gradients)], [find("float16")], "drawn").codecs[0]

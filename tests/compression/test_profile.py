@@ -10,11 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.compression import Inceptionn, Truncation, find
-from lightloom.compression.engine import group_bits
-from lightloom.compression.profile import CompressionProfile, cache_path, read, store
-from lightloom.compression.profiling import Gradients, Sample, engine_rates, host_rates, measure, read_gradients
 from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression.inceptionn import Inceptionn, group_bits
+from lightloom.exchange.compression.profile import (
+    CompressionProfile,
+    Gradients,
+    Sample,
+    cache_path,
+    engine_rates,
+    host_rates,
+    measure,
+    read,
+    read_gradients,
+    store,
+)
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.truncation import Truncation
 
 
 def gradients(seed: int = 0, scale: float = 1e-3, values: int = 5000) -> Gradients:
@@ -30,7 +41,7 @@ def profile(*codecs: str, steps: int = 2) -> CompressionProfile:
 
 @pytest.fixture(autouse=True)
 def _short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightloom.compression.profiling._RATE_VALUES", 1 << 12)
+    monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 12)
 
 
 @given(st.integers(1, 14), st.sampled_from([1e-4, 1e-2, 1.0]))

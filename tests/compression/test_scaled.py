@@ -5,10 +5,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lightloom.compression import Header, Inceptionn, InceptionnScaled, find, tag_histogram
-from lightloom.compression.inceptionn_scaled import power_of
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import CodecError, ConfigError
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnScaled, power_of
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.stream import Header, tag_histogram
 from tests.compression.strategies import vectors
 
 CODEC = InceptionnScaled()

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.compression import Header, Inceptionn, StreamDecoder, find
 from lightloom.core.errors import CodecError, ConfigError, InputError
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.stream import Header, StreamDecoder
 
 VALUES = np.random.default_rng(7).laplace(0, 1e-2, 150_001).astype(np.float32)
 CODEC = Inceptionn()
@@ -93,7 +95,7 @@ def test_no_more_threads_than_are_asked_for_and_none_without_a_frame(
             started.append(workers)
             super().__init__(workers)
 
-    monkeypatch.setattr("lightloom.compression.stream.ThreadPoolExecutor", Recorded)
+    monkeypatch.setattr("lightloom.exchange.compression.stream.ThreadPoolExecutor", Recorded)
     chunk = Header.parse(bytes(CODEC.encode(VALUES))).chunk
     values = np.zeros(max(frames * chunk - 3, 0), np.float32)
     encoded = CODEC.encode(values, threads=threads)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.core.claims import MEANINGS, STATUSES, Basis, Claim, counts_in_words, status_counts
+from lightloom.core.claims import (
+    MEANINGS,
+    STATUSES,
+    Basis,
+    Claim,
+    counts_in_words,
+    status_counts,
+)
 
 FIGURES = st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-3)
 

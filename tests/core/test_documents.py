@@ -14,7 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.core.documents import load_json, parse_json, parse_yaml, read_number
+from lightloom.core.documents import (
+    load_json,
+    parse_json,
+    parse_yaml,
+    read_number,
+)
 from lightloom.core.errors import ConfigError
 
 _TEXTS = st.text(st.characters(codec="ascii", min_codepoint=32), max_size=8)

@@ -12,7 +12,7 @@ from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import content_hash, provenance
+from lightloom.core.results import content_hash, provenance
 
 
 class Link(Config):

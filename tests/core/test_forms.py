@@ -11,7 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.forms import FORMS, expected_forms, looks_like_file, recognise, top_level_keys
+from lightloom.core.forms import (
+    FORMS,
+    expected_forms,
+    looks_like_file,
+    recognise,
+    top_level_keys,
+)
 
 EXECUTION_TRACE = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "traceEvents": 2}]}
 PROFILE = {"schemaVersion": 1, "deviceProperties": [{"nodes": 1}], "traceEvents": []}

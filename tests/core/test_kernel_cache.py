@@ -13,9 +13,9 @@ import pytest
 from numba.core import config
 from numba.core.registry import cpu_target
 
-from lightloom.api import compile_ahead
-from lightloom.core import kernel_cache
-from lightloom.core.kernel_cache import KernelCache
+from lightloom.app.api import compile_ahead
+from lightloom.core import kernels
+from lightloom.core.kernels import KernelCache
 
 _HELPER = "from lightloom.core.kernels import njit_cached\n\n\n@njit_cached\ndef step():\n    return {step}\n"
 _CALLER = """
@@ -34,8 +34,8 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     numba keeps in a new one each time."""
     package = importlib.import_module("lightloom")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    monkeypatch.setattr(kernel_cache, "AHEAD", tmp_path / "compiled")
-    monkeypatch.setattr(kernel_cache, "_ANY_PROCESSOR", cpu_target.target_context.codegen().magic_tuple()[1:])
+    monkeypatch.setattr(kernels, "AHEAD", tmp_path / "compiled")
+    monkeypatch.setattr(kernels, "_ANY_PROCESSOR", cpu_target.target_context.codegen().magic_tuple()[1:])
     (tmp_path / "_caller_kernels.py").write_text(_CALLER)
 
     def load(step: int, *, ahead: bool = False) -> Any:
@@ -47,7 +47,7 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         return importlib.import_module("lightloom._caller_kernels").count
 
     def forget() -> None:
-        kernel_cache.source_stamp.cache_clear()
+        kernels.source_stamp.cache_clear()
         for name in ("lightloom._caller_kernels", "lightloom._helper_kernels"):
             sys.modules.pop(name, None)
 
@@ -57,7 +57,7 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 def test_kernels_are_taken_from_what_was_compiled_ahead(caller: Callable[..., Any]) -> None:
     assert caller(2, ahead=True)(21) == 42
-    assert {path.suffix for path in kernel_cache.AHEAD.rglob("*.nb?")} == {".nbi", ".nbc"}
+    assert {path.suffix for path in kernels.AHEAD.rglob("*.nb?")} == {".nbi", ".nbc"}
     kept = caller(2)
     assert kept(21) == 42
     assert sum(kept.stats.cache_hits.values()) == 1 and not kept.stats.cache_misses
@@ -91,7 +91,7 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
     monkeypatch.setattr(compile_ahead, "_search", search)
     for name in ("_vary", "_average", "_compress"):
         monkeypatch.setattr(compile_ahead, name, lambda: None)
-    monkeypatch.setattr(kernel_cache, "AHEAD", ahead)
+    monkeypatch.setattr(kernels, "AHEAD", ahead)
     monkeypatch.setattr(KernelCache, "fills_ahead", False)
     monkeypatch.setattr(effort, "SCALE", effort.SCALE)
     monkeypatch.setattr(os, "environ", os.environ | {"LIGHTLOOM_CACHE": str(tmp_path / "of others")})

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.keys import packed
+from lightloom.core.arrays import packed
 
 
 @settings(max_examples=50)

@@ -11,18 +11,24 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
-from lightloom.api import designing
-from lightloom.api.designing import DesignFront
-from lightloom.cli.design import _page, verdict_lines
+from lightloom.app.api import designing
+from lightloom.app.api.designing import DesignFront
+from lightloom.app.cli.design import _page, verdict_lines
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.designs import bounded
-from lightloom.designs.bounded import Bounded, Evaluated, Question, Task, work
-from lightloom.designs.break_even import break_even, ratio
-from lightloom.designs.space import read_space
-from lightloom.economics.site import Site
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.search import floor
-from lightloom.planner.search.rows import ClusterRows
+from lightloom.planning.designs import explore
+from lightloom.planning.designs.explore import (
+    Bounded,
+    Evaluated,
+    Question,
+    Task,
+    work,
+)
+from lightloom.planning.designs.page import break_even, ratio
+from lightloom.planning.designs.space import read_space
+from lightloom.planning.economics.ledger import Site
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.search import search
+from lightloom.planning.search.rows import ClusterRows
 
 MODEL = "alexnet"
 SPACE = """
@@ -152,7 +158,7 @@ def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
 
 def test_the_least_bound_of_few_strategies_is_that_of_all(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few are bounded on each fabric, in the order of their floors; nodes of several sizes have floors of their own."""
-    monkeypatch.setattr(floor, "_AT_ONCE", 1)
+    monkeypatch.setattr(search, "_AT_ONCE", 1)
     nodes = "  - {name: nodes, technology: electrical, fabric: two-tier-400g, set: {domain_size: [2, 4]}}\n"
     space.write_text(SPACE + nodes)
     question = Question(graph=ll.trace(MODEL), batch_per_rank=4, site=Site())
@@ -216,9 +222,9 @@ def test_designs_whose_large_groups_were_not_tried_are_not_taken_for_beaten(
 ) -> None:
     """Only where exchanges that take no time would not help either; bounds of those count groups of any size."""
     question = Question(graph=ll.trace(MODEL), batch_per_rank=4, site=Site())
-    free = bounded.least_time(question, 8, "h100")
-    monkeypatch.setattr(bounded, "MOST_ROWS", 12)
-    assert bounded.least_time(question, 8, "h100") == free
+    free = explore.least_time(question, 8, "h100")
+    monkeypatch.setattr(explore, "MOST_ROWS", 12)
+    assert explore.least_time(question, 8, "h100") == free
     found = ll.design(MODEL, ranks=8, batch=4, space=space)
     limit = "no schedule among all 8 ranks was tried: each lists more than 12 transfers"
     optical = [row for row in found.rows() if row["technology"] == "optical"]

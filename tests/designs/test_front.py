@@ -10,20 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import cluster_from
-from lightloom.designs.bounded import Evaluated
-from lightloom.designs.break_even import break_even, ratio
-from lightloom.designs.explore import Candidate
-from lightloom.designs.front import Front
-from lightloom.designs.space import Design
-from lightloom.designs.worth import Worth
-from lightloom.economics import ledger
-from lightloom.economics.ledger import ClusterLedger
-from lightloom.economics.site import Site, site_of
-from lightloom.fabrics.load import changed
-from lightloom.parts.bill import Bill, Line
-from lightloom.parts.part import Part
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import cluster_from
+from lightloom.machines.fabrics.load import changed
+from lightloom.machines.parts.bill import Bill, Line
+from lightloom.machines.parts.part import Part
+from lightloom.planning.designs.explore import Candidate, Evaluated
+from lightloom.planning.designs.page import break_even, ratio
+from lightloom.planning.designs.space import Design, Front, Worth
+from lightloom.planning.economics import ledger
+from lightloom.planning.economics.ledger import ClusterLedger, Site, site_of
 
 _amount = st.floats(0.1, 1e3)
 _counts = st.dictionaries(st.sampled_from(["price of engine", "power of ring"]), st.integers(1, 9).map(float))

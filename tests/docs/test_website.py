@@ -74,6 +74,6 @@ def test_the_reference_holds_every_public_name() -> None:
     held = {name for page in python_api.pages().values() for name in page.names}
     public = {f"lightloom.{name}" for name in lightloom.__all__ if name != "__version__"}
     assert public <= held
-    for module in ("lightloom.exchange", "lightloom.training.hooks"):
+    for module in ("lightloom.exchange", "lightloom.exchange.hooks"):
         assert {name for name in held if name.startswith(f"{module}.")}
-    assert {"lightloom.fabrics.conformance.check_fabric", "lightloom.core.errors.ConfigError"} <= held
+    assert {"lightloom.machines.fabrics.conformance.check_fabric", "lightloom.core.errors.ConfigError"} <= held

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lightloom.api.arguments import load_cluster
-from lightloom.api.goodput import Goodput, goodput
+from lightloom.app.api.arguments import load_cluster
+from lightloom.app.api.goodput import Goodput, goodput
 from lightloom.core.errors import InputError
-from lightloom.economics.goodput.logs import load_log, names
-from lightloom.economics.goodput.worth import spare_counts
+from lightloom.planning.economics.causes import load_log, names
+from lightloom.planning.economics.estimate import spare_counts
 
 RING: dict[str, Any] = {"mtbf": {"wdm-engine": "1e6h", "host": "400000h"}}
 SWITCH = "h100-1024-fat-tree-400g"

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.economics.goodput.daly import Checkpoint, Interruption
-from lightloom.economics.goodput.events import World, simulate
-from lightloom.economics.goodput.job import Job
+from lightloom.planning.economics.job import Checkpoint, Interruption, Job, World, simulate
 
 JOB = Job(
     nodes=64,

@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.economics.goodput.availability import reconfigurable_share, spare_share, static_share
-from lightloom.economics.goodput.daly import (
+from lightloom.planning.economics.job import (
     Checkpoint,
     Interruption,
+    Job,
     cycle_time,
     optimal_interval,
+    reconfigurable_share,
     segment_time,
+    spare_share,
+    static_share,
     time_shares,
+    total_job,
 )
-from lightloom.economics.goodput.job import Job, total_job
 
 MTBFS = st.floats(600, 1e7)
 

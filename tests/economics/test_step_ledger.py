@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lightloom as ll
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.load import names as clusters
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import YEAR
-from lightloom.economics.ledger import ClusterLedger
-from lightloom.economics.site import SOURCES, Site, site_of
-from lightloom.economics.step import StepLedger
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.load import names as fabrics
-from lightloom.parts.bill import Bill, Total
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.clusters.load import names as clusters
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.load import names as fabrics
+from lightloom.machines.parts.bill import Bill, Total
+from lightloom.planning.economics.ledger import SOURCES, ClusterLedger, Site, StepLedger, site_of
 
 
 @cache

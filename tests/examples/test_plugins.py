@@ -32,17 +32,17 @@ LAZY = Algorithm(name="lazy", build=build, summary="sends to the wrong ranks")
 _USE = """
 import contextlib, io, json, sys
 import numpy as np
-from lightloom.accelerators.load import load_accelerator
+from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Collective
-from lightloom.compression import find as find_codec
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.load import load_fabric
+from lightloom.collectives.collective import Collective
+from lightloom.exchange.compression import find as find_codec
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.load import load_fabric
 from lightloom.collectives.synthesis.engine import effort
-from lightloom.compression import profiling
+from lightloom.exchange.compression import profiling
 from lightloom.core.errors import UnsupportedError
-from lightloom.planner.pricing.placed_space import peers
+from lightloom.planning.pricing.placed_space import peers
 
 effort.SCALE = 1 / 300  # any design will do
 profiling._RATE_VALUES = 1 << 12  # and any rate
@@ -63,7 +63,7 @@ def refusal(fabric):
 
 
 def command(line):
-    from lightloom.cli.main import main
+    from lightloom.app.cli.main import main
 
     sys.argv, output = ["lightloom", *line.split(), "--json"], io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):

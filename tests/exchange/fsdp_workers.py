@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
 from tests import imported_by_ranks  # noqa: F401
 
 NODE = 2

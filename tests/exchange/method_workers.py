@@ -13,13 +13,13 @@ from torch import Tensor
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
+from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.method import Gradient
-from lightloom.photonics.block_quantisation import CodeBuffers, mean_codes
-from lightloom.training.gradients.exchanger import Exchanger
-from lightloom.training.gradients.geometry import Geometry
-from lightloom.training.gradients.group import OwnGroup
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
+from lightloom.photonics.averaging.block_quantisation import CodeBuffers, mean_codes
 from tests import imported_by_ranks  # noqa: F401
 from tests.exchange import periodic_workers
 

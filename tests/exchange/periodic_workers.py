@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
 
 RATE = 0.1
 

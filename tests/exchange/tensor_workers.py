@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
-from lightloom.training.hooks import attach_inceptionn, attach_optical_average
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.hooks import attach_inceptionn, attach_optical_average
+from lightloom.exchange.transport.worker import Worker
 from tests import imported_by_ranks  # noqa: F401
 
 GAP = 77.0

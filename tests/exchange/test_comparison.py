@@ -10,15 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.api.exchange_comparison import compare_exchanges
+from lightloom.app.api.exchange_comparison import compare_exchanges
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
-from lightloom.exchange.comparison import compare as comparisons
-from lightloom.exchange.comparison.compare import compare, run_all
-from lightloom.exchange.comparison.runs import REFERENCE, Case, Result, cases, read
-from lightloom.exchange.evidence import Evidence, merged
+from lightloom.exchange import comparison as comparisons
+from lightloom.exchange.comparison import (
+    REFERENCE,
+    Case,
+    Result,
+    cases,
+    compare,
+    read,
+    run_all,
+)
 from lightloom.exchange.measuring import measurable
-from lightloom.exchange.registry import compared, families, find
+from lightloom.exchange.method import Evidence, merged
+from lightloom.exchange.methods import compared, families, find
 
 
 def result(method: str, seed: int, loss: float, sent: float) -> Result:

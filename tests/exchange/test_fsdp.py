@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.transport.launch import launch
 from tests.launched import RANKS, TIMEOUT, Processes
 
 ERRORS = {

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.training.gradients.geometry import Geometry, Piece, cut
-from lightloom.training.gradients.residuals import Residuals
+from lightloom.exchange.distributed.residuals import Geometry, Piece, Residuals, cut
 
 lengths = st.lists(st.integers(1, 400), min_size=1, max_size=6)
 

@@ -5,12 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.exchange.method import CodedSums, Gradient, Phase, nbytes_of_terms, sent_in_phase
-from lightloom.exchange.methods.low_rank import PowerSgdExchange
-from lightloom.exchange.methods.periodic import DiLoCoExchange
-from lightloom.exchange.methods.sparse import TopKExchange
-from lightloom.exchange.methods.two_level import TwoLevelExchange
-from lightloom.exchange.registry import families, find, names
+from lightloom.exchange.method import (
+    CodedSums,
+    Gradient,
+    Phase,
+    nbytes_of_terms,
+    sent_in_phase,
+)
+from lightloom.exchange.methods import (
+    DiLoCoExchange,
+    PowerSgdExchange,
+    TopKExchange,
+    TwoLevelExchange,
+    families,
+    find,
+    names,
+)
 
 shapes = st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=3).map(tuple), min_size=1, max_size=5).map(tuple)
 

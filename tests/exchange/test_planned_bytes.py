@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from lightloom.compression.profiling import Sample, measure
-from lightloom.compression.registry import find as find_codec
 from lightloom.core.arrays import Float32s
+from lightloom.exchange.compression.profile import Sample, measure
+from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import CodedSums, Gradient
-from lightloom.exchange.registry import find
-from lightloom.planner.gradients.sized import bits_by_terms
-from lightloom.training.runs.emulated_ring import emulated_ring_sum
+from lightloom.exchange.methods import find
+from lightloom.papers.runs.emulated import emulated_ring_sum
+from lightloom.planning.gradients import bits_by_terms
 
 VALUES = 1 << 14
 

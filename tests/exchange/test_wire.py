@@ -10,10 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.compression.blocks import BlockFormat
-from lightloom.exchange.distributed.wire import BlockKernels, BlockReference, BlockTriton, WireFormat
-from lightloom.training.gpu.codec import refusal
-from lightloom.training.gradients.geometry import Geometry, cut
+from lightloom.exchange.compression.blocks import BlockFormat
+from lightloom.exchange.distributed.block_exchange import (
+    BlockKernels,
+    BlockReference,
+    BlockTriton,
+    WireFormat,
+)
+from lightloom.exchange.distributed.residuals import Geometry, cut
+from lightloom.exchange.gpu.codec import refusal
 from tests.compression.blocks.strategies import DEFAULTS, seeds
 
 FP8 = BlockFormat("fp8", 8, 256)

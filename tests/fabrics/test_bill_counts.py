@@ -14,21 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.bills.averagers import averager_bill
-from lightloom.fabrics.bills.check import bill_complaints
-from lightloom.fabrics.bills.circuits import PRODUCTS, planes_of
-from lightloom.fabrics.bills.links import RATES, ports_for
-from lightloom.fabrics.bills.rings import wavelength_ring_bill
-from lightloom.fabrics.bills.switches import network, tree_of
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.tiers.bill import _level_bill
-from lightloom.fabrics.tiers.lowering import to_graph
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.parts.bill import Bill, Line
-from lightloom.parts.choices import BillChoices, Medium
-from lightloom.parts.figure import Power
-from lightloom.parts.load import load_part
+from lightloom.machines.fabrics.bills.grids import averager_bill, wavelength_ring_bill
+from lightloom.machines.fabrics.bills.links import RATES, bill_complaints, ports_for
+from lightloom.machines.fabrics.bills.switches import PRODUCTS, network, planes_of, tree_of
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.tiers.lowering import to_graph
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers, _level_bill
+from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium
+from lightloom.machines.parts.part import Power, load_part
 from tests.collectives.strategies import graphs, tier_fabrics
 
 GBPS = 0.125e9

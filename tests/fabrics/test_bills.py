@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.bills.circuits import PRODUCTS
-from lightloom.fabrics.bills.grids import Grid, _links, grid_bill
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.load import fabric_from, load_fabric, names
-from lightloom.fabrics.part import PartFabric
-from lightloom.parts.bill import Bill
-from lightloom.parts.choices import BillChoices
-from lightloom.parts.load import CATALOG, load_part
+from lightloom.machines.fabrics.bills.grids import Grid, _links, grid_bill
+from lightloom.machines.fabrics.bills.switches import PRODUCTS
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.load import fabric_from, load_fabric, names
+from lightloom.machines.fabrics.switches import PartFabric
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import CATALOG, load_part
 
 CHOICES = (
     BillChoices(),

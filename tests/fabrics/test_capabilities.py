@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lightloom
-from lightloom.fabrics.load import kinds
+from lightloom.machines.fabrics.load import kinds
 
 SOURCES = Path(lightloom.__file__).parent
 CLASSES = {kind.__name__ for kind in kinds().values()} | {
@@ -30,7 +30,7 @@ def _fabric_names(nodes: list[ast.AST]) -> set[str]:
     return {
         alias.asname or alias.name
         for node in imports
-        if (node.module or "").startswith("lightloom.fabrics")
+        if (node.module or "").startswith("lightloom.machines.fabrics")
         for alias in node.names
         if alias.name in CLASSES
     }
@@ -88,9 +88,9 @@ def test_nobody_asks_for_the_class_or_kind_of_a_fabric() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from lightloom.fabrics.mesh import Mesh\nisinstance(x, Mesh)",
-        "from lightloom.fabrics.mesh import Mesh, Torus\nisinstance(x, (Torus, int))",
-        "from lightloom.fabrics.mesh import Mesh\nmatch x:\n    case Mesh():\n        pass",
+        "from lightloom.machines.fabrics.grids import Mesh\nisinstance(x, Mesh)",
+        "from lightloom.machines.fabrics.grids import Mesh, Torus\nisinstance(x, (Torus, int))",
+        "from lightloom.machines.fabrics.grids import Mesh\nmatch x:\n    case Mesh():\n        pass",
         "type(fabric) is int",
         "cluster.fabric.kind == 'mesh'",
         "getattr(fabric, 'kind', '') in ('mesh',)",

@@ -3,13 +3,13 @@
 import pytest
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.load import changed, fabric_from, load_fabric
-from lightloom.parts.choices import BillChoices
+from lightloom.machines.fabrics.load import changed, fabric_from, load_fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.parts.bill import BillChoices
 
 
 def test_a_measured_switch_waits_for_its_links() -> None:

@@ -11,20 +11,17 @@ import pytest
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.derived import Ports
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.footprint import Cut
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.load import description, load_fabric, names
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.derived import Cut, Ports
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import description, load_fabric, names
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 
 
 @pytest.mark.parametrize("name", [name for name in names() if description(name)["kind"] != "tiers"])

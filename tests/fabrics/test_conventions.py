@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import CLOCKWISE, Fabric, GroupFabric
-from lightloom.fabrics.failures import WAYS
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.lattice import Lattice
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.twisted import TwistedLattice
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric, GroupFabric
+from lightloom.machines.fabrics.failures import WAYS
+from lightloom.machines.fabrics.grids import Mesh, Torus, TwistedLattice
+from lightloom.machines.fabrics.lattice import Lattice
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 
 DIMS = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.damage import DamagedWdmRing, damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.load import fabric_from
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure, damaged
+from lightloom.machines.fabrics.load import fabric_from
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 WAYS = ("clockwise", "counter-clockwise")
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")

@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import floyd_warshall
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import Fabric, GroupFabric
-from lightloom.fabrics.footprint import Footprint
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.part import PartFabric
-from lightloom.fabrics.structure import structure
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.derived import Footprint, structure
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 
 SEEDS = st.integers(0, 2**32 - 1)
 

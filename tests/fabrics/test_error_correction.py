@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.fabrics.error_correction import DECODER_CYCLES, RS_544_514, ReedSolomon
+from lightloom.machines.fabrics.packets import DECODER_CYCLES, RS_544_514, ReedSolomon
 
 
 def test_the_code_of_400_gigabit_ethernet() -> None:

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.cli.plan.assumed import assumptions
-from lightloom.clusters.load import load_cluster
+from lightloom.app.cli.plan_report import assumptions
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import admitted, build
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.tiers.filling import filled_tiers
-from lightloom.fabrics.tiers.reach import reached_tiers
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.tiers.tier import Tier, filled_tiers
+from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
 from tests.collectives.strategies import tier_fabrics
 
 SIZES = st.integers(2, 9)

@@ -6,8 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.fabrics.footprint import CellOrder, Footprint, links_of, ordered_links
-from lightloom.fabrics.tiers.distances import diameter, diameter_latency, neighbour_latency
+from lightloom.machines.fabrics.derived import (
+    CellOrder,
+    Footprint,
+    links_of,
+    ordered_links,
+)
+from lightloom.machines.fabrics.tiers.links import diameter, diameter_latency, neighbour_latency
 
 Run = tuple[int, int, int, int]
 runs = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 4), st.integers(4, 7))

@@ -11,14 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.collective import Collective
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.fabrics import derived, load
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.load import description, kinds, load_fabric, names
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics import derived, load
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import (
+    description,
+    kinds,
+    load_fabric,
+    names,
+)
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.strategies import fabrics, packet_fabrics
 
 

@@ -11,21 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.graph.shapes import dragonfly, hypercube
-from lightloom.fabrics.load import fabric_from, load_fabric
-from lightloom.fabrics.tiers.lowering import to_graph
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.edges import Edge, dragonfly, hypercube
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.load import fabric_from, load_fabric
+from lightloom.machines.fabrics.tiers.lowering import to_graph
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import graphs, tier_fabrics
 
 RING = tuple(Edge(rank, (rank + 1) % 6, 1e9, 1e-6) for rank in range(6))

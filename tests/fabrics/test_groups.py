@@ -13,21 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import OF_SIZE, Collective
-from lightloom.fabrics import base, derived
-from lightloom.fabrics.base import Fabric, GroupFabric
-from lightloom.fabrics.capabilities import Axis
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.part import PartFabric
-from lightloom.fabrics.tiers.groups import _members
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics import fabric as base
+from lightloom.machines.fabrics.fabric import Axis, Fabric, GroupFabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
+from lightloom.machines.fabrics.tiers.links import _members
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import tier_fabrics
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lightloom.fabrics import derived
-from lightloom.fabrics.graph import graph as graph_module
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics import graph as graph_module
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.graph import Graph
 from tests.collectives.strategies import graphs
 
 LINE = tuple(Edge(a, b, 1e9, seconds) for a, b, seconds in ((2, 0, 1e-6), (0, 1, 4e-6), (2, 3, 2e-6), (3, 4, 5e-6)))

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.load import changed, load_fabric
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.photonics.averaging.hardware import Parts, averager_for
-from lightloom.photonics.capacity import capacity
-from lightloom.photonics.reducers.compare import RIVALS
-from lightloom.photonics.reducers.constants import constants, nominal
-from lightloom.photonics.reducers.lanes import Setting
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.load import changed, load_fabric
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.reducers.capacity import capacity
+from lightloom.machines.reducers.compare import RIVALS
+from lightloom.machines.reducers.constants import constants, nominal
+from lightloom.machines.reducers.hardware import Parts, averager_for
+from lightloom.machines.reducers.rivals import Setting
 
 PARTS = {
     "unit_latency": "10 ps",

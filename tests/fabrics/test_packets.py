@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import Algorithm, admitted, find
-from lightloom.collectives.spec import OF_SIZE, Collective
+from lightloom.collectives.registry import admitted, find
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import fabric_from, load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import fabric_from, load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
 
 _packets = st.fixed_dictionaries(
     {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.fabrics import derived
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.tiers.lowering import to_graph
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.tiers.lowering import to_graph
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.wdm_ring import Ring
 
 GRIDS = [Ring(ranks=6), Ring(ranks=5), Mesh(ranks=12), Torus(ranks=20), Torus(ranks=24, dims=(2, 3, 4))]
 

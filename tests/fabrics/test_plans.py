@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"

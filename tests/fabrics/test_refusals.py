@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric, GroupFabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.load import fabric_from
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.part import PartFabric
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.load import fabric_from
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.switches import CircuitSwitch, PartFabric
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 SWITCH = {"shape": "switch", "bandwidth": 1e9}
 PACKETS = {"packet_payload": 1000, "packet_header": 100}

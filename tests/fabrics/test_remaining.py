@@ -9,22 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.remaining import links_between_ranks
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged, links_between_ranks
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.wdm_ring import Ring
 
 GRIDS = (
     Mesh(ranks=12),

@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.fabrics.averaging import BuiltAverager
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.graph.edges import Edge
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.graph.network import Network
-from lightloom.fabrics.lattice import most_square
-from lightloom.fabrics.remaining import without
-from lightloom.fabrics.tiers.reach import reached_tiers
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.edges import Edge
+from lightloom.machines.fabrics.failures import Failure, without
+from lightloom.machines.fabrics.graph import Graph, Network
+from lightloom.machines.fabrics.lattice import most_square
+from lightloom.machines.fabrics.optical_averager import BuiltAverager
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
 from tests.collectives.strategies import graphs, tier_fabrics
 
 

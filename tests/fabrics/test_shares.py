@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.wdm_ring import Ring, RingGroup, WdmRing
-from lightloom.parts.choices import BillChoices
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, RingGroup, WdmRing
+from lightloom.machines.parts.bill import BillChoices
 
 
 @st.composite

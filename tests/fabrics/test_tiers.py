@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics import derived
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.load import description, fabric_from, load_fabric, names
-from lightloom.fabrics.mesh import Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.grids import Torus
+from lightloom.machines.fabrics.load import (
+    description,
+    fabric_from,
+    load_fabric,
+    names,
+)
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
 from tests.collectives.strategies import tier_fabrics
 
 

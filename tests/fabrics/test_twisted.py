@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Torus
-from lightloom.fabrics.twisted import TwistedLattice
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.grids import Torus, TwistedLattice
+from lightloom.machines.fabrics.load import load_fabric
 
 
 @st.composite

@@ -7,14 +7,13 @@ from collections import Counter
 import numpy as np
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import build
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import fabrics, jobs
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")

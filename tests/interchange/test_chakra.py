@@ -14,14 +14,25 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.files import chakra_nodes
+from lightloom.collectives.files.chakra import (
+    ROW,
+    read_traces,
+    trace_path,
+    write_traces,
+)
+from lightloom.collectives.files.chakra_nodes import (
+    COMPUTE,
+    SEND,
+    Node,
+    encode,
+    read_trace,
+)
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.interchange import protobuf
-from lightloom.interchange.chakra import ROW, read_traces, trace_path, write_traces
-from lightloom.interchange.chakra_nodes import COMPUTE, SEND, Node, encode, read_trace
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from tests.interchange.schedules import Data, Made, made, ring, same
 
 BIG = 2**64 - 1
@@ -37,14 +48,14 @@ def small() -> Made:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, BIG)), st.binary(), st.integers(1, 30))
 def test_the_wire_format_comes_back(values: list[int], content: bytes, number: int) -> None:
-    message = protobuf.packed(number, values) + protobuf.message_field(number + 1, content)
-    (wire, packed), *rest = [(wire, value) for found, wire, value in protobuf.fields(message) if found == number] or [
-        (protobuf.BYTES, b"")
-    ]
+    message = chakra_nodes.packed(number, values) + chakra_nodes.message_field(number + 1, content)
+    (wire, packed), *rest = [
+        (wire, value) for found, wire, value in chakra_nodes.fields(message) if found == number
+    ] or [(chakra_nodes.BYTES, b"")]
     assert not rest
-    assert protobuf.unpacked(wire, packed) == values
-    assert [value for found, _, value in protobuf.fields(message) if found == number + 1] == [content]
-    assert list(protobuf.frames(protobuf.framed(message) * 3)) == [message] * 3
+    assert chakra_nodes.unpacked(wire, packed) == values
+    assert [value for found, _, value in chakra_nodes.fields(message) if found == number + 1] == [content]
+    assert list(chakra_nodes.frames(chakra_nodes.framed(message) * 3)) == [message] * 3
 
 
 @settings(deadline=None, max_examples=30)
@@ -240,7 +251,7 @@ def test_traces_of_two_schedules_do_not_mix(tmp_path: Path) -> None:
 
 def test_other_versions_and_traces_from_elsewhere_are_refused(tmp_path: Path) -> None:
     path = trace_path(tmp_path / "t", 0)
-    path.write_bytes(protobuf.framed(protobuf.bytes_field(1, b"2.0.0")))
+    path.write_bytes(chakra_nodes.framed(chakra_nodes.bytes_field(1, b"2.0.0")))
     with pytest.raises(ConfigError, match=r"version '2\.0\.0': expected 1\.0\.0"):
         read_traces(tmp_path / "t")
     path.write_bytes(encode([], {}))

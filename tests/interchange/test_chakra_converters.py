@@ -15,11 +15,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    Node,
+    Texts,
+    Value,
+    bytes_field,
+    decode_attribute,
+    encode,
+    framed,
+    message_field,
+    read_trace,
+    varint,
+)
 from lightloom.core.errors import InputError
-from lightloom.interchange.chakra_attributes import Value, decode_attribute
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Texts, encode, read_trace
-from lightloom.interchange.protobuf import bytes_field, framed, message_field, varint
-from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+from lightloom.models.traces.chakra import read_chakra_workload
 from tests.interchange.test_chakra_workload import collective, compute
 
 
@@ -213,7 +226,7 @@ def test_what_the_text_converter_of_mlcommons_writes_is_read(tmp_path: Path) -> 
 def test_what_the_pytorch_converter_of_mlcommons_writes_is_read(tmp_path: Path) -> None:
     converter = pytest.importorskip("chakra.src.converter.pytorch_converter")
     torch = pytest.importorskip("torch")
-    from lightloom.interchange.traces.execution_trace import read_execution_trace
+    from lightloom.models.traces.execution_trace import read_execution_trace
 
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(tmp_path / "trace.json"))

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from lightloom.collectives.files.chakra import read_json_trace
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    Node,
+    Texts,
+)
 from lightloom.core.errors import ConfigError
 from lightloom.core.forms import recognise
-from lightloom.interchange.chakra_json import read_json_trace
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, Texts
-from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+from lightloom.models.traces.chakra import read_chakra_workload
 
 NODES = [
     Node(id=1, name="conv", type=COMPUTE, duration=30, attributes={"is_cpu_op": False, "num_ops": 500}),

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    Node,
+    encode,
+)
 from lightloom.core.errors import InputError
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, Node, encode
-from lightloom.interchange.traces.chakra_workload import read_chakra_workload
+from lightloom.models.traces.chakra import read_chakra_workload
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = 0, 7, 2
 

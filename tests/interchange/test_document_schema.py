@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from lightloom.interchange.document import schema
-from lightloom.interchange.json_file import to_json
+from lightloom.collectives.files.document import schema, to_json
 from tests.cli.commands import run
 from tests.interchange.schedules import Made, made
 

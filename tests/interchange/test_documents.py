@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.files.document import read_schedule, write_schedule
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.fabrics.base import Fabric, GroupFabric
-from lightloom.fabrics.part import PartFabric
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
-from lightloom.interchange.files import read_schedule, write_schedule
+from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
+from lightloom.machines.fabrics.switches import PartFabric
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.interchange.schedules import Made, made, ring, same
 
 SUFFIXES = (".json", ".parquet", ".arrow")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError, WorkloadError
-from lightloom.interchange.traces.calls import argument_names
-from lightloom.interchange.traces.execution_trace import LOSS_LEFT_OUT, read_execution_trace
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.models.traces.calls import argument_names
+from lightloom.models.traces.execution_trace import LOSS_LEFT_OUT, read_execution_trace
 
 torch: Any = pytest.importorskip("torch")
 profiler: Any = pytest.importorskip("torch.profiler")
@@ -87,7 +87,7 @@ def recorded(folder: Path, name: str, *, backward: bool = True, optimiser: bool 
 
 def traced(name: str) -> ComputeGraph:
     """The graph that lightloom makes of the module itself."""
-    from lightloom.workloads.torch.trace import trace
+    from lightloom.models.torch.trace import trace
 
     net, samples = module(name)
     return trace(net, (samples,), batch=5, name=name)

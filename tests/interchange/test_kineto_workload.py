@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.interchange.traces.calls import Call, TraceTensor
-from lightloom.interchange.traces.costs import product_flops
-from lightloom.interchange.traces.kineto import read_profile
-from lightloom.interchange.traces.kineto_device import busy
-from lightloom.interchange.traces.kineto_workload import read_kineto_workload
+from lightloom.models.traces.calls import Call, TraceTensor, product_flops
+from lightloom.models.traces.kineto import busy, read_profile
+from lightloom.models.traces.kineto_workload import read_kineto_workload
 
 ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 
@@ -164,7 +162,7 @@ def test_busy_counts_every_moment_once(computing: list[tuple[int, int]], exchang
 @pytest.mark.slow
 def test_the_graph_of_a_profile_is_that_of_the_execution_trace(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from lightloom.interchange.traces.execution_trace import read_execution_trace
+    from lightloom.models.traces.execution_trace import read_execution_trace
 
     torch.manual_seed(0)
     layers = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten()]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.interchange.traces.layer_file import read_layer_file
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.traces.layer_file import read_layer_file
 
 DATA = """DATA
 2

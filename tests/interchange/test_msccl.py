@@ -12,16 +12,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.files.msccl.program import Program, Step, ThreadBlock
+from lightloom.collectives.files.msccl.read import check_program, read_program, read_xml, to_xml
+from lightloom.collectives.files.msccl.write import NAMES, Buffers, program_of
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.interchange.msccl.buffers import Buffers
-from lightloom.interchange.msccl.program import Program, Step, ThreadBlock
-from lightloom.interchange.msccl.read import check_program, read_program
-from lightloom.interchange.msccl.write import NAMES, program_of
-from lightloom.interchange.msccl.xml import read_xml, to_xml
+from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.interchange.schedules import Data, Made, deliveries, made, ring
 
 

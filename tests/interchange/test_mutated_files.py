@@ -17,21 +17,22 @@ import onnx
 import pytest
 
 import lightloom as ll
-from lightloom.accelerators.load import load_accelerator
-from lightloom.cli.circuits.traffic_file import read_traffic
-from lightloom.clusters.load import description, load_cluster
-from lightloom.collectives.sizes import measured_sizes
-from lightloom.compression import Inceptionn
-from lightloom.compression.profile import read as read_compression
-from lightloom.compression.profiling import Sample, measure, read_gradients
+from lightloom.app.cli.circuits import read_traffic
+from lightloom.collectives.collective import measured_sizes
+from lightloom.collectives.files.formats import import_schedule
 from lightloom.core.errors import InputError, LightloomError
-from lightloom.fabrics.graph.edges import read_edges
-from lightloom.interchange.formats import import_schedule
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
-from lightloom.photonics.meshes import load_phases, map_blocks, save_phases
-from lightloom.sweeps.experiment import read_experiment
-from lightloom.workloads.load import load_workload
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.profile import Sample, measure, read_gradients
+from lightloom.exchange.compression.profile import read as read_compression
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.load import description, load_cluster
+from lightloom.machines.fabrics.edges import read_edges
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.zoo import load_workload
+from lightloom.photonics.meshes.files import load_phases, save_phases
+from lightloom.photonics.meshes.mapping import map_blocks
+from lightloom.planning.sweeps.experiment import read_experiment
 from tests.clusters.test_astra_sim import NETWORK, NS3, OLD, SYSTEM
 from tests.interchange.test_chakra_json import written as chakra_json
 from tests.interchange.test_execution_trace import recorded

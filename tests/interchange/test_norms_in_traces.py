@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from lightloom.interchange.traces.calls import Call, read_calls
-from lightloom.interchange.traces.execution_trace import read_execution_trace
-from lightloom.interchange.traces.norms import with_whole_norms
-from lightloom.interchange.traces.steps import cut
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.traces.calls import Call, cut, read_calls
+from lightloom.models.traces.execution_trace import read_execution_trace, with_whole_norms
 
 torch: Any = pytest.importorskip("torch")
 profiler: Any = pytest.importorskip("torch.profiler")
@@ -93,7 +91,7 @@ def norms(graph: ComputeGraph) -> list[Operator]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_norm_in_parts_is_one_operator(tmp_path: Path, norm: Callable[[Any, Any, Any], Any], dtype: Any) -> None:
-    from lightloom.workloads.torch.trace import trace
+    from lightloom.models.torch.trace import trace
 
     network = Network(norm).to(dtype)
     read = read_execution_trace(recorded(tmp_path, network)).graph

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.interchange.onnx.read import read_onnx
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.models.onnx import read_onnx
+from lightloom.models.zoo import load_workload
 
 onnx = pytest.importorskip("onnx")
 FLOAT = 1
@@ -30,8 +30,7 @@ def products(graph: ComputeGraph, backward: bool = False) -> int:
 def exported(folder: Path, name: str, dynamic: bool) -> Path:
     """A model of the zoo as ``torch.onnx`` writes it, for two samples or a batch of any size."""
     torch = pytest.importorskip("torch")
-    from lightloom.workloads.catalog import ZOO
-    from lightloom.workloads.resolve import resolve
+    from lightloom.models.zoo import ZOO, resolve
 
     entry = ZOO[name]
     module = resolve(entry.path)(**entry.arguments).train()

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.interchange.onnx.read import read_onnx
-from lightloom.interchange.onnx.shapes import is_view
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.onnx import read_onnx
+from lightloom.models.onnx_shapes import is_view
 
 onnx = pytest.importorskip("onnx")
 torch: Any = pytest.importorskip("torch")
@@ -160,7 +160,7 @@ def operators(graph: ComputeGraph) -> list[Operator]:
 
 @pytest.mark.parametrize("function", KINDS, ids=lambda function: function.__name__)
 def test_parts_of_a_kernel_are_one_operator(tmp_path: Path, function: Callable[[Any, Any], Any]) -> None:
-    from lightloom.workloads.torch.trace import trace
+    from lightloom.models.torch.trace import trace
 
     network = Network(function)
     graph = read_onnx(exported(tmp_path, network)).graph

@@ -15,14 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
 
-from lightloom.interchange.onnx.costs import word_of
-from lightloom.interchange.traces.calls import Call
-from lightloom.interchange.traces.costs import is_causal
-from lightloom.interchange.traces.execution_trace import read_execution_trace
-from lightloom.interchange.traces.kineto_workload import read_kineto_workload
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph, Operator
-from lightloom.workloads.operator_words import KIND_OF_WORD, has_rule, product
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, Operator
+from lightloom.models.onnx import word_of
+from lightloom.models.operator_words import KIND_OF_WORD, has_rule, product
+from lightloom.models.torch.trace import trace
+from lightloom.models.traces.calls import Call, is_causal
+from lightloom.models.traces.execution_trace import read_execution_trace
+from lightloom.models.traces.kineto_workload import read_kineto_workload
 
 from .test_kineto_workload import call, tensors, written
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
-from lightloom.interchange import formats
+from lightloom.collectives.files import formats
 from tests.cli.commands import run
 
 _RING = ["--fabric", "wdm-ring", "--ranks", "6"]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.interchange.traces.execution_trace import read_execution_trace
-from lightloom.interchange.traces.reading import TraceReading
-from lightloom.workloads.graph import TENSOR_KINDS
+from lightloom.models.graph import TENSOR_KINDS
+from lightloom.models.traces.execution_trace import read_execution_trace
+from lightloom.models.traces.operators import TraceReading
 
 from .test_execution_trace import Residual
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from lightloom.api.planning import plan
-from lightloom.model_files.megatron import read
-from lightloom.model_files.megatron.sizes import decoder_sizes
-from lightloom.workloads.decoder import DecoderSizes
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.app.api.planning import plan
+from lightloom.models.decoder import DecoderSizes
+from lightloom.models.files import megatron
+from lightloom.models.files.megatron import decoder_sizes
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
 from tests.workloads.library_models import library
 
 LAYERS, TOKENS = 2, 2048
@@ -264,7 +264,7 @@ def test_products_of_the_query_alone_separate_megatron_from_the_zoo(
         return ranking.winner.step_time
 
     zoo, joined = step("llama2-7b"), step(path)
-    monkeypatch.setattr(read, "decoder_sizes", lambda *given: _apart(decoder_sizes(*given)))
+    monkeypatch.setattr(megatron, "decoder_sizes", lambda *given: _apart(decoder_sizes(*given)))
     assert joined < step(path) == pytest.approx(zoo, rel=2e-4)
 
 

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.api.models import read_model
+from lightloom.app.api.planning import read_model
 from lightloom.core.errors import InputError
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.megatron.options import read_options
-from lightloom.model_files.megatron.read import is_shell_line
-from lightloom.model_files.megatron.sizes import decoder_sizes
-from lightloom.model_files.megatron.strategy import strategy_notes, strategy_pins
-from lightloom.model_files.read import read_model_file
-from lightloom.workloads.decoder import DecoderSizes
+from lightloom.models.decoder import DecoderSizes
+from lightloom.models.files.megatron import decoder_sizes, is_shell_line, read_options, strategy_notes, strategy_pins
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
 
 GPT = """
 ARGS="--num-layers {layers} --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32"

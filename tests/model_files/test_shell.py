@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.model_files.shell.script import read_script
+from lightloom.models.files.shell_script import read_script
 
 SCRIPT = r"""
 #!/bin/bash

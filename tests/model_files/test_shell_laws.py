@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.model_files.shell.script import read_script
-from lightloom.model_files.shell.words import MARK
+from lightloom.models.files.shell_script import read_script
+from lightloom.models.files.shell_words import MARK
 
 _NAMES = ("TP", "PP", "A")
 _PRINT = '\nprintf "%s\\n" "$TP" "$PP" "${A[*]}"\n'

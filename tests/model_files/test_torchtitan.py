@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.decoders import parameters
-from lightloom.model_files.read import read_model_file
-from lightloom.model_files.torchtitan.flavors import sizes_of
+from lightloom.models.files.model_file import FileRequest, parameters
+from lightloom.models.files.read import read_model_file
+from lightloom.models.files.torchtitan import sizes_of
 
 NEW = """
 [model]

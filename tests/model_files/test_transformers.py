@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
 
 LLAMA = {
     "architectures": ["LLaMAForCausalLM"],

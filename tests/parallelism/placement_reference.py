@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lightloom.parallelism.placement.problem import Problem
-from lightloom.parallelism.placement.starts import filled
+from lightloom.planning.parallelism.placement.place import Problem, filled
 
 
 class Plain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator
 
 
 @st.composite

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnknownNameError
-from lightloom.parallelism.data_parallel import data_parallel
-from lightloom.parallelism.load import STRATEGIES, make_plan
-from lightloom.parallelism.sharded import sharded
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.plan import STRATEGIES, data_parallel, make_plan, sharded
 from tests.parallelism.strategies import chain, graphs
 
 MiB = 2.0**20

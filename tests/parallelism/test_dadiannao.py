@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.dadiannao import load_dadiannao
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.cost.stepped import cost
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.mesh import Mesh
-from lightloom.parallelism.dadiannao import (
+from lightloom.machines.accelerators.dadiannao import load_dadiannao
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.papers.dadiannao.model import mesh_broadcast
+from lightloom.planning.parallelism.dadiannao import (
     ChipLink,
     Network,
     broadcast_time,
@@ -29,8 +31,6 @@ from lightloom.parallelism.dadiannao import (
     step,
     tree_hops,
 )
-from lightloom.studies.dadiannao.equation3 import mesh_broadcast
-from lightloom.workloads.graph import ComputeGraph, Operator
 
 CHIP = load_dadiannao()
 MIB = 2.0**20

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lightloom.parallelism.expert_parallel import expert_split
-from lightloom.parallelism.tensor_parallel import tensor_split
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.torch.trace import trace
+from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
 from tests.planner.jobs import mixture, transformer
 from tests.workloads.models import small_mixture
 

@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 from benchmarks.placement import random_case
 
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.data_parallel import data_parallel
-from lightloom.parallelism.hybrid import HybridPlan, _activations, _within
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Link, Placement, Reach
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.recomputed import _received
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.planning.parallelism.placement.cuts import PartitionRules, _received
+from lightloom.planning.parallelism.placement.place import partition, place
+from lightloom.planning.parallelism.placement.placement import (
+    BalancedGraph,
+    HybridPlan,
+    Link,
+    Placement,
+    Reach,
+    _activations,
+    _within,
+)
+from lightloom.planning.parallelism.plan import data_parallel
 from tests.parallelism.test_partition import network, seconds
 from tests.parallelism.test_placement import fan
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.loss import loss_bytes
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.operators import loss_bytes
+from lightloom.planning.parallelism.plan import make_plan
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks/gpu/measured/h100-steps.json").read_text())["rows"]
 

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.errors import LightloomError
-from lightloom.parallelism.expert_parallel import expert_split
-from lightloom.parallelism.operators import graph_times, operator_columns
-from lightloom.parallelism.tensor_parallel import tensor_split
-from lightloom.workloads.graph import ComputeGraph, Operator
-from lightloom.workloads.measured import MeasuredTimes
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.planning.parallelism.operators import graph_times, operator_columns
+from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
 
 A100, H100 = load_accelerator("a100"), load_accelerator("h100")
 SECONDS = st.floats(1e-7, 1.0)

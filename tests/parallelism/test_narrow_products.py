@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.load import load_accelerator
-from lightloom.api.planning import plan
-from lightloom.parallelism.operators import times_and_launches
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.app.api.planning import plan
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.operators import times_and_launches
 
 CHIPS = {"kernels": load_accelerator("h100"), "roofline": load_accelerator("h100").flat()}
 
@@ -66,9 +66,9 @@ def test_the_gain_is_that_of_published_runs() -> None:
     """Llama 3.1 8B, 8,192 tokens: 8,380 tokens a second for 6,514 on 128 H100, 8,532 for 6,667 on 8 (torchtitan at
     31a17bf, benchmarks/llama3_h100_202412_torchtitan.md, tables 3 and 1, both compiled)."""
     torch = pytest.importorskip("torch")
-    from lightloom.workloads.decoder import DecoderSizes
-    from lightloom.workloads.torch.decoder import Decoder
-    from lightloom.workloads.torch.trace import trace
+    from lightloom.models.decoder import DecoderSizes
+    from lightloom.models.torch.pretrained import Decoder
+    from lightloom.models.torch.trace import trace
 
     sizes = DecoderSizes(
         layers=4,  # of 32; the head is an eighth as wide

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
-from lightloom.parallelism.tensor_parallel import tensor_split
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.tensor_parallel import tensor_split
 
 SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,

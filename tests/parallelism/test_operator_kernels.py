@@ -7,22 +7,29 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
-from lightloom.accelerators.load import load_accelerator
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.expert_parallel import expert_split
-from lightloom.parallelism.operator_kernels import Divisors, kernel_columns, kernel_shapes, passes
-from lightloom.parallelism.operators import (
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.kernels import (
+    KernelKind,
+    KernelModel,
+    KernelShapes,
+    Rates,
+)
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.operators import (
+    Divisors,
     OperatorColumns,
     graph_times,
+    kernel_columns,
+    kernel_shapes,
     operator_columns,
+    passes,
     repetition,
     times_and_launches,
 )
-from lightloom.parallelism.tensor_parallel import tensor_split
-from lightloom.workloads.graph import ComputeGraph, Operator
-from lightloom.workloads.load import load_workload
+from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
 
 A100 = load_accelerator("a100")
 MODELS = ("gpt2-355m", "resnet50", "mixtral-8x7b", "googlenet-2014", "hdc")

@@ -12,13 +12,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.cuts import Cut, Cuts, PartitionRules
-from lightloom.parallelism.placement.partition import Partitions, partition
-from lightloom.parallelism.placement.splits import (
+from lightloom.models.graph import (
+    KINDS,
+    TENSOR_KINDS,
+    ComputeGraph,
+    Operator,
+)
+from lightloom.planning.parallelism.placement.cuts import (
     SPLITS,
+    Cut,
+    Cuts,
     Layout,
     Need,
+    PartitionRules,
     Split,
     axis_of,
     bounds,
@@ -28,7 +34,8 @@ from lightloom.parallelism.placement.splits import (
     region,
     split_size,
 )
-from lightloom.workloads.graph import KINDS, TENSOR_KINDS, ComputeGraph, Operator
+from lightloom.planning.parallelism.placement.place import Partitions, partition
+from lightloom.planning.parallelism.placement.placement import BalancedGraph
 
 LINEAR = {"sample": 8, "sequence": 6, "channel": 24, "in_channel": 24}
 

@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.pipeline import block_starts, crossing_bytes, cuts, in_flight, one_forward_one_backward
-from lightloom.planner.bounds.strategies import pipeline_bound
-from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import PipelinedStep, StageTimes
-from lightloom.simulation.pipelined_tasks import lower_pipelined
+from lightloom.planning.parallelism.plan import (
+    block_starts,
+    crossing_bytes,
+    cuts,
+    in_flight,
+    one_forward_one_backward,
+)
+from lightloom.planning.search.bounds import pipeline_bound
+from lightloom.planning.simulation.engine import run
+from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from tests.planner.jobs import transformer
 from tests.simulation.stages import stage_times
 

@@ -26,15 +26,12 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.parallelism.placement._time_kernels import iteration_time
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Link, Placement, Reach
-from lightloom.parallelism.placement.check import check
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import _too_large, place
-from lightloom.parallelism.placement.problem import problem_of
-from lightloom.workloads.load import load_workload
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.kernels import iteration_time
+from lightloom.planning.parallelism.placement.place import _too_large, partition, place, problem_of
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Link, Placement, Reach
 
 Rule = Literal["peers", "forward"]
 

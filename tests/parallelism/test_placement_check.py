@@ -9,11 +9,10 @@ import pytest
 from benchmarks.placement import LINK, random_case
 
 from lightloom.core.errors import VerificationError
-from lightloom.parallelism.placement._time_kernels import iteration_time
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Placement, Reach
-from lightloom.parallelism.placement.check import check
-from lightloom.parallelism.placement.problem import problem_of
+from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.kernels import iteration_time
+from lightloom.planning.parallelism.placement.place import problem_of
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Placement, Reach
 
 
 def right(placement: Placement, balanced: BalancedGraph, memory: float) -> bool:

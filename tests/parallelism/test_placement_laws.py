@@ -13,23 +13,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Int32s
-from lightloom.parallelism.placement._pass_kernels import (
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.kernels import (
     _arrivals,
+    _conflicts,
     _most_votes,
+    anneal,
     forward_pass,
+    iteration_time,
+    reconcile,
     settle,
     unreachable_pairs,
 )
-from lightloom.parallelism.placement._search_kernels import _conflicts, anneal, reconcile
-from lightloom.parallelism.placement._time_kernels import iteration_time
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.check import check
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of, start_order
-from lightloom.parallelism.placement.starts import EFFORT, _blocks, fill, filled, moves, valid_starts
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.placement.place import (
+    EFFORT,
+    Problem,
+    _blocks,
+    fill,
+    filled,
+    initial_state,
+    moves,
+    partition,
+    place,
+    problem_of,
+    start_order,
+    valid_starts,
+)
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Reach
 
 Rule = Literal["peers", "forward"]
 rules = st.sampled_from(["peers", "forward"])

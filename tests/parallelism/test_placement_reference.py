@@ -10,14 +10,21 @@ from benchmarks.placement import LINK, random_case
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightloom.parallelism.placement._pass_kernels import forward_pass, settle
-from lightloom.parallelism.placement._search_kernels import anneal, reconcile
-from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.problem import Problem, initial_state, problem_of
-from lightloom.parallelism.placement.recomputed import _received
-from lightloom.parallelism.placement.starts import FURTHER, SEARCHED, THOROUGH, moves, random_starts, valid_starts
-from lightloom.parallelism.placement.state import PlacementState
+from lightloom.planning.parallelism.placement.cuts import _received
+from lightloom.planning.parallelism.placement.kernels import anneal, forward_pass, reconcile, settle
+from lightloom.planning.parallelism.placement.place import (
+    FURTHER,
+    SEARCHED,
+    THOROUGH,
+    Problem,
+    initial_state,
+    moves,
+    place,
+    problem_of,
+    random_starts,
+    valid_starts,
+)
+from lightloom.planning.parallelism.placement.placement import PlacementState, Reach
 from tests.parallelism.placement_reference import Plain, starts
 
 seeds = st.integers(0, 2**32 - 1)

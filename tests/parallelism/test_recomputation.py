@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightloom.parallelism.loss import loss_bytes
-from lightloom.parallelism.plan import local_graph
-from lightloom.parallelism.recomputation import attention_core, in_blocks, repeated_operators
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import memory
-from lightloom.planner.pricing.strategy_step import exact_stage_times
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.operators import loss_bytes
+from lightloom.planning.parallelism.plan import attention_core, in_blocks, local_graph, repeated_operators
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.step import exact_stage_times
+from lightloom.planning.search.bounds import memory
 from tests.planner.jobs import HEADS, SEQUENCE, job, transformer, with_model
 
 

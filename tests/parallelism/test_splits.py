@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightloom.parallelism.placement.splits import (
+from lightloom.models.graph import Operator
+from lightloom.planning.parallelism.placement.cuts import (
     SPLITS,
     Layout,
     Need,
@@ -23,7 +24,6 @@ from lightloom.parallelism.placement.splits import (
     region,
     split_size,
 )
-from lightloom.workloads.graph import Operator
 
 
 @pytest.mark.parametrize("kind", ["attention", "matmul", "softmax", "linear", "conv", "norm", "pool"])

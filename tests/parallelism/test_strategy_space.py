@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.strategy_space import Strategies, strategy_space
-from lightloom.parallelism.tensor_parallel import tensor_split
+from lightloom.planning.parallelism.strategy_space import Strategies, strategy_space
+from lightloom.planning.parallelism.tensor_parallel import tensor_split
 from tests.parallelism.strategies import chain
 from tests.planner.jobs import HEADS, SEQUENCE, transformer
 

@@ -4,10 +4,9 @@ import pytest
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.load import load_fabric
-from lightloom.parts.bill import Bill, Line, unknown_bill
-from lightloom.parts.load import load_part, names, names_of
-from lightloom.parts.part import FIGURES, Part
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.parts.bill import Bill, Line, unknown_bill
+from lightloom.machines.parts.part import FIGURES, Part, load_part, names, names_of
 
 
 @pytest.mark.parametrize("name", names())

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.block_quantisation import CodeBuffers, Rounding, averaging_bias, synchronisation_share
+from lightloom.photonics.averaging.block_quantisation import (
+    CodeBuffers,
+    Rounding,
+    averaging_bias,
+    synchronisation_share,
+)
 
 
 def there_and_back(buffers: CodeBuffers, values: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.block_quantisation import (
+from lightloom.photonics.averaging.block_quantisation import (
     UNFIT,
     CodeBuffers,
     Rounding,

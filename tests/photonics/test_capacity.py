@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.capacity import capacity, instance_bandwidth, instances_for, most_wavelengths
+from lightloom.machines.reducers.capacity import (
+    capacity,
+    instance_bandwidth,
+    instances_for,
+    most_wavelengths,
+)
 
 CLAIMED = 6.4e12 / 8
 """Bytes a second of a server of OptINC."""

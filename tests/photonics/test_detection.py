@@ -11,11 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
+from lightloom.machines.reducers.constants import nominal, published
 from lightloom.photonics.detection import DigitReceiver, Scheme, compositions
-from lightloom.photonics.link.detection import homodyne_noise
-from lightloom.photonics.link.sender import Senders, digits, laser_noise, modulate
 from lightloom.photonics.link.settings import Link
-from lightloom.photonics.reducers.constants import nominal, published
+from lightloom.photonics.link.simulate import (
+    Senders,
+    digits,
+    homodyne_noise,
+    laser_noise,
+    modulate,
+)
 
 TABLE = {
     (4, 2): (-10.3, -10.1, -22.5, 3.9, 4.2),

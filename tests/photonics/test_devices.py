@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.devices import amplifier_noise, coupler, mzi, receiver_noise
+from lightloom.photonics.devices import (
+    amplifier_noise,
+    coupler,
+    mzi,
+    receiver_noise,
+)
 
 angles = st.floats(-7, 7)
 errors = st.floats(-0.8, 0.8)

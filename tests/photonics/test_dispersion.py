@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.chip.wavelengths import Dispersion, at_wavelength, spacing_in_metres
 from lightloom.photonics.devices import coupler
-from lightloom.photonics.dispersion import Dispersion, at_wavelength, spacing_in_metres
-from lightloom.photonics.meshes import map_matrix
-from lightloom.photonics.meshes.blocks import map_components
 from lightloom.photonics.meshes.disturb import DisturbedMatrix
+from lightloom.photonics.meshes.mapping import map_components, map_matrix
 
 OWN = Dispersion()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.photonics.link_budget import SOURCES, LinkBudget, dbm
+from lightloom.machines.fabrics.link_budget import SOURCES, LinkBudget, dbm
 
 _LOSSES = ("coupler_loss", "modulator_loss", "drop_loss", "tap_loss", "margin", "ring_loss")
 

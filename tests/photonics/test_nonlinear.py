@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.nonlinear import ElectroOptic, Rectifier, SaturableAbsorber, transfer_curve
+from lightloom.photonics.nonlinear import (
+    ElectroOptic,
+    Rectifier,
+    SaturableAbsorber,
+    transfer_curve,
+)
 
 _UNITS: list[Any] = [
     Rectifier(),

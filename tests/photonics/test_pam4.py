@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics import pam4
+from lightloom.photonics.averaging import function
 from tests.photonics.averaging import reference
 
 
 @given(st.integers(1, 32), st.data())
 def test_decoding_undoes_encoding(bits: int, data: st.DataObject) -> None:
     codes = data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=1, max_size=20))
-    levels = pam4.encode(codes, bits)
+    levels = function.encode(codes, bits)
     assert levels.tolist() == [reference.symbols(code, bits) for code in codes]
-    assert pam4.decode(levels, bits).tolist() == codes
+    assert function.decode(levels, bits).tolist() == codes
 
 
 @given(st.integers(2, 16), st.integers(1, 9), st.data())
@@ -29,16 +29,16 @@ def test_the_mean_of_offset_binary_is_the_mean_of_the_values(bits: int, servers:
 
 @given(st.lists(st.floats(-0.49, 0.49), min_size=4, max_size=4))
 def test_less_than_half_a_level_of_noise_is_undone(noise: list[float]) -> None:
-    assert pam4.decide(np.arange(4) + noise).tolist() == [0, 1, 2, 3]
+    assert function.decide(np.arange(4) + noise).tolist() == [0, 1, 2, 3]
 
 
 def test_receiver_errors_agree_with_draws() -> None:
     rng = np.random.default_rng(0)
-    expected = pam4.receiver_errors(snr=40.0, bits=8)
+    expected = function.receiver_errors(snr=40.0, bits=8)
     codes = rng.integers(0, 256, 200_000)
-    received = pam4.decide(pam4.encode(codes, 8) + rng.normal(0, expected.noise, (codes.size, 4)))
-    error = pam4.decode(received, 8) - codes
-    assert (received != pam4.encode(codes, 8)).mean() == pytest.approx(expected.symbol_error, rel=0.05)
+    received = function.decide(function.encode(codes, 8) + rng.normal(0, expected.noise, (codes.size, 4)))
+    error = function.decode(received, 8) - codes
+    assert (received != function.encode(codes, 8)).mean() == pytest.approx(expected.symbol_error, rel=0.05)
     assert (error != 0).mean() == pytest.approx(expected.code_error, rel=0.05)
     assert np.sqrt((error**2).mean()) == pytest.approx(expected.rms, rel=0.05)
 
@@ -46,17 +46,17 @@ def test_receiver_errors_agree_with_draws() -> None:
 @pytest.mark.parametrize("bits", [0, 33, 8.0, True])
 def test_impossible_widths_are_refused(bits: int) -> None:
     with pytest.raises(ConfigError, match="expected a whole number from 1 to 32"):
-        pam4.symbols_for(bits)
+        function.symbols_for(bits)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="codes hold 256"):
-        pam4.encode([256], 8)
+        function.encode([256], 8)
     with pytest.raises(InputError, match="levels hold 4"):
-        pam4.decode([[0, 0, 0, 4]], 8)
+        function.decode([[0, 0, 0, 4]], 8)
     with pytest.raises(InputError, match="expected 4 signals"):
-        pam4.decode([[0, 0, 0]], 8)
+        function.decode([[0, 0, 0]], 8)
     with pytest.raises(InputError, match="expected whole numbers"):
-        pam4.encode([0.5], 8)
+        function.encode([0.5], 8)
     with pytest.raises(InputError, match="snr"):
-        pam4.receiver_errors(0.0, 8)
+        function.receiver_errors(0.0, 8)

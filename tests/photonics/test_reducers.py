@@ -11,17 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.link.sources import SOURCES
-from lightloom.photonics.reducers import compare, designs, networks
-from lightloom.photonics.reducers.compare import RIVALS, compare_reducers
-from lightloom.photonics.reducers.comparison import ReducerComparison, saving_of
-from lightloom.photonics.reducers.constants import Constant, constants, drawn, nominal, published
-from lightloom.photonics.reducers.designs import Design
-from lightloom.photonics.reducers.electronic import broadcasting_asic, packet_switch, reducer_asic
-from lightloom.photonics.reducers.lanes import RATE, Lanes, Setting
-from lightloom.photonics.reducers.networks import paper_network, row_gain_network
-from lightloom.photonics.reducers.sums import digit_sum, homodyne_sum
-from lightloom.photonics.reducers.tornado import tornado
+from lightloom.machines.reducers import compare, rivals
+from lightloom.machines.reducers import constants as designs
+from lightloom.machines.reducers.compare import RIVALS, ReducerComparison, compare_reducers, saving_of, tornado
+from lightloom.machines.reducers.constants import (
+    Constant,
+    Design,
+    constants,
+    drawn,
+    nominal,
+    published,
+)
+from lightloom.machines.reducers.rivals import (
+    RATE,
+    Lanes,
+    Setting,
+    broadcasting_asic,
+    digit_sum,
+    homodyne_sum,
+    packet_switch,
+    paper_network,
+    reducer_asic,
+    row_gain_network,
+)
+from lightloom.photonics.link.settings import SOURCES
 
 VALUES = nominal(constants())
 DESIGN = Design(
@@ -41,7 +54,7 @@ DESIGN = Design(
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of known size, so that nothing is simulated."""
     made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
-    monkeypatch.setattr(networks, "design", lambda servers, bits, rows, ports: made[rows])
+    monkeypatch.setattr(rivals, "design", lambda servers, bits, rows, ports: made[rows])
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.averaging import build
 from lightloom.photonics.averaging.averagers import NetworkAverager
-from lightloom.photonics.averaging.mapped_averager import map_averager
-from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
-from lightloom.photonics.link.averager import LinkAverager
-from lightloom.photonics.meshes import MeshMapping
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.mapped import map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
+from lightloom.photonics.link.simulate import LinkAverager
+from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.photonics.registry import find_averager
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.spec import Kind
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.price_line import LowerPrice, price_line
-from lightloom.simulation.lower import Price
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.collectives.collective import Kind
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.pricing.collective_prices import LowerPrice, price_line
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.simulation.engine import Price
 from tests.simulation.prices import linear
 
 BATCH, SEQUENCE, HEADS = 13, 16, 4

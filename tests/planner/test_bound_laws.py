@@ -11,14 +11,21 @@ import numpy as np
 import pytest
 
 from lightloom.core.arrays import Floats
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.pipeline import in_flight
-from lightloom.planner.bounds.placed import _busiest, _bytes, _chain, _shortest, fastest_link
-from lightloom.planner.bounds.strategies import _LineTable, pipeline_bound
-from lightloom.planner.pricing.price_line import PriceLine
-from lightloom.simulation.pipelined import StageTimes
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.plan import in_flight
+from lightloom.planning.pricing.collective_prices import PriceLine
+from lightloom.planning.search.bounds import (
+    _busiest,
+    _bytes,
+    _chain,
+    _LineTable,
+    _shortest,
+    fastest_link,
+    pipeline_bound,
+)
+from lightloom.planning.simulation.pipelined import StageTimes
 from tests.simulation.stages import OF_STAGES
 
 

@@ -9,23 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.spec import Kind
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.operator_kernels import passes
-from lightloom.parallelism.operators import times_and_launches
-from lightloom.parallelism.plan import local_graph
-from lightloom.parallelism.recomputation import RECOMPUTATIONS, repeated_operators
-from lightloom.parallelism.sharding import HYBRID, KIND_OF_SHARDING, NONE, ZERO_1
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory, pipeline_bound
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.pipelined import PipelinedStep, StageTimes
-from lightloom.simulation.pipelined_tasks import lower_pipelined
+from lightloom.collectives.collective import Kind
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.operators import passes, times_and_launches
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS, local_graph, make_plan, repeated_operators
+from lightloom.planning.parallelism.strategy_space import (
+    HYBRID,
+    KIND_OF_SHARDING,
+    NONE,
+    ZERO_1,
+    Strategies,
+)
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exact_stage_times, simulate
+from lightloom.planning.search.bounds import (
+    PriceLines,
+    admitted,
+    bounds,
+    memory,
+    pipeline_bound,
+)
+from lightloom.planning.simulation.engine import Price, Priced, run
+from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import (
     Model,

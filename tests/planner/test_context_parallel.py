@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.parallelism.context_parallel import LEAST_TOKENS, context_degree, searched_degrees
-from lightloom.parallelism.loss import bytes_of_logit
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import admitted, bounds, memory
-from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.step_energy import strategy_joules
-from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.export import frameworks
+from lightloom.planning.parallelism.operators import bytes_of_logit
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.parallelism.tensor_parallel import LEAST_TOKENS, context_degree, searched_degrees
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exact_stage_times, simulate, strategy_joules
+from lightloom.planning.search.bounds import admitted, bounds, memory
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.export.test_settings import exported_row
 from tests.planner.jobs import BATCH, HEADS, SEQUENCE, cluster, transformer, verified_job, with_model
 
@@ -206,10 +205,10 @@ def test_a_model_that_cannot_be_sliced_refuses_the_pin() -> None:
 
 def test_both_exports_name_the_degree() -> None:
     made = exported_row(ROW._replace(sharding="zero-3"))
-    assert "--context-parallel-size 4" in megatron.arguments(made)
-    parallelism = torchtitan.settings(made)["parallelism"]
+    assert "--context-parallel-size 4" in frameworks.arguments(made)
+    parallelism = frameworks.settings(made)["parallelism"]
     assert (parallelism["context_parallel_degree"], parallelism["data_parallel_shard_degree"]) == (4, 2)
-    assert any("either end" in note for note in torchtitan.notes(made))
+    assert any("either end" in note for note in frameworks.torchtitan_notes(made))
 
 
 def test_joules_count_what_goes_round() -> None:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from lightloom.parallelism.operators import times_and_launches
-from lightloom.parallelism.plan import local_graph
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.costly import _bound, costly_operators
-from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.plans import PlanSearch, sequence_length
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.planning.parallelism.operators import times_and_launches
+from lightloom.planning.parallelism.plan import local_graph
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search.document import plan_document
+from lightloom.planning.search.explain import _bound, costly_operators
+from lightloom.planning.search.plans import PlanSearch, sequence_length
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import cluster, transformer
 
 

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.joint.bound import demands_of, joint_bound
-from lightloom.collectives.verify.joint import verify_joint
+from lightloom.collectives.joint_bound import demands_of, joint_bound
+from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.circuits.standing import joint_parts
-from lightloom.planner.pricing.divided_prices import DividedChannels
-from lightloom.planner.pricing.division import Division, Divisions, live_axes
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.strategy_step import on_divided_channels, simulate, strategy_seconds
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.division import DividedChannels, Division, Divisions, live_axes
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import on_divided_channels, simulate, strategy_seconds
+from lightloom.planning.reconfiguration.in_step import joint_parts
 from tests.planner.jobs import transformer, verified_job
 
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 8, "bandwidth": "50Gbps"}

@@ -9,21 +9,24 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.units import parse
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.sharding import KIND_OF_SHARDING
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search import search as searching
-from lightloom.planner.search.counts import Counts
-from lightloom.planner.search.explain import explain
-from lightloom.planner.search.order import pareto_front
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import KINDS, STRATEGIES, Pins, SearchRequest
-from lightloom.simulation.step import simulate_step
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search import search as searching
+from lightloom.planning.search.explain import explain
+from lightloom.planning.search.plans import Counts, PlanSearch, pareto_front
+from lightloom.planning.search.request import (
+    KINDS,
+    STRATEGIES,
+    Pins,
+    SearchRequest,
+)
+from lightloom.planning.simulation.engine import simulate_step
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import SEQUENCE, mixture, transformer
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.conformance import check_fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.load import names as fabrics
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.conformance import check_fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.load import names as fabrics
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 SEARCHED = ("dgx-h100-64", "h100-512-two-tier", "nvl72-576", "terarack-64", "sip-ocs-1024", "tpu-v4-1024", "optinc-4")

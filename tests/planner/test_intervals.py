@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.accelerators.kernel_priors import PRIORS
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
-from lightloom.core.priors import Prior
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.belief import PRIOR_SCATTER, _lay_over, belief_of, half_widths, told_apart
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.document import intervals_basis, plan_row
-from lightloom.planner.search.intervals import _priced
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.machines.accelerators.kernels import PRIORS, Prior
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.job import (
+    PRIOR_SCATTER,
+    _lay_over,
+    belief_of,
+    half_widths,
+    told_apart,
+)
+from lightloom.planning.pricing.step import simulate
+from lightloom.planning.search.document import intervals_basis, plan_row
+from lightloom.planning.search.plans import PlanSearch, _intervals_priced
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 
 SIZES = TransformerSizes(hidden=1024, layers=4, heads=16, ffn=4096, vocabulary=1024, sequence_length=512)
 
@@ -69,7 +73,7 @@ def _spread(row: dict[str, Any], name: str) -> float:
 
 
 def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
-    priced = _priced(ranked.winner)
+    priced = _intervals_priced(ranked.winner)
     assert priced is not None
     assert isinstance(ranked.winner.choice, Strategy)
     slopes = dict(zip(priced.belief.names, priced.slopes, strict=True))
@@ -82,7 +86,7 @@ def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
 
 
 def test_certain_parameters_leave_the_scatter(ranked: PlanSearch) -> None:
-    priced = _priced(ranked.winner)
+    priced = _intervals_priced(ranked.winner)
     assert priced is not None
     certain = half_widths(priced.slopes[None], np.zeros_like(priced.belief.covariance), priced.belief.scatter)[0]
     assert certain == pytest.approx(PRIOR_SCATTER)

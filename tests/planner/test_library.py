@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.spec import Collective, Kind
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.planner.pricing.belief import belief_of
-from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.search.priced import priced_lines
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.transports.base import PARAMETERS
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.transports.transport import PARAMETERS
+from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.job import belief_of
+from lightloom.planning.search.plans import priced_lines
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 NCCL = {"transport": "nccl-hopper"}

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.pricing.strategy_step import ExchangeUse, largest_uses
-from lightloom.planner.search.order import order, pareto_front
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.pricing.step import ExchangeUse, largest_uses
+from lightloom.planning.search.plans import order, pareto_front
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.test_search import graph
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lightloom.parallelism.context_parallel import LEAST_TOKENS
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.search.request import Pins
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.parallelism.tensor_parallel import LEAST_TOKENS
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.search.request import Pins
 from tests.planner.jobs import Model, job, mixture, transformer
 from tests.planner.test_context_parallel import sliceable
 

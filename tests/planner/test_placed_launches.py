@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.rows import PlacedPlans
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 from tests.planner.test_split_bounds import cluster_on, job_on
 

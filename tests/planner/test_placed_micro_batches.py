@@ -7,17 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.placement.recomputed import kept_graph, repeated_memory
-from lightloom.parallelism.recomputation import in_blocks
-from lightloom.planner.bounds.placed import coarse_bound
-from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, shared_state_bytes, smaller
-from lightloom.planner.search.document import plan_row
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.placement.cuts import kept_graph, repeated_memory
+from lightloom.planning.parallelism.plan import in_blocks
+from lightloom.planning.pricing.placed_space import (
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    shared_state_bytes,
+    smaller,
+)
+from lightloom.planning.search.bounds import coarse_bound
+from lightloom.planning.search.document import plan_row
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.rows import PlacedPlans
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on
 

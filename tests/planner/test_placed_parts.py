@@ -12,23 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.settings import Attention, TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.operators import graph_times
-from lightloom.parallelism.placement.splits import SPLITS, Split, bounds
-from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.divided_model import divided_model
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, placed_space
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.workloads.graph import ComputeGraph, Operator
-from lightloom.workloads.load import load_workload
-from lightloom.workloads.measured import MeasuredTimes
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Attention, TrainingSettings
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.operators import graph_times
+from lightloom.planning.parallelism.placement.cuts import SPLITS, Split, bounds
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.divided_model import divided_model
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import PartTable, PlacedChoice, placed_space
+from lightloom.planning.pricing.step import simulate
+from lightloom.planning.search.rows import PlacedPlans
 from tests.planner.jobs import verified_job
 
 NO_NETWORK = {"fabric": {"base": "ethernet-400g", "bandwidth": 1e18, "hop_latency": 0, "transport": "ideal"}}

@@ -10,25 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.plan import ParallelPlan
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.placed import circuits_bound
-from lightloom.planner.bounds.strategies import bounds
-from lightloom.planner.pricing import strategy_step
-from lightloom.planner.pricing.cheapest import CheapestPrices
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.pricing.stage_memory import stage_memory
-from lightloom.planner.pricing.strategy_step import _free, simulate
-from lightloom.planner.search.document import plan_row
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.simulation.placed_step import simulate_placed
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.circuits.circuits import Timing
+from lightloom.planning.parallelism.plan import ParallelPlan
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing import step as strategy_step
+from lightloom.planning.pricing.collective_prices import CheapestPrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing.step import _free, simulate, stage_memory
+from lightloom.planning.search.bounds import bounds, circuits_bound
+from lightloom.planning.search.document import plan_row
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.rows import PlacedPlans
+from lightloom.planning.search.search import search
+from lightloom.planning.simulation.placed_step import simulate_placed
 from tests.planner.jobs import job, space, transformer, with_model
 from tests.planner.pricing.test_sized_prices import cluster, uneven
 from tests.planner.test_split_bounds import FABRICS, job_on, space_on

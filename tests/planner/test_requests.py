@@ -13,24 +13,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives import registry
-from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.registry import find
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.parallelism.strategy_space import Strategy, strategy_space
-from lightloom.planner.bounds.strategies import PriceLines
-from lightloom.planner.pricing import group_prices, library
-from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.strategy_step import StrategyStep
-from lightloom.planner.search import data_parallel, rows
-from lightloom.planner.search.data_parallel import Comparison
-from lightloom.planner.search.order import order
-from lightloom.planner.search.plans import Plan, PlanSearch, RefusedPlan
-from lightloom.planner.search.request import STRATEGIES, Pins, SearchRequest
-from lightloom.planner.search.search import COMPARED, _Search, search
-from lightloom.workloads.load import load_workload
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.parallelism.strategy_space import Strategy, strategy_space
+from lightloom.planning.pricing import collective_prices, group_prices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.step import StrategyStep
+from lightloom.planning.search import data_parallel, rows
+from lightloom.planning.search.bounds import PriceLines
+from lightloom.planning.search.data_parallel import Comparison
+from lightloom.planning.search.plans import Plan, PlanSearch, RefusedPlan, order
+from lightloom.planning.search.request import STRATEGIES, Pins, SearchRequest
+from lightloom.planning.search.search import COMPARED, _Search, search
 from tests.planner.jobs import transformer
 
 
@@ -255,7 +255,7 @@ def test_a_faulty_algorithm_is_one_refused_row(monkeypatch: pytest.MonkeyPatch) 
 
     wrong = Algorithm(name="wrong", build=build, summary="sends everything at once")
     known = {"ring": find("ring"), "wrong": wrong}
-    for module in (group_prices, data_parallel, rows, library):
+    for module in (group_prices, data_parallel, rows, collective_prices):
         monkeypatch.setattr(module, "algorithms", lambda: known, raising=False)
         monkeypatch.setattr(module, "find", known.__getitem__, raising=False)
     found = searched(cluster(), global_batches=(64,), compare=True)

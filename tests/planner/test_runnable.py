@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
-from lightloom.planner.search.document import plan_document
-from lightloom.planner.search.explain import explain
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.search.document import plan_document
+from lightloom.planning.search.explain import explain
+from lightloom.planning.search.plans import PlanSearch
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 SLOW: dict[str, Any] = {"base": "circuit-switch", "degree": 5, "bandwidth": "2Gbps"}

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from lightloom.api import planning
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
+from lightloom.app.api import planning
 from lightloom.collectives.registry import admitted, algorithms
 from lightloom.core.errors import UnknownNameError, UnsupportedError
-from lightloom.parallelism.load import make_plan
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.search.explain import explain
-from lightloom.planner.search.plans import Plan, PlanSearch
-from lightloom.planner.search.request import DATA_PARALLEL, Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.search.explain import explain
+from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.request import DATA_PARALLEL, Pins, SearchRequest
+from lightloom.planning.search.search import search
 
 
 def graph(parameters: int = 5_000_000, layers: int = 8) -> ComputeGraph:

@@ -11,23 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.bounds.placed import coarse_bound
-from lightloom.planner.bounds.strategies import memory
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.library import LIBRARY
-from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows, distinct, placed_space, smaller
-from lightloom.planner.pricing.strategy_step import StrategyStep
-from lightloom.planner.search import placed_rows, rows
-from lightloom.planner.search.columns import kinds_of
-from lightloom.planner.search.counts import Counts
-from lightloom.planner.search.placed_rows import searched_rows
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.rows import ClusterRows, TooLargeError
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.placed_space import (
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    distinct,
+    placed_space,
+    smaller,
+)
+from lightloom.planning.pricing.step import StrategyStep
+from lightloom.planning.search import rows
+from lightloom.planning.search.bounds import coarse_bound, memory
+from lightloom.planning.search.plans import Counts
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.rows import ClusterRows, TooLargeError, kinds_of, searched_rows
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import MadeUp, cluster, transformer, verified_job
 from tests.planner.test_split_bounds import job_on
@@ -70,7 +74,7 @@ def test_placed_rows_are_searched_that_fit_and_are_not_too_fine(pins: Pins, monk
             every = listed(plain) + listed(distinct(job, table, smaller(plain.rows(large), dict(pins))))
         look = coarse_bound(job, table, PlacedRows.of(every))
         for finest in (0, int(np.median(look.sub_operators)), look.sub_operators.max()):
-            monkeypatch.setattr(placed_rows, "MOST_SUB_OPERATORS", finest)
+            monkeypatch.setattr(rows, "MOST_SUB_OPERATORS", finest)
             found = searched_rows(job, request, BATCHES)
             fine = look.sub_operators > finest
             wanted = np.flatnonzero(~fine & (look.memory <= capacity))

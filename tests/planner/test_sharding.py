@@ -8,24 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.sharding import SHARDINGS, canonical, state_sharers
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import admitted, bounds, memory
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.replica_exchanges import (
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy, canonical, state_sharers
+from lightloom.planning.pricing.exchanges import (
     ReplicaExchanges,
     UnitExchanges,
     exposed_backward,
     exposed_forward,
 )
-from lightloom.planner.pricing.step_energy import strategy_joules
-from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from lightloom.simulation.link_turns import Pass
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exact_stage_times, simulate, strategy_joules
+from lightloom.planning.search.bounds import admitted, bounds, memory
+from lightloom.planning.simulation.link_turns import Pass
 from tests.planner.jobs import job, transformer, verified_job, with_model
 from tests.simulation.prices import linear
 

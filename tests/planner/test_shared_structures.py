@@ -9,19 +9,19 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lightloom.clusters.settings import TrainingSettings
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import algorithms, build, find
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.fabrics import base, derived
-from lightloom.fabrics.base import Fabric, GroupFabric
-from lightloom.fabrics.load import fabric_from
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.structure import structure
-from lightloom.planner.pricing import schedule_prices
-from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.simulation import link_turns
-from lightloom.simulation.link_turns import link_shares
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics import derived, fabric
+from lightloom.machines.fabrics.derived import structure
+from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
+from lightloom.machines.fabrics.load import fabric_from
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.simulation import link_turns
+from lightloom.planning.simulation.link_turns import link_shares
 
 _KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce")
 _TIERS: list[dict[str, object]] = [
@@ -149,7 +149,7 @@ def test_bounds_of_groups_of_large_fabrics_hold(
     name: str, ranks: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taken from the whole fabric's ranks, they are cheap, and no schedule costs less."""
-    monkeypatch.setattr(base, "_MOST_PAIRED", 8)
+    monkeypatch.setattr(fabric, "_MOST_PAIRED", 8)
     rails = [_TIERS[0], {**_TIERS[1], "ports": 4, "separate_rails": True, "through_switch": False}]
     fields: dict[str, object] = {"kind": "tiers", "tiers": rails} if name == "rails" else {"kind": name}
     group = GroupFabric.of(fabric_of(fields), ranks, stride)

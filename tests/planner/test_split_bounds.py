@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import coarse_bound, exchange_latency, fastest_link
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import (
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.place import partition
+from lightloom.planning.parallelism.placement.placement import Reach
+from lightloom.planning.parallelism.plan import local_graph
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import (
     PartTable,
     PlacedChoice,
     PlacedRows,
@@ -28,7 +27,8 @@ from lightloom.planner.pricing.placed_space import (
     placed_space,
     reach,
 )
-from lightloom.planner.search.placed_plans import PlacedPlans
+from lightloom.planning.search.bounds import coarse_bound, exchange_latency, fastest_link
+from lightloom.planning.search.rows import PlacedPlans
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import transformer, verified_job
 

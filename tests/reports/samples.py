@@ -10,9 +10,16 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from lightloom.core.claims import Claim
-from lightloom.reports.figures.base import to_svg
-from lightloom.reports.figures.breakdown_figure import breakdown_figure
-from lightloom.reports.report import CollectiveRow, MemoryBar, Picture, RankingRow, Report, Table
+from lightloom.reports.figures.canvas import to_svg
+from lightloom.reports.figures.comparisons import breakdown_figure
+from lightloom.reports.report import (
+    CollectiveRow,
+    MemoryBar,
+    Picture,
+    RankingRow,
+    Report,
+    Table,
+)
 
 HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
 

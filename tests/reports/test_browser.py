@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import algorithms, build
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.reports.explore import explored_plan, light_map
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
 from lightloom.reports.html import draws, write
-from lightloom.reports.report import Report
-from lightloom.simulation.timeline import Interval, Timeline
+from lightloom.reports.report import Report, explored_plan, light_map
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.samples import HOSTILE, sample_report
 

@@ -13,8 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.units import format_time
-from lightloom.reports.html import bar_scale, inline_svg, numeric_columns, render, write
-from lightloom.reports.report import MemoryBar, Picture, Report, Table
+from lightloom.reports.html import (
+    bar_scale,
+    inline_svg,
+    numeric_columns,
+    render,
+    write,
+)
+from lightloom.reports.report import (
+    MemoryBar,
+    Picture,
+    Report,
+    Table,
+)
 from tests.reports.samples import CLAIMS, HOSTILE, ROWS, sample_report
 
 _VOID = {"wbr", "meta", "br", "img", "input", "hr", "link"}

@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.base import Fabric
-from lightloom.reports.figures.occupancy import channel_map, in_steps, lightpaths, link_use, utilisation
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.reports.figures.links import (
+    channel_map,
+    in_steps,
+    lightpaths,
+    link_use,
+    utilisation,
+)
 from tests.collectives.cost.reference import nbytes_of_rows
 from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 

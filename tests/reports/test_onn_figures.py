@@ -5,13 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.photonics.meshes import decompose, map_blocks, map_matrix
-from lightloom.photonics.meshes.phase_files import Part
-from lightloom.reports.figures.base import to_svg
-from lightloom.reports.onn.chain import chain_figure, chain_parts, part_figure
-from lightloom.reports.onn.noise import NoiseCurve, noise_figure, noise_steps
-from lightloom.reports.onn.sweep import WORDS, sweep_figure
-from lightloom.reports.onn.training import training_figure
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.files import Part
+from lightloom.photonics.meshes.mapping import map_blocks, map_matrix
+from lightloom.reports.figures.canvas import to_svg
+from lightloom.reports.figures.photonics import (
+    WORDS,
+    NoiseCurve,
+    chain_figure,
+    chain_parts,
+    noise_figure,
+    noise_steps,
+    part_figure,
+    sweep_figure,
+    training_figure,
+)
 
 RNG = np.random.default_rng(0)
 

@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from lightloom.collectives.collective import OF_SIZE, Collective
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import OF_SIZE, Collective
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import kinds
-from lightloom.fabrics.wdm_ring import Ring
-from lightloom.reports.figures.base import save, to_svg
-from lightloom.reports.figures.breakdown_figure import breakdown_figure
-from lightloom.reports.figures.occupancy import PARTS, in_steps
-from lightloom.reports.figures.palette import SHARES, TASKS, cyclic_colours
-from lightloom.reports.figures.timeline_figure import timeline_figure, waits
-from lightloom.reports.figures.wavelength_map import wavelength_caption, wavelength_map
-from lightloom.simulation.engine import Task, run
-from lightloom.simulation.timeline import SHARES as CATEGORIES
-from lightloom.simulation.timeline import Interval, Timeline
+from lightloom.core.timeline import SHARES as CATEGORIES
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import kinds
+from lightloom.machines.fabrics.wdm_ring import Ring
+from lightloom.planning.simulation.engine import Task, run
+from lightloom.reports.figures.canvas import SHARES, TASKS, cyclic_colours, save, to_svg
+from lightloom.reports.figures.comparisons import breakdown_figure
+from lightloom.reports.figures.links import PARTS, in_steps, wavelength_caption, wavelength_map
+from lightloom.reports.figures.timelines import timeline_figure, waits
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
 

@@ -12,27 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Traffic, ring
-from lightloom.parallelism.circuits.group import grant
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.base import Link, Reach
-from lightloom.parallelism.placement.cuts import PartitionRules
-from lightloom.parallelism.placement.partition import partition
-from lightloom.parallelism.placement.place import place
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.figures import assignment_figure, group_figure, placement_figure, shares
+from lightloom.planning.parallelism.circuits import ring
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Traffic
+from lightloom.planning.parallelism.circuits.group import grant
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.place import partition, place
+from lightloom.planning.parallelism.placement.placement import HybridPlan, Link, Reach
 from lightloom.reports.console import ranking_table
-from lightloom.reports.figures.base import to_svg
-from lightloom.reports.figures.palette import KINDS, PARALLELISM
-from lightloom.reports.figures.pareto_figure import Point, pareto_figure
-from lightloom.reports.figures.placement_figure import placement_figure, shares
-from lightloom.reports.figures.timeline_figure import busiest, timeline_figure
-from lightloom.reports.figures.traffic_figure import assignment_figure, group_figure
+from lightloom.reports.figures.canvas import KINDS, PARALLELISM, to_svg
+from lightloom.reports.figures.comparisons import Point, pareto_figure
+from lightloom.reports.figures.timelines import busiest, timeline_figure
 from lightloom.reports.report import FRONT, RankingRow
-from lightloom.simulation.timeline import Interval, Timeline
 from tests.planner.jobs import transformer
 from tests.reports.samples import to_text
 

@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement.balanced import BalancedGraph
-from lightloom.parallelism.placement.base import Link, Placement, Reach
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement, Reach
 
 _A100 = load_accelerator("a100")
 assert _A100.kernels is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from lightloom.collectives.cost.price import Cost
-from lightloom.simulation.lower import Price, Priced
+from lightloom.planning.simulation.engine import Price, Priced
 
 
 def cost(

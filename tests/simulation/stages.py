@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 
 from lightloom.core.arrays import Floats
-from lightloom.simulation.pipelined import StageTimes
+from lightloom.planning.simulation.pipelined import StageTimes
 
 OF_STAGES = ("gather", "exchange", "tied", "update")
 """Fields of shape [stages]; the others have one number for each chunk."""

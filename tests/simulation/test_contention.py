@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.simulation.contention import SlowedComputing, slowing, waiting
-from lightloom.simulation.duration import step_duration
-from lightloom.simulation.engine import run
-from lightloom.simulation.lower import Price, compute_tasks, lower
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.simulation.engine import (
+    Price,
+    SlowedComputing,
+    compute_tasks,
+    lower,
+    run,
+    slowing,
+    step_duration,
+    waiting,
+)
 from tests.parallelism.strategies import graphs
 from tests.simulation.prices import linear
 from tests.simulation.test_step import CHIP, plan

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.simulation.engine import DeadlockError, Task, run
-from lightloom.simulation.timeline import Timeline
+from lightloom.core.timeline import Timeline
+from lightloom.planning.simulation.engine import DeadlockError, Task, run
 
 
 @st.composite

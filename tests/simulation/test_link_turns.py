@@ -7,18 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.mesh import Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import bounds
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.stage_times import stage_exchanges
-from lightloom.planner.pricing.strategy_step import exchange_seconds, simulate
-from lightloom.simulation.contention import waiting
-from lightloom.simulation.link_turns import Groups, LinkTurns, Pass, _first_alike, _undominated, link_shares
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Torus
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exchange_seconds, simulate, stage_exchanges
+from lightloom.planning.search.bounds import bounds
+from lightloom.planning.simulation.engine import waiting
+from lightloom.planning.simulation.link_turns import (
+    Groups,
+    LinkTurns,
+    Pass,
+    _first_alike,
+    _undominated,
+    link_shares,
+)
 from tests.planner.jobs import MadeUp, transformer
 from tests.simulation.prices import linear
 

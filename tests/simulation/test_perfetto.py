@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.core.provenance import provenance
-from lightloom.reports.perfetto import write_perfetto_trace
+from lightloom.core.results import provenance
+from lightloom.reports.report import write_perfetto_trace
 from tests.parallelism.strategies import chain
 from tests.simulation.prices import linear
 from tests.simulation.test_step import plan, step

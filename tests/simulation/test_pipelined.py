@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import SPENT, PipelinedStep, StageTimes
-from lightloom.simulation.pipelined_tasks import lower_pipelined
-from lightloom.simulation.switch_turns import SwitchTurns
-from lightloom.simulation.timeline import SHARES
+from lightloom.core.timeline import SHARES
+from lightloom.planning.simulation.engine import run
+from lightloom.planning.simulation.link_turns import SwitchTurns
+from lightloom.planning.simulation.pipelined import SPENT, PipelinedStep, StageTimes, lower_pipelined
 from tests.simulation.stages import OF_STAGES, stage_times
 
 

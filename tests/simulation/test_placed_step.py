@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.circuits.group import grant, grants
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.circuits.regrant import regrants
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.simulation import placed_timeline
-from lightloom.simulation.placed_step import PlacedStep, simulate_best, simulate_placed
-from lightloom.simulation.placed_work import KINDS, updated_parameters
-from lightloom.simulation.timeline import Timeline
+from lightloom.core.timeline import Timeline
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.circuits.group import grant, grants, regrants
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.simulation import placed_step
+from lightloom.planning.simulation.placed_step import (
+    KINDS,
+    PlacedStep,
+    simulate_best,
+    simulate_placed,
+    updated_parameters,
+)
 from tests.simulation.placed_plans import (
     A100,
     MICROSECOND,
@@ -212,7 +215,7 @@ def test_transfers_back_to_back_on_a_port_are_one_run(cuts: list[int], split: in
     rows = [(int(i >= split), a, b) for i, (a, b) in enumerate(pairwise(cuts))]
     listed = shuffle.sample(rows, len(rows))
     port, start, end = (np.array(column) for column in zip(*listed, strict=True))
-    order, first = placed_timeline._runs(port, start.astype(float), end.astype(float))
+    order, first = placed_step._runs(port, start.astype(float), end.astype(float))
     assert [listed[i] for i in order] == sorted(rows)
     assert first.tolist() == [0, split][: 1 + (0 < split < len(rows))]
 
@@ -223,7 +226,7 @@ def test_a_large_timeline_joins_transfers(monkeypatch: pytest.MonkeyPatch) -> No
     for circuits in (pipes(plan, 1e8), pipes(plan, 1e8, ports=True)):
         step = run(plan, circuits)
         several = len(step.timeline.intervals)
-        monkeypatch.setattr(placed_timeline, "MOST_TRANSFERS", 0)
+        monkeypatch.setattr(placed_step, "MOST_TRANSFERS", 0)
         fewer = run(plan, circuits).timeline
         monkeypatch.undo()
         assert len(fewer.intervals) < several

@@ -7,14 +7,13 @@ from functools import cache
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import find
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.fabrics.base import Fabric
-from lightloom.parallelism.load import make_plan
-from lightloom.simulation.lower import Price, Priced
-from lightloom.simulation.step import simulate_step
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.simulation.engine import Price, Priced, simulate_step
 from tests.parallelism.strategies import chain
 
 

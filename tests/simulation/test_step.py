@@ -13,16 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.base import Accelerator
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.load import load_fabric
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import ParallelPlan
-from lightloom.simulation.energy import sending_energy
-from lightloom.simulation.lower import Price, Priced, circuits_in_place
-from lightloom.simulation.step import StepResult, simulate_step
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.plan import ParallelPlan, make_plan
+from lightloom.planning.simulation.engine import (
+    Price,
+    Priced,
+    StepResult,
+    circuits_in_place,
+    sending_energy,
+    simulate_step,
+)
 from tests.parallelism.strategies import chain, graphs
 from tests.simulation.prices import cost, linear, prices
 

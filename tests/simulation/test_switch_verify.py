@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import VerificationError
-from lightloom.simulation.switch_verify import verify_switching
-from lightloom.simulation.timeline import Interval, Timeline
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.planning.simulation.switch_verify import verify_switching
 
 TURN, RATE = 1.0, 10.0
 OWNERS = {(0, 0): "tensor", (0, 1): "tensor"}

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.simulation.engine import Task, run
-from lightloom.simulation.timeline import SHARES, Counter, Interval, Timeline
+from lightloom.core.timeline import (
+    SHARES,
+    Counter,
+    Interval,
+    Timeline,
+)
+from lightloom.planning.simulation.engine import Task, run
 from tests.simulation.test_engine import task_lists
 
 

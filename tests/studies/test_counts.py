@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from lightloom.core.claims import STATUSES
-from lightloom.studies.load import names
+from lightloom.papers.study import names
 
 _ROOT = Path(__file__).parents[2]
 _COUNTED = re.compile(r"\*\*(\d+ match.*? of \d+ rows)\*\*", re.DOTALL)

@@ -12,14 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.claims import Claim
-from lightloom.parallelism.dadiannao import ChipLink, chips_needed, literal_hops
-from lightloom.studies import load
-from lightloom.studies.base import Study
-from lightloom.studies.dadiannao import beyond, fit
-from lightloom.studies.dadiannao.figure2 import share
-from lightloom.studies.dadiannao.figure5 import worse
-from lightloom.studies.dadiannao.headline import largest_ratio
-from lightloom.studies.dadiannao.model import (
+from lightloom.papers import study as load
+from lightloom.papers.dadiannao import model
+from lightloom.papers.dadiannao import rows as beyond
+from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
     FITTED,
     MIXED,
@@ -31,9 +27,17 @@ from lightloom.studies.dadiannao.model import (
     run,
     savings,
 )
-from lightloom.studies.dadiannao.networks import counted, inception_variant, printed, trace_counts, trace_variant
-from lightloom.studies.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
-from lightloom.studies.dadiannao.table2 import sizes
+from lightloom.papers.dadiannao.networks import (
+    counted,
+    inception_variant,
+    printed,
+    trace_counts,
+    trace_variant,
+)
+from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
+from lightloom.papers.dadiannao.rows import largest_ratio, share, sizes, worse
+from lightloom.papers.study import Study
+from lightloom.planning.parallelism.dadiannao import ChipLink, chips_needed, literal_hops
 from tests.studies.drawn import svg_bytes
 from tests.studies.rows import assert_sound
 
@@ -146,28 +150,28 @@ def test_chips(claims: dict[str, Claim], name: str) -> None:
 
 
 def test_the_fit_is_the_best_one() -> None:
-    two, one = fit.two_constants(), fit.one_constant()
+    two, one = model.two_constants(), model.one_constant()
     assert (two.passes, two.synapse) == pytest.approx((FITTED.passes, FITTED.synapse), abs=0.02)
     assert one.passes == pytest.approx(ONE_FITTED.passes, abs=0.02)
-    assert fit.misfit(FITTED) == pytest.approx(0.91, abs=0.005)
-    assert fit.misfit(ONE_FITTED) == pytest.approx(1.20, abs=0.005)
+    assert model.misfit(FITTED) == pytest.approx(0.91, abs=0.005)
+    assert model.misfit(ONE_FITTED) == pytest.approx(1.20, abs=0.005)
 
 
 def test_one_headline_predicts_the_others() -> None:
-    constants = fit.calibrated("time_average_100")
+    constants = model.calibrated("time_average_100")
     found = savings(constants).headlines()
     assert found["time_average_100"] == pytest.approx(20.6, abs=0.01)
-    assert fit.misfit(constants) < 2
+    assert model.misfit(constants) < 2
     assert max(abs(found[what] - HEADLINE[what]) for what in HEADLINE) < 3.4
 
 
 @pytest.mark.parametrize("unit", [BOTH_DIRECTIONS, ONE_DIRECTION])
 def test_no_constants_fit_one_unit_of_bandwidth(unit: tuple[float, float, float]) -> None:
-    assert fit.misfit(fit.two_constants(unit), unit) > 8
+    assert model.misfit(model.two_constants(unit), unit) > 8
 
 
 def test_no_constants_fit_without_the_root() -> None:
-    assert fit.misfit(fit.two_constants(hops=literal_hops), hops=literal_hops) > 11
+    assert model.misfit(model.two_constants(hops=literal_hops), hops=literal_hops) > 11
 
 
 @given(

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from lightloom.studies import load
-from lightloom.studies.base import Study
+from lightloom.papers import study as load
+from lightloom.papers.study import Study
 from tests.studies.rows import assert_sound
 
 

@@ -13,23 +13,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lightloom.compression import Inceptionn, InceptionnPrinted
 from lightloom.core.claims import Status
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.studies import load
-from lightloom.studies.base import Study
-from lightloom.studies.inceptionn import (
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.papers import study as load
+from lightloom.papers.inceptionn import (
     PAPER,
-    accuracy,
-    gradients,
-    models,
-    network_runs,
     paper,
-    scalability,
-    slips,
-    training_time,
 )
-from lightloom.studies.pairs import paired
+from lightloom.papers.inceptionn import (
+    rows as accuracy,
+)
+from lightloom.papers.inceptionn import (
+    rows as scalability,
+)
+from lightloom.papers.inceptionn import (
+    rows as slips,
+)
+from lightloom.papers.inceptionn import (
+    rows as training_time,
+)
+from lightloom.papers.inceptionn import (
+    runs as gradients,
+)
+from lightloom.papers.inceptionn import (
+    runs as network_runs,
+)
+from lightloom.papers.study import Study, paired
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"inceptionn\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
@@ -128,10 +138,10 @@ def test_the_distribution_counts_every_value_once(values: np.ndarray[tuple[int],
 
 @given(st.integers(2, 2000), st.floats(1, 1e9), st.floats(1.5, 100))
 def test_exchange_times_scale_with_bytes_and_the_ring_never_loses(p: int, nbytes: float, factor: float) -> None:
-    link = models.Link(sum_seconds=1e-10)
-    for form in (models.ring, models.worker_aggregator):
+    link = paper.Link(sum_seconds=1e-10)
+    for form in (paper.ring, paper.worker_aggregator):
         assert form(p, factor * nbytes, link) == pytest.approx(factor * form(p, nbytes, link))
-    assert models.ring(p, nbytes, link) <= models.worker_aggregator(p, nbytes, link)
+    assert paper.ring(p, nbytes, link) <= paper.worker_aggregator(p, nbytes, link)
 
 
 @given(st.floats(1e3, 1e9), st.floats(1, 1000))
@@ -143,7 +153,7 @@ def test_behind_the_card_headers_stay(nbytes: float, compression: float) -> None
 
 @pytest.mark.parametrize("p", [2, 3, 6, 17])
 def test_the_built_ring_takes_what_the_form_says(p: int) -> None:
-    assert scalability._ring_seconds(p, p * 1000) == pytest.approx(models.ring(p, p * 1000, models.Link()))
+    assert scalability._ring_seconds(p, p * 1000) == pytest.approx(paper.ring(p, p * 1000, paper.Link()))
 
 
 def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
@@ -151,7 +161,7 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
 ) -> None:
     trained: list[tuple[str, int]] = []
 
-    def train(run: network_runs.Run, seed: int, _: Path) -> dict[str, object]:
+    def train(run: network_runs.NetworkRunsRun, seed: int, _: Path) -> dict[str, object]:
         trained.append((run.name, seed))
         return {"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}
 
@@ -159,17 +169,21 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
     monkeypatch.setattr(network_runs, "training_digits", lambda _: None)
     for _ in range(2):
         done: list[int] = []
-        path = network_runs.measure(tmp_path / "work", tmp_path, done.append)
-        assert sum(done) == network_runs.job_count() and len(trained) == len(network_runs.jobs())
+        path = network_runs.network_runs_measure(tmp_path / "work", tmp_path, done.append)
+        assert sum(done) == network_runs.network_runs_job_count() and len(trained) == len(
+            network_runs.network_runs_jobs()
+        )
     runs = json.loads(path.read_text())["runs"]
     assert set(runs) == {"hdc", "lenet"}
     assert runs["hdc"]["float32"][0]["loss"] == [1.0, None]
-    assert len({network_runs._result(tmp_path, run, seed) for run, seed in network_runs.jobs()}) == len(trained)
+    assert len({network_runs._result(tmp_path, run, seed) for run, seed in network_runs.network_runs_jobs()}) == len(
+        trained
+    )
 
 
 def test_only_the_scale_of_the_loss_differs_between_its_runs() -> None:
     pytest.importorskip("torch")
-    runs = {(run.network, run.name): run.recipe(0) for run in network_runs.runs()}
+    runs = {(run.network, run.name): run.recipe(0) for run in network_runs.network_runs_runs()}
     mean, summed = runs["hdc", "printed 2^-10"], runs["hdc", "printed 2^-10 summed"]
     assert (mean.gradient_scale, summed.gradient_scale) == (1, 25)
     assert replace(summed, gradient_scale=1) == mean

@@ -17,25 +17,42 @@ from hypothesis import strategies as st
 
 from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
-from lightloom.studies import load
-from lightloom.studies.base import Study
-from lightloom.studies.optinc import (
+from lightloom.papers import study
+from lightloom.papers.optinc import (
     PAPER,
-    cascading,
-    images_runs,
-    language_runs,
-    latency,
-    learning,
-    slips,
-    tables,
-    traffic,
-    trained,
 )
-from lightloom.studies.optinc.paper import ACCURACY, ROWS, SAVED
-from lightloom.studies.optinc.study import study as regenerate
-from lightloom.studies.optinc.workloads import GRAPHS, traced, workload
-from lightloom.studies.pairs import paired
+from lightloom.papers.optinc import (
+    rows as cascading,
+)
+from lightloom.papers.optinc import (
+    rows as latency,
+)
+from lightloom.papers.optinc import (
+    rows as learning,
+)
+from lightloom.papers.optinc import (
+    rows as slips,
+)
+from lightloom.papers.optinc import (
+    rows as tables,
+)
+from lightloom.papers.optinc import (
+    rows as traffic,
+)
+from lightloom.papers.optinc import (
+    rows as trained,
+)
+from lightloom.papers.optinc import (
+    runs as images_runs,
+)
+from lightloom.papers.optinc import (
+    runs as language_runs,
+)
+from lightloom.papers.optinc.paper import ACCURACY, ROWS, SAVED
+from lightloom.papers.optinc.rows import GRAPHS, traced, workload
+from lightloom.papers.optinc.study import study as regenerate
+from lightloom.papers.study import Study, paired
+from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"optinc\.(table[12]|figure6|figure7[ab]|headline|example)\.[a-z0-9_]+")
@@ -80,14 +97,14 @@ def by_name(claims: tuple[Claim, ...]) -> dict[str, Claim]:
 
 
 def test_rows_have_the_value_that_their_proof_gives() -> None:
-    rows = by_name((*traffic.claims(), *latency.claims(), *slips.claims()))
+    rows = by_name((*traffic.traffic_claims(), *latency.latency_claims(), *slips.slips_claims()))
     assert {name: (rows[name].status, rows[name].ours) for name in QUICK} == QUICK
     assert all(row.why and ID.fullmatch(row.id) for row in rows.values())
 
 
 @pytest.mark.slow
 def test_the_whole_study_holds_and_draws() -> None:
-    found: Study = load.find("optinc")()
+    found: Study = study.find("optinc")()
     rows = by_name(found.claims)
     assert {name: (rows[name].status, rows[name].ours) for name in WHOLE} == WHOLE
     assert_sound("optinc", rows.values())
@@ -98,7 +115,7 @@ def test_the_whole_study_holds_and_draws() -> None:
 
 @pytest.mark.slow
 def test_the_study_needs_no_torch() -> None:
-    code = "import sys; from lightloom.studies.load import find; find('optinc')(); assert 'torch' not in sys.modules"
+    code = "import sys; from lightloom.papers.study import find; find('optinc')(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
@@ -215,7 +232,7 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
             assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
                 k: v for k, v in plain.items() if k not in differing
             }
-    rows = by_name(learning.claims(language, None, None, None))
+    rows = by_name(learning.learning_claims(language, None, None, None))
     assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "stand-in"
     assert "192 steps stand for 50,000" in rows["figure7a.llama_quantised"].why
     assert rows["figure7a.mnist_quantised"].status == "not reproducible"
@@ -232,7 +249,7 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("torch")
     import torch
 
-    from lightloom.training.runs import language
+    from lightloom.papers.runs import language
 
     trained: list[tuple[str, Any]] = []
 
@@ -247,8 +264,8 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     try:
         for _ in range(2):
             done: list[int] = []
-            paths = language_runs.measure(tmp_path / "work", tmp_path / "data", done.append)
-            assert sum(done) == language_runs.job_count() == len(trained)
+            paths = language_runs.language_runs_measure(tmp_path / "work", tmp_path / "data", done.append)
+            assert sum(done) == language_runs.language_runs_job_count() == len(trained)
     finally:
         torch.set_num_threads(threads)
     assert {name for name, _ in trained} == {"wikipedia"}
@@ -260,7 +277,7 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_cifar_its_runs_are_left_out(tmp_path: Path) -> None:
     done: list[int] = []
-    assert images_runs.measure(tmp_path, tmp_path, done.append) is None
+    assert images_runs.images_runs_measure(tmp_path, tmp_path, done.append) is None
     assert sum(done) == len(images_runs.VARIANTS)
 
 
@@ -281,7 +298,7 @@ def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
 
 @pytest.mark.slow
 def test_every_quick_figure_draws() -> None:
-    from lightloom.studies.optinc import drawings
+    from lightloom.papers.optinc import drawings
 
     language = PAPER.measured("language")
     noise = {

@@ -9,17 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.collectives.algorithms.optree_radices import _candidates, best_radices, stage_steps
+from lightloom.collectives.algorithms.optree import _candidates, best_radices, stage_steps
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
 from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import UnknownNameError
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.studies import load
-from lightloom.studies.base import Study
-from lightloom.studies.optree import depth, drawings, table1
-from lightloom.studies.optree.model import built, built_tree, ceiling_stages, seconds
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.papers import study as load
+from lightloom.papers.optree import drawings, rows
+from lightloom.papers.optree.rows import (
+    built,
+    built_tree,
+    ceiling_stages,
+    seconds,
+)
+from lightloom.papers.study import Study
 from tests.studies.drawn import svg_bytes
 from tests.studies.rows import assert_sound
 
@@ -123,7 +128,7 @@ def test_built_schedules_cost_what_the_model_charges(name: str, later_shares: in
 
 @pytest.mark.parametrize("stages", range(1, 8))
 def test_counted_trees_are_the_trees_that_are_built(stages: int) -> None:
-    found = depth.constructed(512, stages)
+    found = rows.constructed(512, stages)
     assert found is not None
     radices, steps = found
     assert len(radices) == stages
@@ -143,12 +148,12 @@ def test_the_count_for_2048_ranks_is_built(claims: dict[str, Claim]) -> None:
 
 
 def test_no_tree_is_deeper_than_its_ranks_allow() -> None:
-    assert depth.constructed(512, 10) is None
+    assert rows.constructed(512, 10) is None
     assert best_radices(512, 64)
 
 
 def test_words_for_a_shape() -> None:
-    assert depth.shape([3, 2, 1, 1, 4]) == "falls, stable, rises"
+    assert rows.shape([3, 2, 1, 1, 4]) == "falls, stable, rises"
 
 
 def test_equation_2_has_no_value_for_few_ranks() -> None:
@@ -172,8 +177,8 @@ def test_figures_keep_the_points_beside_the_formula() -> None:
     whole, inset = drawings.depth_figure().axes
     for axes in (whole, inset):
         lines = axes.get_lines()
-        assert len(lines) == 2 * len(depth.RANKS)
-    assert len(whole.get_lines()[0].get_xdata()) == len(depth.DEPTHS)  # type: ignore[arg-type]
+        assert len(lines) == 2 * len(rows.DEPTH_RANKS)
+    assert len(whole.get_lines()[0].get_xdata()) == len(rows.DEPTHS)  # type: ignore[arg-type]
 
 
 def test_unknown_studies_are_named() -> None:
@@ -183,24 +188,24 @@ def test_unknown_studies_are_named() -> None:
 
 
 def test_two_rows_with_one_id_are_refused() -> None:
-    row = table1.claims()[0]
+    row = rows.table1_claims()[0]
     with pytest.raises(ValueError, match="two rows"):
         Study(name="x", paper="y", claims=(row, row), figures=(), assumptions=())
 
 
-@pytest.mark.parametrize("ranks", depth.RANKS)
+@pytest.mark.parametrize("ranks", rows.DEPTH_RANKS)
 def test_real_trees_follow_the_curve(ranks: int) -> None:
-    for stages, steps in depth.curve(ranks).items():
-        found = depth.constructed(ranks, stages)
+    for stages, steps in rows.curve(ranks).items():
+        found = rows.constructed(ranks, stages)
         assert found is None or abs(found[1] / steps - 1) < 0.1
 
 
 def test_the_page_shows_the_trees_that_the_search_finds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "papers" / "optree.md").read_text()
-    for ranks in depth.RANKS:
+    for ranks in rows.DEPTH_RANKS:
         radices = best_radices(ranks, 64)
         steps = stage_steps(ranks, 64, radices)
-        line = f"| {ranks} | {min(depth.curve(ranks).values())} | {'·'.join(map(str, radices))} | "
+        line = f"| {ranks} | {min(rows.curve(ranks).values())} | {'·'.join(map(str, radices))} | "
         assert f"{line}{'+'.join(map(str, steps))} | {sum(steps)}" in page, "docs/papers/optree.md: table of trees"
 
 

@@ -11,34 +11,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.claims import Claim
-from lightloom.parallelism.circuits.group import grant
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.placement._pass_kernels import forward_pass
-from lightloom.parallelism.placement.base import Link, Reach
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.problem import initial_state, problem_of
-from lightloom.simulation.placed_step import simulate_placed
-from lightloom.studies import load
-from lightloom.studies.sipml import (
-    circuits,
-    convergence,
-    data_parallel,
-    degrees,
-    figure4,
-    headline,
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.papers import study
+from lightloom.papers.sipml import (
+    comparison,
+    paper,
     runs,
-    split,
-    stored,
-    systems,
-    witness,
 )
-from lightloom.studies.sipml.comparison import Comparison, rival_key
-from lightloom.studies.sipml.paper import BANDWIDTHS, JOBS, RING_MS
-from lightloom.studies.sipml.rivals import rivals
-from lightloom.studies.sipml.small_graphs import balanced_graph
+from lightloom.papers.sipml import (
+    rows as circuits,
+)
+from lightloom.papers.sipml import (
+    rows as convergence,
+)
+from lightloom.papers.sipml import (
+    rows as degrees,
+)
+from lightloom.papers.sipml import (
+    rows as figure4,
+)
+from lightloom.papers.sipml import (
+    rows as headline,
+)
+from lightloom.papers.sipml.comparison import Comparison, rival_key, rivals
+from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RING_MS
+from lightloom.papers.sipml.rows import balanced_graph
+from lightloom.planning.parallelism.circuits.group import grant
+from lightloom.planning.parallelism.placement.kernels import forward_pass
+from lightloom.planning.parallelism.placement.place import initial_state, place, problem_of
+from lightloom.planning.parallelism.placement.placement import HybridPlan, Link, Reach
+from lightloom.planning.simulation.placed_step import simulate_placed
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"sipml\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
@@ -57,7 +61,7 @@ DEVIATING = {
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Claim]:
-    return {claim.id.removeprefix("sipml."): claim for claim in load.find("sipml")().claims}
+    return {claim.id.removeprefix("sipml."): claim for claim in study.find("sipml")().claims}
 
 
 def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Claim]) -> None:
@@ -77,17 +81,17 @@ def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Clai
 @settings(deadline=None, max_examples=20)
 def test_distance_rule_allows_twice_as_many_peers_as_readers(degree: int, spare: int) -> None:
     plan = degrees.forward_case(degree, 2 * degree + spare)
-    assert degrees.peers(plan) == degrees.Peers(most=2 * degree, readers=degree)
+    assert degrees.degrees_peers(plan) == degrees.Peers(most=2 * degree, readers=degree)
     assert degrees.least_degree(plan) == 2 * degree + 1
     assert f"at least {2 * degree + 1}" in degrees.refusal(plan, degree + 1)
 
 
 def test_figure_4_has_both_properties() -> None:
     plan = figure4.plan()
-    assert figure4.most_peers(plan) <= figure4.DEGREE - 1
+    assert figure4.most_peers(plan) <= figure4.FIGURE4_DEGREE - 1
     assert figure4.not_balanced(plan) == ["C"]
     for device in range(figure4.K):
-        assert [rank for rank in figure4.peers(plan, device) if rank >= figure4.K] == [device + figure4.K]
+        assert [rank for rank in figure4.figure4_peers(plan, device) if rank >= figure4.K] == [device + figure4.K]
 
 
 @pytest.mark.parametrize("parts_of_a", [1, 2])
@@ -110,13 +114,13 @@ def test_sweeps_return_to_where_they_were() -> None:
 def test_the_sweeps_are_those_of_the_repair() -> None:
     """The compiled forward pass gets stuck in the same state, and no number of rounds frees it."""
     balanced = balanced_graph("chase", (1,) * 5, convergence.EDGES)
-    reach = Reach(convergence.DEGREE, "forward")
-    problem = problem_of(balanced, convergence.DEVICES, reach, None, Link(bandwidth=1e12))
+    reach = Reach(convergence.CONVERGENCE_DEGREE, "forward")
+    problem = problem_of(balanced, convergence.CONVERGENCE_DEVICES, reach, None, Link(bandwidth=1e12))
 
     def sweep(rounds: int) -> tuple[bool, list[int], int]:
         state = initial_state(problem, np.full(5, -1, np.int32))
         rows = problem.rows._replace(order=np.array(convergence.ORDER))
-        settled = forward_pass(rows, state, convergence.DEVICES, False, rounds)
+        settled = forward_pass(rows, state, convergence.CONVERGENCE_DEVICES, False, rounds)
         return bool(settled), state.device.tolist(), int(state.moves[0])
 
     found = convergence.chase()
@@ -128,8 +132,11 @@ def test_the_sweeps_are_those_of_the_repair() -> None:
 def test_a_placement_exists_where_sweeps_chase_one_another() -> None:
     fits = [
         device
-        for device in product(range(convergence.DEVICES), repeat=5)
-        if all((device[b] - device[a]) % convergence.DEVICES <= convergence.DEGREE for a, b in convergence.EDGES)
+        for device in product(range(convergence.CONVERGENCE_DEVICES), repeat=5)
+        if all(
+            (device[b] - device[a]) % convergence.CONVERGENCE_DEVICES <= convergence.CONVERGENCE_DEGREE
+            for a, b in convergence.EDGES
+        )
     ]
     assert (0,) * 5 in fits
     assert any(len(set(device)) > 2 for device in fits)
@@ -154,16 +161,16 @@ def test_the_fast_way_never_beats_the_program(nodes: int, wavelengths: int, link
 @pytest.mark.parametrize("key", sorted(JOBS))
 def test_the_scripts_term_is_the_limit_of_a_ring(key: str) -> None:
     for gbps, printed in RING_MS[key].items():
-        limit = data_parallel.ring_time(JOBS[key].weights, gbps)
+        limit = comparison.ring_time(JOBS[key].weights, gbps)
         assert 1e3 * limit == pytest.approx(printed, rel=1e-3)
-        times = [data_parallel.ring_time(JOBS[key].weights, gbps, ranks) for ranks in (1, 2, 16, 1024)]
+        times = [comparison.ring_time(JOBS[key].weights, gbps, ranks) for ranks in (1, 2, 16, 1024)]
         assert times == sorted(times)
         assert times[0] == 0 < times[-1] < limit
 
 
 @pytest.mark.parametrize("gbps", [128.0, 400.0, 8192.0])
 def test_every_gpu_has_the_same_bandwidth_on_all_networks(gbps: float) -> None:
-    electrical, ocs, ring = (systems.fabric(system, 64, gbps) for system in systems.SYSTEMS)
+    electrical, ocs, ring = (paper.fabric(system, 64, gbps) for system in paper.SYSTEMS)
     port = electrical.link_bandwidth()[0]
     assert port == pytest.approx(gbps * 1e9 / 8)
     assert ocs.link_bandwidth()[0] == pytest.approx(port)
@@ -172,17 +179,17 @@ def test_every_gpu_has_the_same_bandwidth_on_all_networks(gbps: float) -> None:
 
 
 def test_networks_leave_one_circuit_to_data_parallelism() -> None:
-    assert systems.reach("ocs", 64, 16).degree == 19
-    assert systems.reach("ocs", 64, 1).degree == 20
-    assert systems.reach("electrical", 64, 16).clique(64) == 64
-    assert systems.reach("ring", 4, 16).degree == 3
+    assert paper.reach("ocs", 64, 16).degree == 19
+    assert paper.reach("ocs", 64, 1).degree == 20
+    assert paper.reach("electrical", 64, 16).clique(64) == 64
+    assert paper.reach("ring", 4, 16).degree == 3
 
 
 def test_data_parallelism_is_that_of_the_planner() -> None:
     """k = 1 of the placed plans against the planner's schedules, verified and simulated bucket by bucket."""
     measured = Comparison.load()
     for model in JOBS:
-        for system in systems.SYSTEMS:
+        for system in paper.SYSTEMS:
             for gbps in BANDWIDTHS:
                 placed = measured.seconds(model, system, gbps, 1)
                 planned = measured.rival(model, system, gbps, "ddp")["step_s"]
@@ -193,7 +200,7 @@ def test_data_parallelism_is_that_of_the_planner() -> None:
 def test_more_bandwidth_never_slows_data_parallelism_down() -> None:
     measured = Comparison.load()
     for model in JOBS:
-        for system in systems.SYSTEMS:
+        for system in paper.SYSTEMS:
             steps = [measured.seconds(model, system, gbps, 1) for gbps in BANDWIDTHS]
             assert all(b <= a for a, b in pairwise(steps))
 
@@ -202,7 +209,7 @@ def test_more_bandwidth_hardly_slows_the_best_split_down() -> None:
     """Placements are searched for, so that a faster network may by chance get a worse one."""
     measured = Comparison.load()
     for model in JOBS:
-        for system in systems.SYSTEMS:
+        for system in paper.SYSTEMS:
             steps = [found.seconds for gbps in BANDWIDTHS if (found := measured.best(model, system, gbps))]
             assert len(steps) == len(BANDWIDTHS)
             assert all(b <= 1.02 * a for a, b in pairwise(steps))
@@ -233,7 +240,7 @@ def test_the_scripts_model_grows_with_the_weights_and_stays_below_the_ratio_of_b
 
 
 def test_figures_can_be_drawn() -> None:
-    for figure in load.find("sipml")().figures:
+    for figure in study.find("sipml")().figures:
         assert figure.draw().axes
         assert figure.title
         assert figure.caption
@@ -243,7 +250,7 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
     """l = 1: what circuits carry is the traffic of one group, and the step is computing and transfers alone."""
     balanced = figure4.split()
     plan = HybridPlan(figure4.plan().placement, balanced, figure4.K, 1)
-    fabric = systems.fabric("electrical", figure4.K, 8192)
+    fabric = paper.fabric("electrical", figure4.K, 8192)
     step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100").flat(), TrainingSettings())
     assert plan.traffic.data_parallel.nnz == 0
     assert step.sent_bytes == pytest.approx(plan.traffic.total.sum())
@@ -252,19 +259,21 @@ def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
 
 def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows say that what they rest on is stale once a constant, a job or a network differs; runs do not resume it."""
-    kept, hashes = Comparison.load(), {part: stored.inputs_hash(part) for part in stored.PARTS}
+    kept, hashes = Comparison.load(), {part: comparison.inputs_hash(part) for part in comparison.PARTS}
     inputs: dict[str, str] = {str(part): text for part, text in hashes.items()}
     fresh = Comparison(kept.results, inputs)
-    assert stored.stale(fresh.inputs) == ""
+    assert comparison.stale(fresh.inputs) == ""
     assert runs._resumed(fresh, hashes) == kept.results
-    assert not any("STALE" in row.why for row in headline.claims(fresh))
+    assert not any("STALE" in row.why for row in headline.headline_claims(fresh))
     monkeypatch.setitem(JOBS, "resnet50", JOBS["resnet50"]._replace(global_batch=4096))
-    stored.inputs_hash.cache_clear()
-    assert all(stored.inputs_hash(part) != hashes[part] for part in stored.PARTS)
-    stored.inputs_hash.cache_clear()
+    comparison.inputs_hash.cache_clear()
+    assert all(comparison.inputs_hash(part) != hashes[part] for part in comparison.PARTS)
+    comparison.inputs_hash.cache_clear()
     monkeypatch.undo()
     old = Comparison(kept.results, inputs | {"rivals": "of before"})
-    flagged = {row.id for row in headline.claims(old) if row.why.startswith("STALE: the stored results of rivals")}
+    flagged = {
+        row.id for row in headline.headline_claims(old) if row.why.startswith("STALE: the stored results of rivals")
+    }
     assert {"sipml.headline.speedup_search_400", "sipml.headline.beyond_placed_over_sharded_resnet50"} <= flagged
     assert "sipml.headline.speedup_placed_400" not in flagged
     resumed = runs._resumed(old, hashes)
@@ -274,39 +283,39 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
 @pytest.mark.slow
 def test_nothing_that_is_stored_is_stale() -> None:
     pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
-    assert stored.stale(Comparison.load().inputs) == ""
-    assert not any("STALE" in text for text in load.find("sipml")().assumptions)
+    assert comparison.stale(Comparison.load().inputs) == ""
+    assert not any("STALE" in text for text in study.find("sipml")().assumptions)
 
 
 def test_a_change_of_the_placement_makes_stored_results_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """No constant and no input changes, only what the code makes of a model."""
-    monkeypatch.setattr(witness, "_SPLITS", ((8, 4),))
+    monkeypatch.setattr(comparison, "_SPLITS", ((8, 4),))
     hashes = []
     for effort in (None, 0):
         if effort is not None:
-            monkeypatch.setattr(split, "place", partial(place, effort=effort))
-        witness.placed_outcomes.cache_clear()
-        stored.inputs_hash.cache_clear()
-        hashes.append(stored.inputs_hash("placed"))
+            monkeypatch.setattr(comparison, "place", partial(place, effort=effort))
+        comparison.placed_outcomes.cache_clear()
+        comparison.inputs_hash.cache_clear()
+        hashes.append(comparison.inputs_hash("placed"))
     assert hashes[0] != hashes[1]
-    witness.placed_outcomes.cache_clear()
-    stored.inputs_hash.cache_clear()
+    comparison.placed_outcomes.cache_clear()
+    comparison.inputs_hash.cache_clear()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", systems.SYSTEMS)
-def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(system: systems.System) -> None:
+@pytest.mark.parametrize("system", paper.SYSTEMS)
+def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(system: paper.System) -> None:
     pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
     setting = runs.Setting("resnet50", "a100", system, 1024, 8192)
     kept = Comparison.load().rows("resnet50", system, 8192)
     for k in (1, 2, 8):
-        found = min(runs.simulated(setting, k, quantum).step_time for quantum in stored.QUANTA)
+        found = min(runs.simulated(setting, k, quantum).step_time for quantum in comparison.QUANTA)
         assert found == pytest.approx(kept[k]["step_s"], rel=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", systems.SYSTEMS)
-def test_the_searches_that_come_with_the_package_are_what_the_code_gives(system: systems.System) -> None:
+@pytest.mark.parametrize("system", paper.SYSTEMS)
+def test_the_searches_that_come_with_the_package_are_what_the_code_gives(system: paper.System) -> None:
     pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
     kept = Comparison.load().results[rival_key(system, 8192)]
-    assert rivals(systems.fabric(system, 1024, 8192)) == kept
+    assert rivals(paper.fabric(system, 1024, 8192)) == kept

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lightloom.sweeps.expand import points_of
-from lightloom.sweeps.experiment import read_experiment
-from lightloom.sweeps.points import Point
+from lightloom.planning.sweeps.experiment import Point, points_of, read_experiment
 
 SMALL = """
 name: small

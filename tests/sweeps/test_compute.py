@@ -8,19 +8,28 @@ from typing import Any, cast
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives import evaluate as evaluate_module
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import Algorithm, find
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.registry import find
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.planner.pricing import schedule_prices
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.sweeps.compute import DONE, FAILED, REFUSED, Batch, Row, batches, compute
-from lightloom.sweeps.points import CollectivePoint, PlanPoint, Point
-from lightloom.sweeps.table import COLUMNS
-from lightloom.workloads.load import load_workload
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.zoo import load_workload
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, Point
+from lightloom.planning.sweeps.run import COLUMNS
+from lightloom.planning.sweeps.workers import (
+    DONE,
+    FAILED,
+    REFUSED,
+    Batch,
+    Row,
+    batches,
+    compute,
+)
 from tests.sweeps.experiments import PLANS, SMALL, points
 
 

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.sweep_kills import EXPERIMENT
 
 from lightloom.core.errors import ConfigError
-from lightloom.sweeps.run import sweep
-from lightloom.sweeps.workers import Workers
+from lightloom.planning.sweeps.run import sweep
+from lightloom.planning.sweeps.workers import Workers
 from tests.sweeps.experiments import PLANS, SMALL, points
 
 

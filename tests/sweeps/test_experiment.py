@@ -10,9 +10,7 @@ import pytest
 
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import InputError
-from lightloom.sweeps.expand import points_of
-from lightloom.sweeps.experiment import read_experiment, schema
-from lightloom.sweeps.points import CollectivePoint, PlanPoint
+from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, points_of, read_experiment, schema
 from tests.sweeps.experiments import PLANS, SMALL, points, written
 
 _RING = "fabric: wdm-ring, ranks: 8, nbytes: 1kB"
@@ -52,7 +50,7 @@ def test_settings_reach_into_parts(tmp_path: Path) -> None:
 
 def test_all_is_every_algorithm_and_strategy(tmp_path: Path) -> None:
     from lightloom.collectives.registry import algorithms
-    from lightloom.parallelism.load import STRATEGIES
+    from lightloom.planning.parallelism.plan import STRATEGIES
 
     found = points(tmp_path, "name: all\nplans: [{model: hdc, cluster: terarack-64, algorithm: all, strategy: all}]")
     tried = [(each.strategy, each.algorithm) for each in found.values() if isinstance(each, PlanPoint)]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.sweeps.journal import JOURNAL, Row, opened
+from lightloom.planning.sweeps.run import JOURNAL, Row, opened
 
 _ROWS: list[tuple[str, Row]] = [(f"key{i}", {"time_s": 0.1 * i, "why": "ä\n" * i, "none": None}) for i in range(5)]
 
@@ -72,7 +72,7 @@ def test_numbers_come_back_exactly(tmp_path: Path) -> None:
 def test_two_processes_do_not_share_a_folder_and_a_kill_frees_it(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from lightloom.sweeps.journal import opened
+from lightloom.planning.sweeps.run import opened
 with opened(Path({str(tmp_path)!r}), "x"):
     print("open", flush=True)
     input()

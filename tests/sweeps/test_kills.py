@@ -10,8 +10,8 @@ import psutil
 import pytest
 from benchmarks.sweep_kills import EXPERIMENT, POINTS, finished, kept, measure, run
 
-from lightloom.sweeps.run import RESULTS, sweep
-from lightloom.sweeps.workers import Workers
+from lightloom.planning.sweeps.run import RESULTS, sweep
+from lightloom.planning.sweeps.workers import Workers
 from tests.sweeps.experiments import SMALL, points, written
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightloom.planning.sweeps.page import contests, entrant, sweep_report
+from lightloom.planning.sweeps.run import Swept
+from lightloom.planning.sweeps.workers import DONE, REFUSED, Row
 from lightloom.reports.html import render
-from lightloom.sweeps.compute import DONE, REFUSED, Row
-from lightloom.sweeps.contests import contests, entrant
-from lightloom.sweeps.page import sweep_report
-from lightloom.sweeps.run import Swept
 
 _HEAD = {"what": "collective", "collective": "all-gather", "cost_model": "physical", "site": "ring", "settings": ""}
 

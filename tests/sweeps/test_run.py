@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from lightloom.sweeps.journal import JOURNAL
-from lightloom.sweeps.points import Point
-from lightloom.sweeps.run import RESULTS, Swept, sweep
-from lightloom.sweeps.workers import Workers
+from lightloom.planning.sweeps.experiment import Point
+from lightloom.planning.sweeps.run import JOURNAL, RESULTS, Swept, sweep
+from lightloom.planning.sweeps.workers import Workers
 from tests.sweeps.experiments import PLANS, SMALL, points
 
 _HERE = Workers(jobs=1)
@@ -85,7 +84,7 @@ def test_a_changed_experiment_takes_what_is_the_same(tmp_path: Path, wanted: dic
 def test_other_code_computes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Point], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from lightloom.sweeps import points as module
+    from lightloom.planning.sweeps import experiment as module
 
     few = dict(list(wanted.items())[:5])
     sweep("small", few, tmp_path, _HERE)

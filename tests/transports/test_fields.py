@@ -8,11 +8,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from lightloom.core.errors import ConfigError
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.tiers.tiers import Tiers
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.transports.base import PARAMETERS
-from lightloom.transports.load import load_transport
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.transports.transport import PARAMETERS, load_transport
 
 NCCL = load_transport("nccl-hopper")
 

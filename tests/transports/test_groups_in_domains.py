@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.transports.library import ranks_in_domain
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.transports.price import ranks_in_domain
+from lightloom.planning.pricing.collective_prices import LibraryPrices
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.spec import CLASSIC
+from lightloom.collectives.collective import CLASSIC
 from lightloom.core.errors import UnknownNameError
-from lightloom.transports.load import load_transport, names
-from lightloom.transports.price import Constants, collective_seconds, columns, pipelined, seconds
-from lightloom.transports.ways import Task, Tiers, task_of
+from lightloom.machines.transports.price import (
+    Constants,
+    collective_seconds,
+    columns,
+    pipelined,
+    seconds,
+)
+from lightloom.machines.transports.transport import load_transport, names
+from lightloom.machines.transports.ways import Task, Tiers, task_of
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lightloom.workloads.torch.torchvision import declare_operators
+from lightloom.models.torch.pretrained import declare_operators
 
 BATCH, TOKENS = 3, 16
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lightloom.workloads.torch.zoo.mixtral import Mixtral, MixtralConfig
+from lightloom.models.torch.zoo.llama import Mixtral, MixtralConfig
 
 
 class Tricky(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from lightloom.workloads.graph import KINDS, ComputeGraph, Operator
+from lightloom.models.graph import KINDS, ComputeGraph, Operator
 
 AXES = ("channel", "height", "width", "in_channel", "sequence", "head")
 

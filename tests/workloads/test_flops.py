@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.graph import TENSOR_KINDS
-from lightloom.workloads.resolve import resolve
-from lightloom.workloads.torch.frame import tensors_in
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.graph import TENSOR_KINDS
+from lightloom.models.torch.frame import tensors_in
+from lightloom.models.torch.trace import trace
+from lightloom.models.zoo import ZOO, resolve
 
 from .models import Tricky, Vision, small_mixture
 

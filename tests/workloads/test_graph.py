@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.api.models import trace
+from lightloom.app.api.planning import trace
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator
 
 from .strategies import graphs
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.torch.trace import trace
-from lightloom.workloads.torch.values import Values
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.torch.trace import trace
+from lightloom.models.torch.values import Values
 
 BATCH = 3
 TOKENS, EXPERTS, INNER, OUTER = 8, 4, 16, 32
@@ -56,8 +56,8 @@ def test_a_grouped_product_is_experts(dtype: torch.dtype) -> None:
 )
 def test_grouped_products_multiply_each_group_once(a: Any, b: Any, result: tuple[int, ...]) -> None:
     """Rows, batches, columns and sums by group: FLOPs are those of the groups one by one."""
-    from lightloom.workloads.operator_words import product
-    from lightloom.workloads.torch.listeners import AtenCalls
+    from lightloom.models.operator_words import product
+    from lightloom.models.torch.recorder import AtenCalls
 
     left, right = torch.empty(a, device="meta"), torch.empty(b, device="meta")
     cost = product("_grouped_mm", [a, b])
@@ -165,7 +165,7 @@ def test_arithmetic_on_parameter_matrices_is_known() -> None:
 
 def test_plans_name_operators_without_a_rule() -> None:
     import lightloom as ll
-    from lightloom.cli.plan.run import _notes
+    from lightloom.app.cli.plan import _notes
 
     graph = traced(Opaque(), torch.zeros(BATCH, INNER))
     ranking = ll.plan(graph, "terarack-64", strategy="ddp", algorithm="ring-two-way", batch=1)

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.workloads.torch.frame import tensors_in
-from lightloom.workloads.torch.stand_ins import fake_tensors, meta_copy
-from lightloom.workloads.torch.trace import trace
-from lightloom.workloads.torch.values import Values
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.models.torch.frame import tensors_in
+from lightloom.models.torch.trace import trace
+from lightloom.models.torch.values import Values, fake_tensors, meta_copy
 
 from .kept import bytes_kept, called
 from .library_models import BATCH, CHECKPOINTED, EXAMPLES, Example

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError, UnknownNameError, WorkloadError
-from lightloom.workloads import load
-from lightloom.workloads.load import load_workload
-from lightloom.workloads.resolve import resolve
+from lightloom.models import zoo
+from lightloom.models.zoo import load_workload, resolve
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_transformer.py"
 
@@ -25,14 +24,14 @@ def run(code: str) -> str:
 
 @pytest.fixture
 def nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "shipped_graph", lambda *_: None)
+    monkeypatch.setattr(zoo, "shipped_graph", lambda *_: None)
 
 
 def test_the_second_load_is_fast_and_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     first = load_workload("optinc-llama", batch=32, sequence_length=64)
     code = (
-        "import sys, time; from lightloom.workloads.load import load_workload; start = time.perf_counter();"
+        "import sys, time; from lightloom.models.zoo import load_workload; start = time.perf_counter();"
         "graph = load_workload('optinc-llama', batch=32, sequence_length=64);"
         "print('torch' in sys.modules, time.perf_counter() - start < 0.5, graph.forward_flops)"
     )
@@ -57,7 +56,7 @@ def test_a_damaged_cache_file_is_ignored_and_rewritten(
 def test_a_trace_is_kept_for_the_torch_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     for version in ("2.6.0", "2.13.0", "2.13.0"):
-        monkeypatch.setattr(load, "torch_version", lambda version=version: version)
+        monkeypatch.setattr(zoo, "torch_version", lambda version=version: version)
         load_workload("hdc", batch=5)
     names = sorted(file.name for file in (tmp_path / "workloads").iterdir())
     assert [name.rpartition("-")[2] for name in names] == ["2.13.0.json", "2.6.0.json"]
@@ -74,12 +73,12 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
 def test_the_cache_is_of_this_tracer_and_form_of_graphs(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(Path(load.__file__).parent, tmp_path / "workloads")
-    monkeypatch.setattr(load, "__file__", str(tmp_path / "workloads" / "load.py"))
-    before = load._source_hash.__wrapped__()
+    shutil.copytree(Path(zoo.__file__).parent, tmp_path / "workloads")
+    monkeypatch.setattr(zoo, "__file__", str(tmp_path / "workloads" / "load.py"))
+    before = zoo._source_hash.__wrapped__()
     with (tmp_path / "workloads" / changed).open("a") as file:
         file.write("# changed")
-    assert load._source_hash.__wrapped__() != before
+    assert zoo._source_hash.__wrapped__() != before
 
 
 def test_each_sequence_length_has_its_own_entry() -> None:
@@ -220,7 +219,7 @@ def test_plug_ins_add_models(monkeypatch: pytest.MonkeyPatch) -> None:
     from .models import Vision
 
     found: dict[str, Any] = {"vision": Vision}
-    monkeypatch.setattr(load, "load_plugins", lambda group: found if group == "models" else {})
+    monkeypatch.setattr(zoo, "load_plugins", lambda group: found if group == "models" else {})
     assert load_workload("vision", batch=3).name == "vision"
     with pytest.raises(UnknownNameError, match="did you mean 'vision'"):
         load_workload("visio", batch=3)
@@ -238,7 +237,7 @@ def test_without_torch_the_message_says_what_to_install(
         "        if name == 'torch':\n"
         "            raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "from lightloom.workloads.load import load_workload\n"
+        "from lightloom.models.zoo import load_workload\n"
         "try:\n"
         f"    load_workload({spec!r}, batch=2, sequence_length={length})\n"
         "except ValueError as error:\n"

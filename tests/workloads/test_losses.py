@@ -7,9 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.losses import without_loss
-from lightloom.workloads.operator import Operator
+from lightloom.models.graph import ComputeGraph, Operator, without_loss
 
 BODY = (
     Operator(name="table", kind="embedding", dimensions={"sample": 2}, parameters=8),

@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightloom.core.errors import WorkloadError
-from lightloom.model_files.base import FileRequest
-from lightloom.model_files.read import read_model_file
-from lightloom.workloads.graph import ComputeGraph, Operator
-from lightloom.workloads.torch import values as values_module
-from lightloom.workloads.torch.build import trace_factory
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.torch import values as values_module
+from lightloom.models.torch.trace import trace, trace_factory
 
 from .library_models import BATCH, DECODER, EXAMPLES
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightloom.core.errors import WorkloadError
-from lightloom.workloads.torch.build import trace_factory
+from lightloom.models.torch.trace import trace_factory
 
 WIDTH = 8
 

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.workloads.resolve import resolve
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.models.torch.trace import trace
+from lightloom.models.zoo import ZOO, resolve
 
 from .kept import bytes_kept
 from .models import Vision, small_mixture

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.workloads import load, shipped
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.load import load_workload, trace_key, trace_zoo
-from lightloom.workloads.shipped import ARCHIVE, compared_versions, shipped_graph, write_archive
+from lightloom.models import zoo
+from lightloom.models.zoo import (
+    ARCHIVE,
+    ZOO,
+    compared_versions,
+    load_workload,
+    shipped_graph,
+    trace_key,
+    trace_zoo,
+    write_archive,
+)
 
 _STALE = "the tracer, the zoo or the form of graphs has changed: run python -m scripts.trace_zoo"
 _FEW = ("alexnet-2012", "hdc", "resnet50")
@@ -20,7 +27,7 @@ def _key(name: str) -> str:
 
 
 def test_every_model_of_the_zoo_is_shipped() -> None:
-    assert [name for name in ZOO if shipped._member(_key(name), ARCHIVE) is None] == [], _STALE
+    assert [name for name in ZOO if zoo._member(_key(name), ARCHIVE) is None] == [], _STALE
 
 
 @pytest.mark.parametrize("name", [name if name in _FEW else pytest.param(name, marks=pytest.mark.slow) for name in ZOO])
@@ -32,8 +39,8 @@ def test_nothing_is_traced_or_cached_where_the_package_has_the_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(load, "_tracer", None)
-    monkeypatch.setattr(load, "torch_version", lambda: compared_versions()[-1])
+    monkeypatch.setattr(zoo, "_tracer", None)
+    monkeypatch.setattr(zoo, "torch_version", lambda: compared_versions()[-1])
     assert load_workload("resnet50", batch=32).batch == 32
     assert list(tmp_path.iterdir()) == []
 
@@ -43,7 +50,7 @@ def test_a_change_of_what_decides_the_graph_is_traced_anew(changed: str, monkeyp
     key, torch = _key("hdc"), compared_versions()[0]
     assert shipped_graph(key, torch) is not None
     if changed == "source":
-        monkeypatch.setattr(load, "_source_hash", lambda: "another tracer")
+        monkeypatch.setattr(zoo, "_source_hash", lambda: "another tracer")
         key = _key("hdc")
     elif changed == "arguments":
         key = trace_key(ZOO["hdc"], 7)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lightloom.core.errors import WorkloadError
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.torch.trace import trace
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.torch.trace import trace
 
 from .models import Tricky, Vision
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lightloom.workloads.load import load_workload
-from lightloom.workloads.transformer import TransformerSizes, transformer_graph
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.models.zoo import load_workload
 
 
 def test_the_graph_equals_the_trace_of_gpt_2() -> None:

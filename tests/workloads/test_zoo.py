@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.census import layers, neuron_bytes, synapse_bytes
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import TRACE_BATCH, load_workload
-from lightloom.workloads.resolve import resolve
-from lightloom.workloads.torch.build import trace_factory
+from lightloom.models.graph import ComputeGraph, layers, neuron_bytes, synapse_bytes
+from lightloom.models.torch.trace import trace_factory
+from lightloom.models.zoo import TRACE_BATCH, ZOO, load_workload, resolve
 
 LARGER = (
     "googlenet",
@@ -191,7 +188,7 @@ def test_mixtral_computes_with_the_experts_that_a_token_visits() -> None:
 
 
 def test_the_index_needs_no_torch() -> None:
-    code = "import sys, lightloom.workloads.catalog, lightloom.workloads.load; sys.exit('torch' in sys.modules)"
+    code = "import sys, lightloom.models.zoo, lightloom.models.zoo; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -202,7 +199,7 @@ def test_llama_traces_in_little_memory() -> None:
     VmHWM is the peak of the program that runs; ``ru_maxrss`` would begin at the size of the process that started it.
     """
     code = (
-        "import pathlib, re; from lightloom.workloads.load import load_workload;"
+        "import pathlib, re; from lightloom.models.zoo import load_workload;"
         "load_workload('llama2-7b', batch=8, sequence_length=2048);"
         r"print(re.search(r'VmHWM:\s+(\d+) kB', pathlib.Path('/proc/self/status').read_text())[1])"
     )

@@ -1,6 +1,6 @@
 """An accelerator: a chip that runs below its peak."""
 
-from lightloom.accelerators.base import Accelerator
+from lightloom.machines.accelerators.accelerator import Accelerator
 
 
 class Throttled(Accelerator):

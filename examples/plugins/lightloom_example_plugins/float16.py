@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lightloom.compression import Codec, Family
-from lightloom.compression.arrays import float32_target, float32_values
 from lightloom.core.errors import CodecError
+from lightloom.exchange.compression.codec import Codec, float32_target, float32_values
+from lightloom.exchange.compression.registry import Family
 
 
 class Float16(Codec):

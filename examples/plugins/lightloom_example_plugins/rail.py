@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import model_validator
 
 from lightloom.core.fields import Bandwidth, Count, Seconds
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import Footprint
+from lightloom.machines.fabrics.derived import Footprint
+from lightloom.machines.fabrics.fabric import Fabric
 
 LINKS = ("domain uplink", "domain downlink", "rail uplink", "rail downlink")
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from lightloom.collectives.registry import Algorithm
-from lightloom.collectives.schedule.build import assign_wavelengths, moves
-from lightloom.collectives.schedule.compose import from_all_gather
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.schedule.build import assign_wavelengths, from_all_gather, moves
 
 
 def star(collective, fabric, *, striped=False):

@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lightloom.collectives.collective import (
+    CARRIED_AS,
+    FROM_ALL_GATHER,
+    ROOTED,
+    TO_OR_FROM_ROOT,
+    Kind,
+)
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
-from lightloom.collectives.spec import CARRIED_AS, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Kind
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 
 def rows_by_pair(kind: str, fabric: Fabric) -> int:
@@ -51,7 +57,7 @@ class Algorithm:
     """Whether its schedules are pipelines, whose number of pieces follows from the size; a price is then the least of
     some that each grow linearly with the size."""
     by_structure: bool = False
-    """Whether fabrics of one structure (:mod:`lightloom.fabrics.structure`) have the same schedules, which then are
+    """Whether fabrics of one structure (``machines.fabrics.derived``) have the same schedules, which then are
     built and verified once for all of them; never of pipelines, whose loads are seconds."""
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
     """Why it cannot serve a kind on a fabric, beside what the other fields say."""

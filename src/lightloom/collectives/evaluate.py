@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import StepLoads
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecTimes, cost, loads_cost
-from lightloom.collectives.registry import Algorithm, algorithms, build_with_loads
+from lightloom.collectives.registry import algorithms, build_with_loads, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import BoundError, LightloomError
-from lightloom.fabrics.base import Fabric
+from lightloom.core.results import Document
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
 
 ROUNDING = 1e-9
 """Relative difference of equal times that were computed in two ways."""
@@ -147,3 +150,45 @@ def keeps_to(price: Cost, bound: Bound) -> bool:
 def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """Sorted by time, then by name."""
     return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name))
+
+
+# Prices of a collective on what failures leave of a fabric, each schedule synthesized anew and verified.
+
+
+def around_failures(
+    request: Collective,
+    sound: Fabric,
+    cases: Sequence[Sequence[Failure]],
+    advance: Callable[[int], None] | None = None,
+) -> list[Document]:
+    """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
+
+    Args:
+        request: the collective before anything fails.
+        sound: the fabric then.
+        cases: what has failed, case by case; nothing has in the first, as a rule.
+        advance: called with 1 after every case.
+
+    Raises:
+        ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
+    """
+    fabrics = [damaged(sound, case) if case else sound for case in cases]
+    rows: list[Document] = []
+    for case, fabric in zip(cases, fabrics, strict=True):
+        remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)
+        result = evaluate(find("synthesized"), remaining, fabric)
+        rows.append(
+            {
+                "failures": [failure.text() for failure in case],
+                "ranks": fabric.ranks,
+                "time_s": result.cost.time,
+                "slowdown": result.cost.time / rows[0]["time_s"] if rows else 1.0,
+                "lower_bound_s": result.bound.time,
+                "bound_by": result.bound.bound_by,
+                "verified": True,
+                "notes": list(result.schedule.notes),
+            }
+        )
+        if advance is not None:
+            advance(1)
+    return rows

@@ -7,14 +7,14 @@ from functools import cache
 from hashlib import blake2b
 
 from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, Collective, Kind
 from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import KINDS, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.plugins import plugins_of
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 
 @cache
@@ -29,18 +29,11 @@ def algorithms() -> dict[str, Algorithm]:
 
 def _built_in() -> list[Algorithm]:
     from lightloom.collectives.algorithms import (
-        bruck,
-        double_tree,
-        hierarchical,
-        in_network,
-        mesh_broadcast,
-        neighbour_exchange,
-        one_stage,
+        direct,
+        doubling,
         optree,
-        recursive_doubling,
         ring,
-        rooted,
-        serpentine,
+        trees,
         wrht,
     )
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
@@ -48,19 +41,19 @@ def _built_in() -> list[Algorithm]:
     plain = [
         ring.RING,
         ring.RING_TWO_WAY,
-        recursive_doubling.RECURSIVE_DOUBLING,
-        recursive_doubling.HALVING_DOUBLING,
-        bruck.BRUCK,
-        neighbour_exchange.NEIGHBOUR_EXCHANGE,
-        one_stage.ONE_STAGE,
-        rooted.BINOMIAL_TREE,
-        rooted.WORKER_AGGREGATOR,
+        doubling.RECURSIVE_DOUBLING,
+        doubling.HALVING_DOUBLING,
+        doubling.BRUCK,
+        ring.NEIGHBOUR_EXCHANGE,
+        direct.ONE_STAGE,
+        trees.BINOMIAL_TREE,
+        trees.WORKER_AGGREGATOR,
         wrht.WRHT,
         optree.OPTREE,
-        serpentine.SERPENTINE,
+        direct.SERPENTINE,
     ]
-    alone = [neighbour_exchange.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, in_network.IN_NETWORK, hierarchical.HIERARCHICAL]
-    alone += [double_tree.DOUBLE_TREE, mesh_broadcast.MESH_BROADCAST, mesh_broadcast.BOTH_AXES]
+    alone = [ring.NEIGHBOUR_EXCHANGE_PAIRS, SYNTHESIZED, direct.IN_NETWORK, doubling.HIERARCHICAL]
+    alone += [trees.DOUBLE_TREE, direct.MESH_BROADCAST, direct.BOTH_AXES]
     return [*plain, *(algorithm.bundled() for algorithm in plain), *alone]
 
 

@@ -5,6 +5,7 @@ Kernels state their arguments with these, so that a signature says what an array
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,3 +43,30 @@ def read_only(array: _Array) -> _Array:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view  # type: ignore[return-value]
+
+
+# Rows of several columns told apart by one number each.
+
+_LARGEST = 1 << 62
+
+
+def packed(columns: Sequence[Codes | Mask]) -> Ints:
+    """Return a key for each row, equal where all columns are, in the order of the first column, then the next: [row].
+
+    Columns hold numbers of 0 and more, [row] each. Keys that would not fit 64 bits are numbered anew on the way.
+    """
+    key = np.asarray(columns[0], np.int64)
+    for column in columns[1:]:
+        width = int(column.max(initial=0)) + 1
+        if int(key.max(initial=0)) >= _LARGEST // width:
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * width + column
+    return key
+
+
+# The type of constants that decide how much is tried, kept or held in memory at once.
+#
+# Such a constant can be one more or one less without any result being wrong.
+
+Effort = int
+"""A number of rows, bytes, rounds or entries."""

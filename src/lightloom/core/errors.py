@@ -10,7 +10,7 @@ LightloomError
 │   └── UnsupportedError  well-formed, but this fabric or algorithm cannot do it
 ├── VerificationError     a schedule is wrong (names rank, chunk, step or link), or a proof does not hold
 ├── BoundError            a cost came out below its proved lower bound: our fault
-└── TransportError, LaunchError (lightloom.training)   a peer fell silent, a worker failed
+└── TransportError, LaunchError (lightloom.exchange)   a peer fell silent, a worker failed
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,3 +89,14 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+# Text from files and names of files, as a terminal may show it.
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What moves the cursor, colours, rings or reverses the direction of writing; lines and tabs stay."""
+
+
+def visible(text: str) -> str:
+    """Return the text with escapes in the place of characters that would control the terminal."""
+    return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)

@@ -6,14 +6,90 @@ compile for C beside it.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from lightloom.core.kernel_cache import KernelCache
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.codegen import Codegen
+    from numba.core.compiler import CompileResult
+    from numba.core.typing.templates import Signature
+
+
+# Where compiled kernels are kept: a folder that was filled when the package was built, and numba's cache.
+#
+# Compiling what one plan calls takes 6 to 19 CPU seconds. Wheels bring these kernels along, compiled for every
+# processor of the architecture by :mod:`lightloom.app.api.compile_ahead`; what is missing there is compiled for this
+# machine at its first call and kept by numba. Kept code is used only where the versions of Python and numba, the
+# types of the arguments and the source are those that it was compiled from. The source includes that of imported
+# kernels, which numba does not compare: they are compiled into their callers.
+
+AHEAD = Path(__file__).parents[1] / "compiled"
+"""What was compiled when the package was built."""
+
+_ANY_PROCESSOR = ("generic", "")
+"""Name and features of a processor, as LLVM calls what all processors of an architecture have."""
+
+_IMPORT = re.compile(r"^from (lightloom[\w.]*) import", re.MULTILINE)
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of one kernel, and behind it what was compiled when the package was built."""
+
+    fills_ahead: ClassVar[bool] = False
+    """Whether this process fills :data:`AHEAD` instead of numba's cache."""
+
+    def __init__(self, function: FunctionType) -> None:
+        super().__init__(function)
+        stamp, name = source_stamp(function.__module__), self._impl.filename_base
+        # Folders' names tell apart kernels of modules whose last names are the same.
+        folder = AHEAD / function.__module__.removeprefix("lightloom.")
+        self._ahead = IndexDataCacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
+        self._cache_file = IndexDataCacheFile(cache_path=self.cache_path, filename_base=name, source_stamp=stamp)
+
+    def _load_overload(self, signature: Signature, target: BaseContext) -> CompileResult | None:
+        kept = None if self.fills_ahead else super()._load_overload(signature, target)
+        if kept is not None or not self._enabled:
+            return kept
+        key = self._key_ahead(signature, target.codegen())
+        data = self._ahead.load(key)
+        return None if data is None else self._impl.rebuild(target, data)
+
+    def _save_overload(self, signature: Signature, compiled: CompileResult) -> None:
+        if not self.fills_ahead:
+            super()._save_overload(signature, compiled)
+        elif self._impl.check_cachable(compiled):
+            key = self._index_key(signature, compiled.codegen)
+            Path(self._ahead._index_path).parent.mkdir(parents=True, exist_ok=True)
+            self._ahead.save(key, self._impl.reduce(compiled))
+
+    def _key_ahead(self, signature: Signature, codegen: Codegen) -> tuple[object, ...]:
+        types, (triple, *_), *code = self._index_key(signature, codegen)
+        return types, (triple, *_ANY_PROCESSOR), *code
+
+
+@cache
+def source_stamp(module: str) -> bytes:
+    """Return a hash of a module's source, of what it imports from the package, and of what imported kernels import."""
+    found: dict[str, bytes] = {}
+    _collect(module, found, deep=True)
+    return hashlib.sha256(b"\0".join(found[name] for name in sorted(found))).digest()
+
+
+def _collect(module: str, found: dict[str, bytes], *, deep: bool) -> None:
+    found[module] = source = Path(str(sys.modules[module].__file__)).read_bytes()
+    for name in _IMPORT.findall(source.decode()) if deep else ():
+        if name not in found:
+            _collect(name, found, deep=name.endswith("kernels"))
 
 
 def _kernels(**options: object) -> Callable[[FunctionType], object]:

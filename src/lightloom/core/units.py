@@ -171,3 +171,20 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
         return f"0 {units[-1][0]}"
     name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
     return f"{value / scale:.4g} {name}"
+
+
+# Numbers without a unit, formatted for reading.
+
+
+def format_ratio(value: float | None) -> str:
+    """Return a ratio with a times sign; a dash where there is nothing to compare."""
+    if value is None:
+        return "–"
+    return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
+
+
+def format_claim(value: float | str | None) -> str:
+    """Return a claim's figure with at most six digits."""
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -17,35 +17,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lightloom.exchange.distributed.ddp import ExchangeState as ExchangeState
     from lightloom.exchange.distributed.ddp import attach as attach
+    from lightloom.exchange.distributed.factory import ReduceState as ReduceState
+    from lightloom.exchange.distributed.factory import all_reduce as all_reduce
+    from lightloom.exchange.distributed.fsdp import FsdpState as FsdpState
     from lightloom.exchange.distributed.fsdp import attach_fsdp as attach_fsdp
-    from lightloom.exchange.distributed.function import ReduceState as ReduceState
-    from lightloom.exchange.distributed.function import all_reduce as all_reduce
     from lightloom.exchange.distributed.periodic import Periodic as Periodic
     from lightloom.exchange.distributed.periodic import periodic as periodic
-    from lightloom.exchange.family import Family as Family
     from lightloom.exchange.method import ExchangeMethod as ExchangeMethod
+    from lightloom.exchange.method import Family as Family
     from lightloom.exchange.method import Gradient as Gradient
     from lightloom.exchange.method import Phase as Phase
     from lightloom.exchange.method import Work as Work
-    from lightloom.exchange.registry import find as find
-    from lightloom.exchange.registry import names as names
-    from lightloom.training.gradients.fsdp import FsdpState as FsdpState
+    from lightloom.exchange.methods import find as find
+    from lightloom.exchange.methods import names as names
 
 _HOMES = {
     "ExchangeMethod": "method",
     "ExchangeState": "distributed.ddp",
-    "Family": "family",
+    "Family": "method",
     "FsdpState": "distributed.fsdp",
     "Gradient": "method",
     "Periodic": "distributed.periodic",
     "Phase": "method",
-    "ReduceState": "distributed.function",
+    "ReduceState": "distributed.factory",
     "Work": "method",
-    "all_reduce": "distributed.function",
+    "all_reduce": "distributed.factory",
     "attach": "distributed.ddp",
     "attach_fsdp": "distributed.fsdp",
-    "find": "registry",
-    "names": "registry",
+    "find": "methods",
+    "names": "methods",
     "periodic": "distributed.periodic",
 }
 

@@ -6,19 +6,71 @@ where the method has it, the codecs of rings, the choice of top-k, the products 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
+from lightloom.core.cache import cache_directory
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.files import write_atomically
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.methods.blocks import BlockExchange
-from lightloom.exchange.methods.low_rank import PowerSgdExchange
-from lightloom.exchange.methods.ring_codec import RingCodecExchange
-from lightloom.exchange.methods.sparse import TopKExchange
-from lightloom.exchange.rates import KernelRates
-from lightloom.workloads.resolve import INSTALL_TORCH
+from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
+from lightloom.models.zoo import INSTALL_TORCH
+
+# Rates of this host's kernels by method, as ``lightloom exchange measure`` keeps them in the cache.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRates:
+    """How fast one method's kernels run on one thread of this host."""
+
+    encode: float
+    """Bytes of float32 per second: of the gradient's values."""
+    decode: float
+    """The same: of the values in messages."""
+    encode_message: float
+    """Seconds of a call, whatever its size."""
+    decode_message: float
+    kernel: str
+    """What was measured."""
+    flops: float | None = None
+    """Floating-point operations per second of products with narrow matrices, for low-rank methods."""
+
+
+def rates_path() -> Path:
+    """The file in the cache."""
+    return cache_directory() / "exchange-rates.json"
+
+
+def measured_rates(method: str) -> KernelRates | None:
+    """Return the rates of a method by its name; None where it was not measured, or the file is damaged."""
+    row = _rows().get(method)
+    try:
+        return None if row is None else KernelRates(**row)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def keep_rates(method: str, rates: KernelRates) -> Path:
+    """Keep the rates of a method in the cache; returns the file.
+
+    Raises:
+        ConfigError: the cache cannot be written.
+    """
+    return write_atomically(rates_path(), json.dumps({**_rows(), method: asdict(rates)}, indent=2))
+
+
+def _rows() -> dict[str, dict[str, object]]:
+    try:
+        rows = json.loads(rates_path().read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {name: row for name, row in rows.items() if isinstance(row, dict)} if isinstance(rows, dict) else {}
+
 
 _LARGE, _SMALL = 1 << 22, 256
 """Values of a message whose rate is measured, and of one whose call is."""
@@ -95,8 +147,8 @@ def _values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 def _block_kernels(method: BlockExchange, count: int) -> Kernels:
     import torch
 
-    from lightloom.exchange.distributed.wire import wire_format
-    from lightloom.training.gradients.geometry import Geometry, cut
+    from lightloom.exchange.distributed.block_exchange import wire_format
+    from lightloom.exchange.distributed.residuals import Geometry, cut
 
     torch.set_num_threads(1)
     wire = wire_format(method, "cpu")
@@ -111,7 +163,7 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
 
 
 def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
-    from lightloom.compression.registry import find
+    from lightloom.exchange.compression.registry import find
 
     codec, values, out = find(method.codec), _values(count), np.zeros(count, np.float32)
     message = codec.encode(values)
@@ -125,8 +177,8 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
 def _top_k(method: TopKExchange, count: int) -> Kernels:
     import torch
 
+    from lightloom.exchange.distributed.residuals import Geometry
     from lightloom.exchange.distributed.sparse_exchange import LargestValues
-    from lightloom.training.gradients.geometry import Geometry
 
     torch.set_num_threads(1)
     messages = LargestValues(method, Geometry.whole([("values", 0, (count,))], count))

@@ -6,11 +6,17 @@ number of bytes, and *work* on the values. Methods that act less often than ever
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from math import prod
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from lightloom.core.errors import ConfigError, InputError
 
 Kind = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
 Placement = Literal["everywhere", "in a node", "between nodes"]
@@ -21,7 +27,7 @@ class CodedSums:
     """What a codec whose codes differ in size makes of sums of gradients, as measured."""
 
     codec: str
-    """Name of the codec, as :func:`lightloom.compression.find` reads it."""
+    """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
     bits_by_terms: tuple[tuple[int, float], ...]
     """(number of summed gradients, bits that a value takes on average), from one gradient on."""
 
@@ -180,3 +186,203 @@ def nbytes_of_terms(phase: Phase, terms: int) -> float:
 def matrix_shapes(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
     """(rows, columns) of the tensors that have two dimensions or more, all but the first flattened."""
     return [(shape[0], prod(shape[1:])) for shape in shapes if len(shape) > 1]
+
+
+# A family of methods: the ones that differ in their options.
+
+Find = Callable[[str], ExchangeMethod]
+"""Returns the method of a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Methods that differ in their options."""
+
+    name: str
+    summary: str
+    """One line that says what the methods do."""
+    options: tuple[tuple[str, str], ...]
+    """(option, what it means and its default) in the order in which names spell them."""
+    build: Callable[[str, dict[str, str], Find], ExchangeMethod]
+    """Builds a method from the text as the user wrote it, for messages, the options in it, and what finds methods that
+    are options."""
+    compared: tuple[str, ...] | None = None
+    """Methods that comparisons and benchmarks run unless others are named; None for the one of the family's name."""
+
+
+# How methods are written: ``name:key=value,flag``; a value in parentheses may hold commas itself.
+#
+# diloco:every=50,inner=(int4:block=64,feedback)
+
+
+def split(text: str) -> tuple[str, dict[str, str]]:
+    """Return the name and the options in ``text``; a flag stands for ``flag=yes``.
+
+    Raises:
+        ConfigError: parentheses do not match, an option is empty or given twice.
+    """
+    name, colon, rest = text.strip().partition(":")
+    options: dict[str, str] = {}
+    for part in _parts(rest, text) if colon else ():
+        key, equals, value = part.partition("=")
+        key, value = key.strip(), value.strip()
+        if not key or (equals and not value):
+            raise ConfigError(f"exchange {text!r}: empty option in {rest!r}: expected key=value or a flag")
+        if key in options:
+            raise ConfigError(f"exchange {text!r}: option {key!r} is given twice")
+        options[key] = value.removeprefix("(").removesuffix(")") if value.startswith("(") else value or "yes"
+    return name.strip(), options
+
+
+def read(text: str, options: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    """Return the values of all options, each read by its reader.
+
+    Raises:
+        ConfigError: there is no such option, or its value cannot be read.
+    """
+    values = {}
+    for key, value in options.items():
+        if key not in readers:
+            known = ", ".join(readers) or "none"
+            raise ConfigError(f"exchange {text!r}: no option {key!r}: expected one of {known}")
+        try:
+            values[key] = readers[key](value)
+        except InputError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"exchange {text!r}: option {key}={value}: {error}") from error
+    return values
+
+
+def flag(text: str) -> bool:
+    """Read ``yes`` or ``no``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text not in ("yes", "no"):
+        raise ValueError("expected yes or no")
+    return text == "yes"
+
+
+def whole(least: int, largest: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``least`` to ``largest``."""
+
+    def read_whole(text: str) -> int:
+        if not text.lstrip("-").isdigit() or not least <= int(text) <= largest:
+            raise ValueError(f"expected a whole number from {least} to {largest}")
+        return int(text)
+
+    return read_whole
+
+
+def real(least: float, largest: float) -> Callable[[str], float]:
+    """Return a reader of numbers from ``least`` to ``largest``."""
+
+    def read_real(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= largest:
+            raise ValueError(f"expected a number from {least:g} to {largest:g}")
+        return value
+
+    return read_real
+
+
+def _parts(rest: str, text: str) -> list[str]:
+    """Split at commas outside parentheses."""
+    parts, depth, part = [], 0, ""
+    for character in rest:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            break
+        if character == "," and depth == 0:
+            parts.append(part)
+            part = ""
+        else:
+            part += character
+    if depth != 0:
+        raise ConfigError(f"exchange {text!r}: parentheses do not match in {rest!r}")
+    return [*parts, part]
+
+
+# What was measured of a method's effect on the loss, here, by ``lightloom exchange compare``.
+#
+# Only our own runs are in ``evidence.json``; published figures, and figures of throw-away scripts, are not. A method
+# without rows is "not measured": nothing is inferred from methods that are like it.
+
+SCHEMA = "lightloom.exchange-evidence/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Validation losses of one method against those of float32 from the same seeds."""
+
+    method: str
+    """Name with all options."""
+    task: str
+    """What was trained, in words: data, network, optimizer."""
+    steps: int
+    seeds: int
+    ranks: int
+    loss_difference: float
+    """Mean over seeds of the method's loss minus that of float32."""
+    spread: float
+    """Standard deviation of these differences over seeds; 0 for one seed."""
+    command: str
+    """What reproduces it."""
+
+    def __str__(self) -> str:
+        spread = f" ± {self.spread:.2g}" if self.seeds > 1 else ""
+        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        runs = f"{self.steps} steps, {self.ranks} ranks, {seeds}"
+        return f"{self.loss_difference:+.3g}{spread} in loss on {self.task} ({runs})"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the row in plain types."""
+        return asdict(self)
+
+
+@cache
+def evidence() -> tuple[Evidence, ...]:
+    """Return all that was measured.
+
+    Raises:
+        ConfigError: the committed table is damaged.
+    """
+    return _read(files("lightloom.exchange").joinpath("evidence.json").read_bytes, "evidence.json")
+
+
+def _read(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
+    try:
+        document = json.loads(content())
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
+        return tuple(Evidence(**row) for row in document["rows"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"the table of measured exchanges {place!r} cannot be read: {error}") from error
+
+
+def merged(path: Path, rows: Sequence[Evidence]) -> str:
+    """Return the table at ``path``, if there is one, with ``rows`` in place of those of the same method and task.
+
+    Raises:
+        ConfigError: the file holds something else.
+    """
+    kept = _read(path.read_bytes, str(path)) if path.exists() else ()
+    fresh = {(row.method, row.task) for row in rows}
+    every = [*(row for row in kept if (row.method, row.task) not in fresh), *rows]
+    return json.dumps({"schema": SCHEMA, "rows": [row.to_json() for row in every]}, indent=1) + "\n"
+
+
+def evidence_of(method: str) -> tuple[Evidence, ...]:
+    """Return what was measured of the method of that name, with exactly these options."""
+    return tuple(row for row in evidence() if row.method == method)
+
+
+def accuracy_note(method: str) -> str:
+    """What is known of a method's effect on the loss, in a line."""
+    rows = evidence_of(method)
+    return "measured: " + "; ".join(map(str, rows)) if rows else "not measured"

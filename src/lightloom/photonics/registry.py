@@ -9,18 +9,18 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.averaging.averagers import (
     TABLE_II_ERRORS,
     Averager,
+    DigitSum,
+    DigitSumAverager,
     ErringAverager,
     IdealAverager,
     NetworkAverager,
 )
+from lightloom.photonics.averaging.block_quantisation import Rounding
 from lightloom.photonics.averaging.construct import build
-from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
-from lightloom.photonics.averaging.realised.files import FunctionArguments, load_mapping, load_network
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-from lightloom.photonics.block_quantisation import Rounding
-from lightloom.photonics.link.averager import LinkAverager
-from lightloom.photonics.link.options import read_options
-from lightloom.photonics.meshes.mesh_mapping import BALANCED
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping, load_network
+from lightloom.photonics.link.settings import read_options
+from lightloom.photonics.link.simulate import LinkAverager
+from lightloom.photonics.meshes.mapping import BALANCED
 
 KNOWN = {
     "ideal": "the exact mean",

@@ -22,10 +22,16 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.core.claims import Claim, Status
-from lightloom.core.text import visible
-from lightloom.core.units import format_energy, format_rate, format_size, format_time
-from lightloom.reports.figures.palette import SHARES
-from lightloom.reports.numbers import format_claim, format_ratio
+from lightloom.core.files import visible
+from lightloom.core.units import (
+    format_claim,
+    format_energy,
+    format_rate,
+    format_ratio,
+    format_size,
+    format_time,
+)
+from lightloom.reports.figures.canvas import SHARES
 from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))

@@ -20,12 +20,22 @@ from markupsafe import Markup
 
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
-from lightloom.core.units import format_energy, format_rate, format_size, format_time
-from lightloom.reports.explore import page_data
-from lightloom.reports.figures.base import to_svg
-from lightloom.reports.figures.palette import INK, SHARES
-from lightloom.reports.numbers import format_claim, format_ratio
-from lightloom.reports.report import FRONT, RankingRow, Report, Table
+from lightloom.core.units import (
+    format_claim,
+    format_energy,
+    format_rate,
+    format_ratio,
+    format_size,
+    format_time,
+)
+from lightloom.reports.figures.canvas import INK, SHARES, to_svg
+from lightloom.reports.report import (
+    FRONT,
+    RankingRow,
+    Report,
+    Table,
+    page_data,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +53,7 @@ class Explorer:
     """What the scripts of a page need."""
 
     data: Markup
-    """JSON of :func:`lightloom.reports.explore.page_data`."""
+    """JSON of :func:`lightloom.reports.report.page_data`."""
     scripts: Sequence[Markup]
     """The browser library that draws."""
 

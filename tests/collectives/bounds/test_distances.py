@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import KINDS, OF_SIZE, Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import KINDS, OF_SIZE, Collective
-from lightloom.fabrics.graph import graph as graph_module
-from lightloom.fabrics.graph.edges import Edge, Vertex
-from lightloom.fabrics.graph.graph import Graph
+from lightloom.machines.fabrics import graph as graph_module
+from lightloom.machines.fabrics.edges import Edge, Vertex
+from lightloom.machines.fabrics.graph import Graph
 from tests.collectives.optimum import BANDWIDTH, SLOT, held_against_the_optimum, problem
 from tests.collectives.strategies import collective_of
 

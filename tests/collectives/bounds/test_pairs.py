@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.bounds.pairs import _most_blocks, blocks_in_two_hops, ends_seconds, two_hops_join
+from lightloom.collectives.bounds.priced import (
+    _most_blocks,
+    blocks_in_two_hops,
+    ends_seconds,
+    two_hops_join,
+)
 from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.spec import Collective
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.designs import Designs
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan
-from lightloom.collectives.synthesis.exchange.ring import exchange_schedule
+from lightloom.collectives.synthesis.exchange.search import Designs, exchange_schedule
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Floats, Ints
 from tests.collectives.strategies import wdm_ring

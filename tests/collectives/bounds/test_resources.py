@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.bounds.lower_bound import Bound, _owner_seconds, bandwidth_bound, lower_bound
+from lightloom.collectives.bounds.lower_bound import (
+    Bound,
+    _owner_seconds,
+    bandwidth_bound,
+    lower_bound,
+)
 from lightloom.collectives.bounds.ring import ring_bounds
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
+from lightloom.collectives.collective import Collective, Kind, Sizes
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from tests.collectives.strategies import wdm_ring
 
 FABRICS = [

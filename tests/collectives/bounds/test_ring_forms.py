@@ -9,14 +9,24 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.bounds import ring
-from lightloom.collectives.bounds.link_use import all_reduce_uses, joint_seconds, relayed_seconds, slotted_seconds
+from lightloom.collectives.bounds.link_use import (
+    all_reduce_uses,
+    joint_seconds,
+    relayed_seconds,
+    slotted_seconds,
+)
 from lightloom.collectives.bounds.lower_bound import bandwidth_bound, lower_bound
-from lightloom.collectives.bounds.pairs import blocks_in_two_hops, two_hops_join
+from lightloom.collectives.bounds.priced import blocks_in_two_hops, two_hops_join
 from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import CLASSIC, OF_PARTS, Collective, Kind
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.collectives.collective import (
+    CLASSIC,
+    OF_PARTS,
+    Collective,
+    Kind,
+    Sizes,
+)
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import wdm_ring
 
 RATE, CONVERT, PASS = 5e9, 1e-6, 1e-8

@@ -9,10 +9,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from lightloom.collectives.bounds import standing_roots
-from lightloom.collectives.bounds._rooted_kernels import cheapest_rooted_tree
+from lightloom.collectives.bounds import rooted
+from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.rooted import (
+    RootedPrices,
+    Search,
     _attachments,
     _branches_fit,
     _in_time,
@@ -20,8 +22,9 @@ from lightloom.collectives.bounds.rooted import (
     _possible,
     _used_until,
     broadcast_seconds,
+    capacities,
+    standing_broadcast_seconds,
 )
-from lightloom.collectives.bounds.standing_roots import RootedPrices, Search, capacities, standing_broadcast_seconds
 
 HOPS = [1.2, 1.9, 2.0, 2.1, 2.7, 3.0, 3.4, 4.8, 6.5]
 
@@ -152,7 +155,7 @@ def _searched(
             self.tried += min(each, tries)
             return hops < too_short
 
-    monkeypatch.setattr(standing_roots, "Search", Stand)
+    monkeypatch.setattr(rooted, "Search", Stand)
     standing_broadcast_seconds.cache_clear()
     return 2 * standing_broadcast_seconds(ranks, 0.5, direction / 2, least / 2, most / 2), tried
 

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds import standing_roots
-from lightloom.collectives.bounds._rooted_kernels import cheapest_rooted_tree
+from lightloom.collectives.bounds import rooted
+from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.ring import ring_bounds
-from lightloom.collectives.bounds.rooted import broadcast_seconds
-from lightloom.collectives.bounds.standing_roots import Search, capacities, standing_broadcast_seconds
+from lightloom.collectives.bounds.rooted import Search, broadcast_seconds, capacities, standing_broadcast_seconds
+from lightloom.collectives.collective import ROOTED, Collective
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import ROOTED, Collective
 from lightloom.core.arrays import Floats
 from tests.collectives.optimum import FABRICS, feasible, problem
 from tests.collectives.strategies import wdm_ring
@@ -29,7 +28,7 @@ NAME = "standing circuits and what the root sends together"
 @pytest.fixture
 def of_few_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices are looked for among three ranks and more."""
-    monkeypatch.setattr(standing_roots, "_FEWEST_RANKS", 3)
+    monkeypatch.setattr(rooted, "_FEWEST_RANKS", 3)
     standing_broadcast_seconds.cache_clear()
 
 
@@ -183,9 +182,9 @@ def test_no_more_prices_and_no_longer_times_are_tried_than_allowed(
             tried.append((hops, self.tried - before))
             return found
 
-    monkeypatch.setattr(standing_roots, "Search", Recorded)
-    monkeypatch.setattr(standing_roots, "_TRIES", tries)
-    monkeypatch.setattr(standing_roots, "_MOST_SLOTS", slots)
+    monkeypatch.setattr(rooted, "Search", Recorded)
+    monkeypatch.setattr(rooted, "_TRIES", tries)
+    monkeypatch.setattr(rooted, "_MOST_SLOTS", slots)
     standing_broadcast_seconds.cache_clear()
     least = broadcast_seconds(16, 1.0, 3.125)
     found = standing_broadcast_seconds(16, 1.0, 3.125, least, 26.0)

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.bounds import one_to_one
-from lightloom.collectives.bounds.degree import hops_needed, standing_seconds
+from lightloom.collectives.bounds.link_use import hops_needed, standing_seconds
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds, rank_seconds
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.bounds.one_to_one import (
+    Demand,
+    distance_seconds,
+    link_seconds,
+    rank_seconds,
+)
+from lightloom.collectives.collective import Collective, Sizes
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.damage import DamagedWdmRing
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 RINGS = [
     DamagedWdmRing(ranks=ranks, wavelengths=4, hop_latency=1e-7, failures=tuple(map(Failure.parse, failures)))

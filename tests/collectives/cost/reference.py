@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 Row = dict[str, int]
 

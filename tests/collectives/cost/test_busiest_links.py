@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost import busiest
-from lightloom.collectives.cost._cost_kernels import add_loads, count_chunks, most_chunks
-from lightloom.collectives.cost.busiest import busiest_links
-from lightloom.collectives.registry import Collective, admitted, find
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.cost import loads as busiest
+from lightloom.collectives.cost.kernels import add_loads, count_chunks, most_chunks
+from lightloom.collectives.cost.loads import busiest_links
+from lightloom.collectives.registry import admitted, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Kind
 from lightloom.core.arrays import Floats, Ints
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import Footprint, links_of
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.derived import Footprint, links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.wdm_ring import Ring
 
 TORUS = Torus(ranks=36, dims=(2, 3, 6), bandwidth=1e9, hop_latency=1e-6)
 MESH = Mesh(ranks=15, dims=(3, 5), bandwidth=1e9, hop_latency=1e-6)
@@ -102,8 +102,8 @@ def test_the_ends_of_runs_say_what_every_link_of_them_says(seed: int) -> None:
 def test_each_class_of_links_has_its_busiest_whatever_is_kept(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three classes, one of them on links that nothing crosses; no more steps are kept than may be."""
     kept: OrderedDict[tuple[str, bytes], busiest.StepLoad] = OrderedDict()
-    monkeypatch.setattr(busiest, "_kept", kept)
-    monkeypatch.setattr(busiest, "_MOST_KEPT", most)
+    monkeypatch.setattr(busiest, "_busiest_kept", kept)
+    monkeypatch.setattr(busiest, "_BUSIEST_MOST_KEPT", most)
     schedule = find("ring").build(Collective("broadcast", 6, 6e6), Ring(ranks=6)).unfolded(1)
     fabric = Ring(ranks=6)
     ends = [schedule.ends(schedule.step == step) for step in range(schedule.steps)]

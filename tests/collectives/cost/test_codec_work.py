@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost.codec_work import CodecWork, codec_work
-from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.collective import CLASSIC, FROM_ALL_GATHER, Collective
+from lightloom.collectives.cost.stepped import CodecWork, codec_work, cost
 from lightloom.collectives.registry import admitted, build, find
-from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, Collective
-from lightloom.compression import Inceptionn
-from lightloom.fabrics.load import load_fabric
-from lightloom.training.transport.ring_all_reduce import ring_all_reduce
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
+from lightloom.machines.fabrics.load import load_fabric
 from tests.collectives.cost.reference import coded_chunks
 from tests.training.transport.rings import on_ring
 

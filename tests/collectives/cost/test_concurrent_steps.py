@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.cost import _concurrent_kernels as kernels
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.stepped import CodecTimes, cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.strategies import wdm_ring
 
 NOTHING = np.zeros((0, 2), np.int64)

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.cost.stepped import COST_MODELS, cost
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnknownNameError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import jobs, wdm_ring
 
 GIB, MIB = 2**30, 2**20

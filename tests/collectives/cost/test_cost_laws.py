@@ -9,21 +9,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import loads
-from lightloom.collectives.cost.circuits import circuits_key
-from lightloom.collectives.cost.codec_work import codec_work
-from lightloom.collectives.cost.loads import step_loads
-from lightloom.collectives.cost.pipelined import _Load, _runs, _with_interval
+from lightloom.collectives.cost.loads import _Load, _runs, _with_interval, circuits_key, step_loads
 from lightloom.collectives.cost.queued import play
-from lightloom.collectives.cost.stepped import CodecTimes, cost, step_times
-from lightloom.collectives.cost.straggling import straggling
-from lightloom.collectives.registry import Algorithm, build, find
+from lightloom.collectives.cost.stepped import CodecTimes, codec_work, cost, step_times, straggling
+from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.packet_switch import PacketSwitch
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.cost.reference import coded_chunks, queued_times, shuffled, stepped_price
 from tests.collectives.queued_reference import chained, exchanged, tapped
 from tests.collectives.strategies import fabrics, jobs, wdm_ring

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.cost.loads import PacketLoads
-from lightloom.collectives.cost.order import steps_before
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost.loads import PacketLoads, UnevenLoads, uneven_loads
+from lightloom.collectives.cost.price import steps_before
 from lightloom.collectives.cost.queued import queued_line
-from lightloom.collectives.cost.uneven import UnevenLoads, uneven_loads
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.queued_reference import exchanged
 from tests.collectives.strategies import wdm_ring
 

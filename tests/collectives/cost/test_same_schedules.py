@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from lightloom.collectives import registry
-from lightloom.collectives.cost import pipelined
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost import loads as pipelined
 from lightloom.collectives.cost.stepped import cost, loads_cost
-from lightloom.collectives.registry import Collective, build_with_loads, find
+from lightloom.collectives.registry import build_with_loads, find
 from lightloom.collectives.verify.stepped import verify as verify_schedule
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
 
 RING = load_fabric("terarack", ranks=12)
 
@@ -60,9 +61,9 @@ def test_other_wavelengths_fabrics_models_and_kinds_are_verified(verified: list[
 def test_loads_of_steps_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """The last ones, and at least one."""
     loads = [pipelined._Load(np.zeros(4), float(number), 0) for number in range(5)]
-    monkeypatch.setattr(pipelined, "_kept", OrderedDict())
-    monkeypatch.setattr(pipelined, "_MOST_KEPT", room * loads[0].chunks.nbytes)
+    monkeypatch.setattr(pipelined, "_pipelined_kept", OrderedDict())
+    monkeypatch.setattr(pipelined, "_PIPELINED_MOST_KEPT", room * loads[0].chunks.nbytes)
     for number, load in enumerate(loads):
-        pipelined._keep(bytes([number]), load)
+        pipelined._pipelined_keep(bytes([number]), load)
         expected = range(max(number + 1 - max(room, 1), 0), number + 1)
-        assert [key[0] for key in pipelined._kept] == list(expected)
+        assert [key[0] for key in pipelined._pipelined_kept] == list(expected)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost._cost_kernels import SentRows, distinct_sends, lightpath_chunks
-from lightloom.collectives.cost.uneven import uneven_sends
+from lightloom.collectives.cost.kernels import SentRows, distinct_sends, lightpath_chunks
+from lightloom.collectives.cost.loads import uneven_sends
 from lightloom.core.arrays import Column, Ints
 
 

@@ -10,18 +10,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
+from lightloom.collectives.cost.stepped import cost, straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.folding.twins import check_twins, mutated_columns, refused, same
 from tests.collectives.strategies import fabrics, wdm_ring
 

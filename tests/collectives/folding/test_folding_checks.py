@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lightloom.collectives.collective import FOLDABLE, KINDS, Collective
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.spec import FOLDABLE, KINDS, Collective
-from lightloom.collectives.verify.folded import check_folding, first_piece
+from lightloom.collectives.verify.checks import check_folding, first_piece
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.queued_reference import exchanged
 from tests.collectives.strategies import collective_of, wdm_ring
 

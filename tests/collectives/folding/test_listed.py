@@ -10,22 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.algorithms.optree import optree
-from lightloom.collectives.algorithms.optree_radices import stage_steps
+from lightloom.collectives.algorithms.optree import optree, stage_steps
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.loads import PacketLoads, step_loads
-from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.cost.straggling import straggling
+from lightloom.collectives.cost.stepped import cost, straggling
+from lightloom.collectives.files.document import read_schedule, write_schedule
 from lightloom.collectives.registry import find
-from lightloom.collectives.schedule.chunk_lists import ChunkLists
-from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.verify import listed as listed_rows
-from lightloom.collectives.verify.listed import check_lists
+from lightloom.collectives.schedule.columns import ChunkLists, Folding, Pipeline, Schedule
+from lightloom.collectives.verify import checks as listed_rows
+from lightloom.collectives.verify.checks import check_lists
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.wdm_ring import Ring
-from lightloom.interchange.files import read_schedule, write_schedule
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.folding.twins import check_twins, mutated_columns, refused, same
 from tests.collectives.strategies import collective_of, wdm_ring
 

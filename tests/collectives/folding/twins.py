@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lightloom.collectives.cost.circuits import circuits_key
-from lightloom.collectives.cost.codec_work import codec_work
-from lightloom.collectives.cost.loads import step_loads
+from lightloom.collectives.cost.loads import circuits_key, step_loads
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.stepped import codec_work, cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Column
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 
 def refused(schedule: Schedule, fabric: Fabric) -> bool:

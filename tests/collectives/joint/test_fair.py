@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lightloom.collectives.joint.fair import max_min_rates
+from lightloom.collectives.joint import max_min_rates
 
 usages = st.tuples(st.integers(1, 5), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.9, 1.0]))

@@ -11,18 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.joint.bound import demands_of, joint_bound
-from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart, joint_schedule, lightpath_rows
+from lightloom.collectives.joint import (
+    GroupPart,
+    Part,
+    ShiftPart,
+    joint_schedule,
+    lightpath_rows,
+)
+from lightloom.collectives.joint_bound import demands_of, joint_bound
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.verify.joint import _check_shift, verify_joint
+from lightloom.collectives.verify.stepped import _check_shift, verify_joint
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.shares import AxisShare
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.fabric import AxisShare, Fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 ALGORITHMS = ("ring-two-way-striped", "ring", "recursive-doubling-striped", "one-stage-striped")
 

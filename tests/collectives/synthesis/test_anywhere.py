@@ -7,24 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import algorithms, build, find
-from lightloom.collectives.schedule.barriers import without_barriers
+from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.spec import CLASSIC, Collective, Kind
+from lightloom.collectives.synthesis import packets
 from lightloom.collectives.synthesis.engine import effort
-from lightloom.collectives.synthesis.packets import anywhere
-from lightloom.collectives.synthesis.packets.anywhere import on_packets
-from lightloom.collectives.synthesis.packets.order import listed
-from lightloom.collectives.synthesis.packets.packing import packed
+from lightloom.collectives.synthesis.packets import listed, on_packets, packed
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.graph.graph import Graph
-from lightloom.fabrics.graph.shapes import dragonfly, hypercube
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.tiers.tier import Tier
-from lightloom.fabrics.tiers.tiers import Tiers
+from lightloom.machines.fabrics.edges import dragonfly, hypercube
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import packet_fabrics
 
 PLAIN = ("one-stage", "recursive-doubling", "halving-doubling", "hierarchical", "binomial-tree", "double-binary-tree")
@@ -136,7 +134,7 @@ def test_near_the_bound_nothing_is_put_in_order_among_many_ranks(monkeypatch: py
         sizes.append(len(schedule))
         return listed(schedule, fabric)
 
-    monkeypatch.setattr(anywhere, "listed", counted)
+    monkeypatch.setattr(packets, "listed", counted)
     kinds: tuple[Kind, ...] = ("all-gather", "all-reduce")
     for kind in kinds:
         collective = Collective(kind, 1024, 2.0**25)

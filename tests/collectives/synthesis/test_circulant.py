@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.engine import effort
-from lightloom.collectives.synthesis.engine.hubs import tour_colours
-from lightloom.collectives.synthesis.engine.trees import Design, RingTrees, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import (
+    Design,
+    RingTrees,
+    Timing,
+    make_trees,
+    tour_colours,
+)
 from lightloom.collectives.synthesis.exchange.circuits import exchange_circuits, shared_wiring
 from lightloom.collectives.synthesis.ring.circulant import CirculantCircuits, CirculantSearch
 from lightloom.collectives.synthesis.ring.search import RingSearch

@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.ring import ring_two_way
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.standing import gather_over
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
-from lightloom.collectives.synthesis.ring.damaged import around_damage, standing_circuits
+from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
+from lightloom.collectives.synthesis.ring.circulant import around_damage, standing_circuits
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.fabrics.damage import DamagedWdmRing, damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure, damaged
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.fabrics.test_damage import failures
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import Collective
-from lightloom.collectives.synthesis.engine.hubs import Level
-from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.engine.trees import Level, Timing
 from lightloom.collectives.synthesis.exchange.circuits import (
     Feeder,
     Tours,
@@ -25,12 +24,10 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     shared_wiring,
     trees_of,
 )
-from lightloom.collectives.synthesis.exchange.designs import Designs
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
-from lightloom.collectives.synthesis.exchange.ring import exchange, exchange_schedule
-from lightloom.collectives.synthesis.exchange.search import ExchangeSearch
+from lightloom.collectives.synthesis.exchange.search import Designs, ExchangeSearch, exchange, exchange_schedule
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 WIRINGS = (
     (16, Wiring(16, (Level(16, 1, 2), Level(16, 4, 1)), None)),

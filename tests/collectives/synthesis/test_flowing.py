@@ -10,20 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.queued import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.grid import flowing as module
-from lightloom.collectives.synthesis.grid.flowing import flowing
-from lightloom.collectives.synthesis.grid.rounds import in_rounds
+from lightloom.collectives.synthesis import grid as module
+from lightloom.collectives.synthesis.grid import flowing, in_rounds
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Column
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 
 
 @settings(deadline=None, max_examples=20)

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.collectives.synthesis.engine.hubs import HubCircuits, Level, colour, hub_ranks
+from lightloom.collectives.synthesis.engine.trees import (
+    HubCircuits,
+    Level,
+    colour,
+    hub_ranks,
+)
 
 
 @given(st.integers(2, 200), st.data())

@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.synthesis import multicast as module
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.multicast import gather as module
-from lightloom.collectives.synthesis.multicast.candidates import multicast_candidates
-from lightloom.collectives.synthesis.multicast.gather import multicast
-from lightloom.collectives.synthesis.multicast.search import MulticastSearch
-from lightloom.collectives.synthesis.multicast.trees import Arc, MulticastDesign, make_multicast_trees
+from lightloom.collectives.synthesis.multicast import (
+    Arc,
+    MulticastDesign,
+    MulticastSearch,
+    make_multicast_trees,
+    multicast,
+    multicast_candidates,
+)
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues
 
 BANDWIDTH = 5e9

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import ring_all_to_all, ring_all_to_all_wavelengths
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.overlap import overlapped
-from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
 from lightloom.collectives.verify.stepped import verify
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 HOP, BANDWIDTH = 1e-6, 5e9
 

@@ -10,16 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lightloom as ll
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, OF_PARTS, Collective, Sizes, zipf_sizes
 from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import Algorithm, admitted, algorithms, build, find
-from lightloom.collectives.sizes import Sizes, zipf_sizes
-from lightloom.collectives.spec import KINDS, OF_PARTS, Collective
+from lightloom.collectives.registry import (
+    admitted,
+    algorithms,
+    build,
+    find,
+)
 from lightloom.core.errors import InputError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.damage import damaged
-from lightloom.fabrics.failures import Failure
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import collective_of, collectives, fabrics, wdm_ring
 
 FAILURES = ("wavelength:0", "cable:1", "segment:0:clockwise", "node:1", "dark-node:0", "transceiver:0:0")

@@ -11,20 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.link_use import joint_seconds
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level, hub_ranks
-from lightloom.collectives.synthesis.engine.overlap import overlapped
-from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
-from lightloom.collectives.synthesis.ring.candidates import candidates
-from lightloom.collectives.synthesis.ring.search import RingSearch
+from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, hub_ranks, make_trees
+from lightloom.collectives.synthesis.ring.search import RingSearch, candidates
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues
 
 TIMING = Timing(bandwidth=5e9, hop=1e-6)

@@ -10,17 +10,25 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import ROOTED, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import ROOTED, Collective
-from lightloom.collectives.synthesis.ring.line_trees import depth, hub_tree, line_tree, served, side_depth
-from lightloom.collectives.synthesis.ring.rooted import _shapes, _trees_side_by_side, rooted
-from lightloom.collectives.synthesis.ring.side_by_side import HubTree, _fullest, cut
+from lightloom.collectives.synthesis.ring.gather import HubTree, _fullest, cut
+from lightloom.collectives.synthesis.ring.rooted import (
+    _shapes,
+    _trees_side_by_side,
+    depth,
+    hub_tree,
+    line_tree,
+    rooted,
+    served,
+    side_depth,
+)
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import wdm_ring
 
 SIZES = st.sampled_from([0.0, 1e3, 1e5, 1e7, 1e9])

@@ -8,19 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective, Kind
-from lightloom.collectives.synthesis.grid.links import GridLinks
-from lightloom.collectives.synthesis.grid.rounds import in_rounds
-from lightloom.collectives.synthesis.grid.trees import GridTrees, over_trees
+from lightloom.collectives.synthesis.grid import GridTrees, in_rounds, over_trees
+from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.mesh import Mesh, Torus
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 
 GRIDS = [
     Mesh(ranks=16),

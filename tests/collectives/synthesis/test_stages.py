@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
 from lightloom.collectives.synthesis.engine import cache
-from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, plans, stages
+from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, plans, stages
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
 from tests.collectives.strategies import wdm_ring

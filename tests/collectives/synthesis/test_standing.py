@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.evaluate import costed
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
+from lightloom.collectives.synthesis.engine.standing import (
+    StandingCircuits,
+    busy_and_delay,
+    forest,
+    gather_over,
+)
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")

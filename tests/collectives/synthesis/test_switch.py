@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds.degree import degree_seconds, ranks_by_hops
+from lightloom.collectives.bounds.link_use import degree_seconds, ranks_by_hops
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
-from lightloom.collectives.synthesis.switch.graphs import Lift, circulant, kautz
+from lightloom.collectives.synthesis.switch import SERVES, Lift, circulant, kautz, on_switch
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Torus
+from lightloom.machines.fabrics.grids import Torus
+from lightloom.machines.fabrics.switches import CircuitSwitch
 
 
 def switch(ranks: int, degree: int, **fields: float) -> CircuitSwitch:

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lightloom.collectives.collective import KINDS, STORING, Collective
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.spec import KINDS, STORING, Collective
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.stepped import verify, verify_light
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import collective_of, wdm_ring
 
 RANKS = 8

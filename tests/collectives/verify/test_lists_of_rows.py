@@ -8,8 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.verify._replay_kernels import Lists, by_chunk, by_listed_chunk, count_listed, first_blocked
-from lightloom.fabrics.footprint import Footprint, links_of
+from lightloom.collectives.verify.kernels import (
+    Lists,
+    by_chunk,
+    by_listed_chunk,
+    count_listed,
+    first_blocked,
+)
+from lightloom.machines.fabrics.derived import Footprint, links_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import Collective
 from lightloom.collectives.verify import queued
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.optical_averager import OpticalAverager
-from lightloom.fabrics.wdm_ring import Ring
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.queued_reference import chained
 from tests.collectives.strategies import wdm_ring
 from tests.collectives.verify.test_check_laws import RANKS, of_rows

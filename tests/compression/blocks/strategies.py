@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks import BlockFormat
-from lightloom.compression.blocks.format import Kind
+from lightloom.exchange.compression.blocks import BlockFormat, Kind
 from tests.compression.strategies import SPECIAL
 
 POWERS = [8, 16, 32, 64, 128, 256, 4096]

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression.blocks import BlockFormat, kernels, portable
-from lightloom.compression.blocks.portable import Portable
-from lightloom.compression.native import NAMES
 from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression import blocks as kernels
+from lightloom.exchange.compression import blocks as portable
+from lightloom.exchange.compression.blocks import BlockFormat, Portable
+from lightloom.exchange.compression.kernels import NAMES
 from tests.compression.blocks.strategies import DEFAULTS, formats, seeds, values
 from tests.compression.strategies import SPECIAL, bits
 

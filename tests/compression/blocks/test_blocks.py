@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import blocks, find
-from lightloom.compression.blocks import BlockFormat
-from lightloom.compression.blocks.codecs import BlockCodec
-from lightloom.compression.blocks.format import LLOYD_LEVELS, LLOYD_THRESHOLD, fp8_values
-from lightloom.compression.header import FRAME_HEADER, HEADER_BYTES
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.exchange.compression import blocks
+from lightloom.exchange.compression.blocks import LLOYD_LEVELS, LLOYD_THRESHOLD, BlockCodec, BlockFormat, fp8_values
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.stream import FRAME_HEADER, HEADER_BYTES
 from tests.compression.blocks.strategies import DEFAULTS, formats, gradients, linear, seeds, values
 from tests.compression.strategies import bits
 

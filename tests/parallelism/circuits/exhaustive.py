@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement, permutations
 import numpy as np
 
 from lightloom.core.arrays import Ints
-from lightloom.parallelism.circuits import Traffic
+from lightloom.planning.parallelism.circuits.circuits import Traffic
 
 
 def best_permutations(traffic: Traffic, planes: int) -> tuple[float, float]:

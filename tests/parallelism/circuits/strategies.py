@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.circuits import Traffic
+from lightloom.planning.parallelism.circuits.circuits import Traffic
 
 
 @st.composite

@@ -13,18 +13,17 @@ from scipy.sparse.csgraph import dijkstra
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.tiers.two_tier import TwoTierSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Circuits, Timing, Traffic, ring, verify
-from lightloom.parallelism.circuits.group import grant, grants, worst_group
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.circuits.regrant import regrants
-from lightloom.parallelism.circuits.tiled import assign_tiled, longest_tiled
-from lightloom.parallelism.hybrid import HybridPlan
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits import ring
+from lightloom.planning.parallelism.circuits.circuits import Circuits, GroupCircuits, Timing, Traffic
+from lightloom.planning.parallelism.circuits.group import grant, grants, regrants, worst_group
+from lightloom.planning.parallelism.circuits.ring import assign_tiled, longest_tiled
+from lightloom.planning.parallelism.circuits.verify import verify
+from lightloom.planning.parallelism.placement.placement import HybridPlan
 from tests.parallelism.test_placement import fan
 from tests.simulation.placed_plans import pipes, plan_of, random_graph
 

@@ -8,19 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.mesh import Mesh
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import (
-    Circuits,
-    Timing,
-    Traffic,
-    longest_first,
-    play_once,
-    play_replanned,
-    ring,
-    switch,
-)
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits.circuits import Circuits, Timing, Traffic
+from lightloom.planning.parallelism.circuits.play import longest_first, play_once, play_replanned
 from tests.parallelism.circuits.strategies import neighbours, traffics, uniform
 
 

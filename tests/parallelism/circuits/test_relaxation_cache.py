@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Traffic, relaxation_cache
-from lightloom.parallelism.circuits.relaxation_cache import cached_relaxation
-from lightloom.parallelism.circuits.ring_bound import relax
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits import ring
+from lightloom.planning.parallelism.circuits.circuits import Traffic
+from lightloom.planning.parallelism.circuits.ring import cached_relaxation, relax
 
 TRAFFIC = Traffic.of(np.array([[0, 3.5, 1e9, 0], [1, 0, 0, 7], [0, 2, 0, 1], [1e-3, 0, 5, 0]]))
 
@@ -30,7 +30,7 @@ def test_a_relaxation_is_solved_once_and_comes_back_to_the_last_bit(folder: Path
     cached_relaxation(TRAFFIC, fabric)
     if damage is not None:
         next(folder.iterdir()).write_bytes(damage)
-    with patch.object(relaxation_cache, "relax", wraps=relax) as again:
+    with patch.object(ring, "relax", wraps=relax) as again:
         cached = cached_relaxation(TRAFFIC, fabric)
     assert again.call_count == (damage is not None)
     assert cached.service == solved.service and np.array_equal(cached.clockwise, solved.clockwise)

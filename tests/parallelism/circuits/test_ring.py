@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError, VerificationError
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.circuits import Traffic, milp, ring, ring_bound, verify
-from lightloom.parallelism.circuits.circuits import least_service
-from lightloom.parallelism.circuits.ring import arc_load, colour_arcs
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits.circuits import Traffic, least_service
+from lightloom.planning.parallelism.circuits.ring import arc_load, colour_arcs
+from lightloom.planning.parallelism.circuits.verify import verify
 from tests.parallelism.circuits.exhaustive import best_ring, fewest_colours
 from tests.parallelism.circuits.strategies import matrices, neighbours, traffics, uniform
 
@@ -28,7 +29,7 @@ _LONG = 120.0
 def test_uniform_all_to_all(ranks: int, wavelengths: int, expected: int) -> None:
     """Optima of the wavelength-count program, known for one fibre each way; the fast way reaches them, coloured."""
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
-    solved = milp.solve_ring(uniform(ranks), fabric, time_limit=_LONG)
+    solved = switch.solve_ring(uniform(ranks), fabric, time_limit=_LONG)
     assert solved.status == "optimal"
     assert solved.counts.sum(axis=1).min() == expected
     assert ring.assign(uniform(ranks), fabric).max_min == expected
@@ -37,7 +38,7 @@ def test_uniform_all_to_all(ranks: int, wavelengths: int, expected: int) -> None
 def test_clockwise_neighbours_use_both_ways() -> None:
     """Eight wavelengths clockwise, and the one that goes all the way round the other way."""
     traffic, fabric = neighbours(8, 1, 0, spread=0.0), WdmRing(ranks=8, wavelengths=8)
-    solved = milp.solve_ring(traffic, fabric, time_limit=_LONG)
+    solved = switch.solve_ring(traffic, fabric, time_limit=_LONG)
     assert solved.counts.sum(axis=1).min() == 9
     assert ring.assign(traffic, fabric).max_min == 9
 
@@ -47,11 +48,11 @@ def test_clockwise_neighbours_use_both_ways() -> None:
 def test_program_equals_trying_all(traffic: Traffic, wavelengths: int) -> None:
     """And no coloured assignment beats it, nor it the bounds."""
     fabric = WdmRing(ranks=traffic.ranks, wavelengths=wavelengths)
-    solved = milp.solve_ring(traffic, fabric, time_limit=_LONG)
+    solved = switch.solve_ring(traffic, fabric, time_limit=_LONG)
     assert solved.status == "optimal"
     counted = least_service(solved.counts.sum(axis=1), traffic)
     assert counted == pytest.approx(best_ring(traffic, wavelengths), rel=1e-6)
-    assert counted <= ring_bound.relax(traffic, fabric, continuity=False).service * (1 + 1e-6)
+    assert counted <= ring.relax(traffic, fabric, continuity=False).service * (1 + 1e-6)
     found = ring.assign(traffic, fabric)
     assert found.max_min <= min(counted, found.bound) * (1 + 1e-6)
 
@@ -114,7 +115,7 @@ def test_three_arcs_of_load_two_lose_one() -> None:
 def test_more_wavelengths_never_serve_less(traffic: Traffic, wavelengths: int) -> None:
     served = []
     for w in (wavelengths, wavelengths + 1):
-        solved = milp.solve_ring(traffic, WdmRing(ranks=traffic.ranks, wavelengths=w), time_limit=_LONG)
+        solved = switch.solve_ring(traffic, WdmRing(ranks=traffic.ranks, wavelengths=w), time_limit=_LONG)
         served.append(least_service(solved.counts.sum(axis=1), traffic))
     assert served[0] <= served[1] * (1 + 1e-6)
 
@@ -123,12 +124,12 @@ def test_more_wavelengths_never_serve_less(traffic: Traffic, wavelengths: int) -
 @given(matrices(least=3, most=10), st.integers(1, 8), st.integers(-20, 20), st.integers(1, 9))
 def test_bound_ignores_scale_and_rotation(matrix: np.ndarray, wavelengths: int, power: int, turn: int) -> None:
     fabric = WdmRing(ranks=len(matrix), wavelengths=wavelengths)
-    base = ring_bound.relax(Traffic.of(matrix), fabric).service
+    base = ring.relax(Traffic.of(matrix), fabric).service
     mirrored = matrix[::-1, ::-1]
     for other in (matrix * 2.0**power, np.roll(matrix, (turn, turn), (0, 1)), mirrored, matrix.T):
-        assert ring_bound.relax(Traffic.of(other), fabric).service == pytest.approx(base, rel=1e-6)
+        assert ring.relax(Traffic.of(other), fabric).service == pytest.approx(base, rel=1e-6)
     more = WdmRing(ranks=len(matrix), wavelengths=3 * wavelengths, fibres=2)
-    assert ring_bound.relax(Traffic.of(matrix), more).service == pytest.approx(6 * base, rel=1e-6)
+    assert ring.relax(Traffic.of(matrix), more).service == pytest.approx(6 * base, rel=1e-6)
 
 
 @settings(deadline=None, max_examples=40)
@@ -143,10 +144,10 @@ def test_one_period_of_repeated_traffic_is_enough(
         at = np.arange(k * groups)
         whole[at, (at + ahead % (k * groups - 1) + 1) % (k * groups)] += matrix.max()
     traffic, fabric = Traffic.of(whole), WdmRing(ranks=k * groups, wavelengths=7)
-    found = ring_bound.relax(traffic, fabric, continuity)
+    found = ring.relax(traffic, fabric, continuity)
     assert (k * groups) % traffic.period() == 0
     with patch.object(Traffic, "period", lambda self: self.ranks):
-        unfolded = ring_bound.relax(traffic, fabric, continuity)
+        unfolded = ring.relax(traffic, fabric, continuity)
     assert found.service == pytest.approx(unfolded.service, rel=1e-6)
     for first, last, share in (
         (traffic.source, traffic.destination, found.clockwise),
@@ -211,6 +212,6 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="4 transceivers a rank: expected none stated, or at least the 8"):
         ring.assign(uniform(4), WdmRing(ranks=4, wavelengths=4, transceivers=4))
     with pytest.raises(InputError, match="traffic of 4 ranks on a fabric of 5"):
-        milp.solve_ring(uniform(4), WdmRing(ranks=5))
+        switch.solve_ring(uniform(4), WdmRing(ranks=5))
     with pytest.raises(InputError, match="expected at least 1"):
         ring.assign(uniform(4), WdmRing(ranks=4), holds=0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from scipy import sparse
 
 from lightloom.core.errors import InputError
-from lightloom.parallelism.circuits import Traffic
+from lightloom.planning.parallelism.circuits.circuits import Traffic
 from tests.parallelism.circuits.strategies import matrices
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from lightloom.photonics.averaging import AveragingFunction
+from lightloom.photonics.averaging.function import AveragingFunction
 
 small_functions = st.builds(
     AveragingFunction.of,

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.photonics.averaging.realised.area import TABLE_I, TABLE_II, PaperNetwork, mzi_count, mzi_of_units
+from lightloom.photonics.averaging.networks import (
+    TABLE_I,
+    TABLE_II,
+    PaperNetwork,
+    mzi_count,
+    mzi_of_units,
+)
 
 
 def test_table_i_to_the_printed_digit() -> None:

@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging import (
+from lightloom.photonics.averaging.averagers import (
     TABLE_II_ERRORS,
     ErringAverager,
     ErrorDistribution,
-    FunctionArguments,
     IdealAverager,
-    LayeredNetwork,
     NetworkAverager,
-    build,
+)
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import (
+    FunctionArguments,
+    LayeredNetwork,
     load_network,
     save_network,
 )

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.cascade import basic, build_cascade, random_codes, second_level
-from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.cascade import (
+    basic,
+    build_cascade,
+    random_codes,
+    second_level,
+)
+from lightloom.photonics.averaging.networks import Nonlinearity
 from tests.photonics.averaging import reference
 
 

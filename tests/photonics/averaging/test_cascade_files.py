@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.cascade import Cascade, PlainLevel, build_cascade, random_codes
-from lightloom.photonics.averaging.cascade_files import cascade_hash, is_cascade, load_cascade, save_cascade
+from lightloom.photonics.averaging.cascade import (
+    Cascade,
+    PlainLevel,
+    build_cascade,
+    cascade_hash,
+    is_cascade,
+    load_cascade,
+    random_codes,
+    save_cascade,
+)
 from lightloom.photonics.averaging.construct import Construction
-from lightloom.photonics.averaging.mapped_cascade import cascade_accuracy, cascade_matrices, map_cascade
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.averaging.function import LEVELS, symbols_for
+from lightloom.photonics.averaging.mapped import cascade_accuracy, cascade_matrices, map_cascade
+from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import monte_carlo
-from lightloom.photonics.pam4 import LEVELS, symbols_for
+from lightloom.photonics.meshes.disturb import monte_carlo
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError, UnsupportedError, VerificationError
-from lightloom.photonics.averaging import AveragingFunction, Construction, LayeredNetwork, build, prove, verify
-from lightloom.photonics.averaging.construct import candidates, circuits, recognise, sturdy_circuits
-from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.proved.noise import input_bound
-from lightloom.photonics.averaging.proved.proof import check_digits
-from lightloom.photonics.averaging.realised.compiler import Realisation, realise
-from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.circuits import lsb_ripple
+from lightloom.photonics.averaging.compiler import Realisation, realise
+from lightloom.photonics.averaging.construct import (
+    Construction,
+    build,
+    candidates,
+    circuits,
+    recognise,
+    sturdy_circuits,
+)
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import LayeredNetwork, Nonlinearity
+from lightloom.photonics.averaging.proof import check_digits, input_bound, prove, verify
 from tests.photonics.averaging.strategies import small_functions
 
 SCENARIOS = [(8, 4), (8, 8), (8, 16), (16, 4)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError, VerificationError
-from lightloom.photonics.averaging.digit_sum import DigitSum, DigitSumAverager
+from lightloom.photonics.averaging.averagers import DigitSum, DigitSumAverager
 from lightloom.photonics.registry import find_averager
 
 Rounding = Literal["floor", "half-up"]

@@ -8,24 +8,28 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lightloom.photonics.averaging import AveragingFunction, build, verify
-from lightloom.photonics.averaging.construct import Construction
-from lightloom.photonics.averaging.fabrication import Calibration, averaging_accuracy, fabricated, map_network
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.mapped import (
+    Calibration,
+    averaging_accuracy,
+    fabricated,
+    map_network,
+)
+from lightloom.photonics.averaging.networks import LayeredNetwork
+from lightloom.photonics.averaging.proof import verify
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import (
+from lightloom.photonics.meshes.correction import corrected
+from lightloom.photonics.meshes.disturb import disturb, sweep
+from lightloom.photonics.meshes.mapping import (
     FORMS,
-    KINDS,
     Form,
-    Kind,
     MeshMapping,
     approximate,
-    corrected,
-    disturb,
     map_matrix,
-    sweep,
+    network_count,
 )
-from lightloom.photonics.meshes.counts import network_count
+from lightloom.photonics.meshes.mesh import KINDS, Kind
 
 
 @cache

@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging import AveragingFunction
-from lightloom.photonics.averaging.preprocessing import points_of_servers, rescaled_preprocessing
-from lightloom.photonics.pam4 import encode, symbols_for
+from lightloom.photonics.averaging.function import (
+    AveragingFunction,
+    encode,
+    points_of_servers,
+    rescaled_preprocessing,
+    symbols_for,
+)
 from tests.photonics.averaging import reference
 
 

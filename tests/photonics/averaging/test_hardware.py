@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.fabrication import map_network
-from lightloom.photonics.averaging.hardware import LIGHT, Parts, averager_for, columns, of_layers
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.light import unit_matrices
-from lightloom.photonics.meshes import map_matrix
+from lightloom.machines.reducers.hardware import (
+    LIGHT,
+    Parts,
+    averager_for,
+    columns,
+    of_layers,
+)
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.mapped import map_network
+from lightloom.photonics.averaging.networks import FunctionArguments, unit_matrices
+from lightloom.photonics.meshes.mapping import map_matrix
 
 ALL = Parts(
     unit_latency=1e-11,

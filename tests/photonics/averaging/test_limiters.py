@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging import AveragingFunction, Construction, build
-from lightloom.photonics.averaging.construct import candidates
-from lightloom.photonics.averaging.proved.limiters import CLIP, Limiter, half_wave, saturating
-from lightloom.photonics.averaging.proved.proof import check_digits, error_with_limiters
+from lightloom.photonics.averaging.construct import Construction, build, candidates
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.proof import (
+    CLIP,
+    Limiter,
+    check_digits,
+    error_with_limiters,
+    half_wave,
+    saturating,
+)
 from lightloom.photonics.nonlinear import LimitingHomodyne
 
 FUNCTION = AveragingFunction.of(2, 4)

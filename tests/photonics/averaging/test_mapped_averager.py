@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.construct import Construction
-from lightloom.photonics.averaging.mapped_averager import map_averager, part_crossings
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.light import largest_gain_db
-from lightloom.photonics.meshes import (
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.function import preprocessing_matrix
+from lightloom.photonics.averaging.mapped import map_averager, part_crossings
+from lightloom.photonics.averaging.networks import FunctionArguments, largest_gain_db
+from lightloom.photonics.meshes.mapping import (
     Form,
     MeshMapping,
     crossings,
     decibels,
     map_components,
     map_matrix,
-    preprocessing_matrix,
 )
 
 

@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.averaging import (
-    AveragingFunction,
-    LayeredNetwork,
-    build,
+from lightloom.photonics.averaging.circuits import lsb_ripple
+from lightloom.photonics.averaging.compiler import Realisation, realise
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import LayeredNetwork, largest_gain_db
+from lightloom.photonics.averaging.proof import (
+    adversarial_points,
+    input_bound,
     noise_limit,
     noisy_accuracy,
     verify,
     with_measured_full_scale,
 )
-from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.proved.noise import input_bound
-from lightloom.photonics.averaging.proved.verify import adversarial_points
-from lightloom.photonics.averaging.realised.compiler import Realisation, realise
-from lightloom.photonics.averaging.realised.light import largest_gain_db
 
 
 def test_verification_finds_every_error_that_was_put_in() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.photonics.averaging import AveragingFunction, build
 from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
-from lightloom.photonics.averaging.construct import recognise
+from lightloom.photonics.averaging.construct import build, recognise
+from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 
 GRIDS = (28_561, 390_625, 5_764_801, 13_845_841)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.meshes import MeshMapping
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments
+from lightloom.photonics.meshes.mapping import MeshMapping
 
 
 @pytest.fixture(scope="session")

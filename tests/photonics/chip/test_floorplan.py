@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.mapped_averager import MappedAverager
-from lightloom.photonics.chip.floorplan import FloorPlan, Place, Rules, floor_plan
+from lightloom.photonics.averaging.mapped import MappedAverager
+from lightloom.photonics.chip.floorplan import (
+    FloorPlan,
+    Place,
+    Rules,
+    floor_plan,
+)
 
 
 def test_every_device_has_a_place(averager: MappedAverager) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.photonics.averaging.mapped_averager import MappedAverager
+from lightloom.photonics.averaging.mapped import MappedAverager
 from lightloom.photonics.chip.floorplan import Rules, floor_plan
 from lightloom.photonics.chip.gds import write_gds
 

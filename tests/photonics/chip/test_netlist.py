@@ -10,14 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-from lightloom.photonics.chip import chip_matrix, chip_netlist, models, part_matrix, part_netlist
-from lightloom.photonics.chip.netlist import Netlist
-from lightloom.photonics.dispersion import Dispersion
-from lightloom.photonics.meshes import MeshMapping, map_blocks, map_matrix
-from lightloom.photonics.meshes.blocks import map_components
+from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
+from lightloom.photonics.chip.netlist import Netlist, chip_netlist, models, part_netlist
+from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix, part_matrix
+from lightloom.photonics.meshes.mapping import MeshMapping, map_blocks, map_components, map_matrix
 
 DISPERSION = Dispersion(mismatch=2e-8, coupler_slope=4e6, group_index=4.1)
 WAVELENGTHS = np.array([1.545, 1.549, 1.55, 1.5512, 1.556])

@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.photonics.averaging import FunctionArguments, build
-from lightloom.photonics.averaging.levels import output_factors, set_levels
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.mapped import output_factors, set_levels
+from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.link.chip import Chip, design_chip, fabricated
-from lightloom.photonics.link.light import light
 from lightloom.photonics.link.settings import Link, ideal
-from lightloom.photonics.link.simulate import FabricatedLink
+from lightloom.photonics.link.simulate import Chip, FabricatedLink, design_chip, fabricated, light
 from lightloom.photonics.link.word_errors import word_errors
-from lightloom.photonics.meshes import MeshMapping
-from lightloom.photonics.tolerance.fabricated import Amplifiers, averagers_of
-from lightloom.photonics.tolerance.word_errors import count_wrong_words
+from lightloom.photonics.meshes.mapping import MeshMapping
+from lightloom.photonics.tolerance import Amplifiers, averagers_of, count_wrong_words
 
 AS_TOLERATED = replace(ideal(Link()), gain="optical", calibration="levels")
 """The parts that `onn build --tolerate` lets err, and how it sets the chip."""

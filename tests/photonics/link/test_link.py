@@ -9,17 +9,29 @@ import pytest
 from scipy.special import ndtr
 
 from lightloom.core.arrays import Ints
-from lightloom.photonics.averaging import FunctionArguments, build
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.devices import amplifier_noise
-from lightloom.photonics.link.averager import LinkAverager
-from lightloom.photonics.link.chip import Chip, design_chip
-from lightloom.photonics.link.contributions import contributions, enlarged
-from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
-from lightloom.photonics.link.light import light
-from lightloom.photonics.link.sender import Senders, modulate
-from lightloom.photonics.link.settings import PARTS, Link, erring, ideal, only, without
-from lightloom.photonics.link.simulate import FabricatedLink
-from lightloom.photonics.link.word_errors import word_errors
+from lightloom.photonics.link.settings import (
+    PARTS,
+    Link,
+    erring,
+    ideal,
+    only,
+    without,
+)
+from lightloom.photonics.link.simulate import (
+    Chip,
+    FabricatedLink,
+    LinkAverager,
+    Senders,
+    design_chip,
+    emitted_noise,
+    homodyne_noise,
+    light,
+    modulate,
+)
+from lightloom.photonics.link.word_errors import contributions, enlarged, word_errors
 
 IDEAL = ideal(Link())
 

@@ -8,10 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.link.intervals import bootstrap, clopper_pearson, interval
-from lightloom.photonics.link.options import OPTIONS, read_options, read_value, show_value, sources
-from lightloom.photonics.link.settings import Link
-from lightloom.photonics.link.sources import SOURCES
+from lightloom.photonics.link.settings import (
+    OPTIONS,
+    SOURCES,
+    Link,
+    read_options,
+    read_value,
+    show_value,
+    sources,
+)
+from lightloom.photonics.link.word_errors import bootstrap, clopper_pearson, interval
 
 
 def test_every_field_has_an_option_and_a_source() -> None:

@@ -15,25 +15,36 @@ from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import Kind, MappedMatrix, Mesh, decompose, disturb, expected_error, map_matrix
-from lightloom.photonics.meshes.calibration import (
+from lightloom.photonics.meshes.calibration.calibrate import (
+    _NEAR,
+    OUTPUT_ORDERS,
     Conditions,
-    Settings,
-    SimulatedChip,
-    Twin,
-    Unknowns,
     calibrate,
-    phase_free_error,
-    program,
+    default_settings,
+    first_twin,
+    probe_vectors,
     random_mesh,
     target_of,
     try_calibration,
 )
-from lightloom.photonics.meshes.calibration.calibrate import _NEAR, OUTPUT_ORDERS, default_settings, probe_vectors
-from lightloom.photonics.meshes.calibration.fit import Measured, _moved, fit, power_derivatives
-from lightloom.photonics.meshes.calibration.programming import _aligned, _residual
-from lightloom.photonics.meshes.calibration.sweeps import first_twin
-from lightloom.photonics.meshes.wiring import design, wiring_of
+from lightloom.photonics.meshes.calibration.chip import SimulatedChip
+from lightloom.photonics.meshes.calibration.fit import (
+    Measured,
+    Settings,
+    Twin,
+    Unknowns,
+    _aligned,
+    _moved,
+    _residual,
+    fit,
+    phase_free_error,
+    power_derivatives,
+    program,
+)
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import design, disturb, expected_error, wiring_of
+from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix
+from lightloom.photonics.meshes.mesh import Kind, Mesh
 from tests.photonics.meshes.strategies import haar
 
 SILICON = NonIdealities(phase_error=0.1, coupler_error=0.02)

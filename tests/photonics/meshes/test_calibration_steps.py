@@ -14,13 +14,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes import Mesh, decompose, disturb, map_matrix
-from lightloom.photonics.meshes.calibration import SimulatedChip, Twin, Unknowns, program
 from lightloom.photonics.meshes.calibration.calibrate import measure, probe_vectors
-from lightloom.photonics.meshes.calibration.fit import Measured, _moved, _normal_equations, fit, power_derivatives
-from lightloom.photonics.meshes.calibration.programming import reachable_order
-from lightloom.photonics.meshes.calibration.twin import Settings
-from lightloom.photonics.meshes.wiring import wiring_of
+from lightloom.photonics.meshes.calibration.chip import SimulatedChip
+from lightloom.photonics.meshes.calibration.fit import (
+    Measured,
+    Settings,
+    Twin,
+    Unknowns,
+    _moved,
+    _normal_equations,
+    fit,
+    power_derivatives,
+    program,
+    reachable_order,
+)
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import disturb, wiring_of
+from lightloom.photonics.meshes.mapping import map_matrix
+from lightloom.photonics.meshes.mesh import Mesh
 from tests.photonics.meshes.strategies import haar
 
 FIT, PROGRAMMING = (sys.modules[part.__module__] for part in (fit, program))

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import MappedMatrix, Mesh, decompose, disturb, map_matrix
-from lightloom.photonics.meshes.calibration import (
+from lightloom.photonics.meshes.calibration.calibrate import (
+    AGAIN,
     Calibration,
     Conditions,
-    Settings,
-    SimulatedChip,
-    Unknowns,
     calibrate,
-    phase_free_error,
     random_mesh,
     target_of,
     try_calibration,
 )
-from lightloom.photonics.meshes.calibration.trial import AGAIN
-from lightloom.photonics.meshes.calibration.twin import Fields
+from lightloom.photonics.meshes.calibration.chip import SimulatedChip
+from lightloom.photonics.meshes.calibration.fit import Fields, Settings, Unknowns, phase_free_error
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import disturb
+from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix
+from lightloom.photonics.meshes.mesh import Mesh
 from tests.photonics.meshes.strategies import haar
 
 TRIAL = sys.modules[try_calibration.__module__]

@@ -13,9 +13,9 @@ from scipy.linalg import expm
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.devices import mzi
-from lightloom.photonics.meshes import Kind, Mesh, decompose
-from lightloom.photonics.meshes._nulling_kernels import null_rectangle
-from lightloom.photonics.meshes.mesh import by_columns
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.kernels import null_rectangle
+from lightloom.photonics.meshes.mesh import Kind, Mesh, by_columns
 from tests.photonics.meshes.strategies import haar, unitaries
 
 _EXACT = 1e-12
@@ -156,7 +156,7 @@ def test_small_rotations_are_carried_out(kind: Kind, exponent: int) -> None:
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_what_is_nulled_is_exactly_zero_and_moves_to_its_neighbour(side: str, seed: int) -> None:
     """Rotations that follow leave exact zeros as they are; rounding's remainders would spread."""
-    from lightloom.photonics.meshes import _nulling_kernels as kernels
+    from lightloom.photonics.meshes import kernels
 
     size, row, column, out = 6, 4, 2, np.zeros(4)
     unitary = haar(size, seed)

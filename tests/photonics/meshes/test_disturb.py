@@ -12,23 +12,20 @@ import pytest
 
 from lightloom.core.errors import InputError
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import (
+from lightloom.photonics.meshes.correction import cancel_crosstalk, correct
+from lightloom.photonics.meshes.decompose import decompose, switch
+from lightloom.photonics.meshes.disturb import (
     Disturbed,
     DisturbedMesh,
-    Mesh,
-    cancel_crosstalk,
-    correct,
-    decompose,
     detect,
     disturb,
     expected_error,
-    map_blocks,
-    map_matrix,
     matrix_error,
     monte_carlo,
     sweep,
-    switch,
 )
+from lightloom.photonics.meshes.mapping import map_blocks, map_matrix
+from lightloom.photonics.meshes.mesh import Mesh
 from tests.photonics.meshes.strategies import haar
 
 

@@ -11,20 +11,22 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.chip import models
-from lightloom.photonics.meshes import (
-    Mesh,
-    decompose,
-    draw,
+from lightloom.photonics.chip.netlist import models
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.drawing import draw
+from lightloom.photonics.meshes.files import (
+    Part,
+    check_belongs,
+    document,
     load_phases,
-    map_blocks,
-    map_components,
-    map_matrix,
+    mapped_document,
+    mapped_of,
     netlist,
+    phases_document,
     save_phases,
 )
-from lightloom.photonics.meshes.documents import document, mapped_document, mapped_of
-from lightloom.photonics.meshes.phase_files import Part, check_belongs, phases_document
+from lightloom.photonics.meshes.mapping import map_blocks, map_components, map_matrix
+from lightloom.photonics.meshes.mesh import Mesh
 from tests.photonics.meshes.strategies import haar
 
 

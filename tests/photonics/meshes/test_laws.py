@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes import Kind, Mesh, decompose, disturb, layout, map_blocks, map_matrix, netlist
-from lightloom.photonics.meshes.decompose import checked_matrix
-from lightloom.photonics.meshes.disturb import heat_from_neighbours, quantised
-from lightloom.photonics.meshes.layout import mzi_count
+from lightloom.photonics.meshes.decompose import checked_matrix, decompose
+from lightloom.photonics.meshes.disturb import disturb, heat_from_neighbours, quantised
+from lightloom.photonics.meshes.files import netlist
+from lightloom.photonics.meshes.mapping import map_blocks, map_matrix
+from lightloom.photonics.meshes.mesh import Kind, Mesh, layout, mzi_count
 from tests.photonics.meshes.strategies import haar
 
 ENDS: list[tuple[Kind, int, int]] = [

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.core.errors import InputError
-from lightloom.photonics.meshes import (
+from lightloom.photonics.averaging.function import (
+    preprocessing_matrix,
+    received_power,
+    splitting_loss_db,
+    splitting_matrix,
+)
+from lightloom.photonics.meshes.decompose import switch
+from lightloom.photonics.meshes.mapping import (
     Form,
     MappedBlocks,
     approximate,
@@ -25,14 +32,9 @@ from lightloom.photonics.meshes import (
     map_components,
     map_matrix,
     network_count,
-    preprocessing_matrix,
-    received_power,
+    row_gains,
     sigma_u,
-    splitting_loss_db,
-    splitting_matrix,
-    switch,
 )
-from lightloom.photonics.meshes.mapping import row_gains
 
 sizes = st.integers(1, 20)
 

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging import FunctionArguments, build, save_network
-from lightloom.photonics.averaging.realised.files import load_mapping, load_network
-from lightloom.photonics.meshes import (
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.networks import FunctionArguments, load_mapping, load_network, save_network
+from lightloom.photonics.meshes.mapping import (
     BALANCED,
     FORMS,
     GAINS,
-    KINDS,
     MappedBlocks,
     MappedMatrix,
     MeshMapping,
     map_part,
 )
+from lightloom.photonics.meshes.mesh import KINDS
 
 MAPPINGS = st.builds(
     MeshMapping,

@@ -10,26 +10,23 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.function import received_power, splitting_loss_db
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes import (
-    Kind,
-    cancel_crosstalk,
-    correct,
-    corrected,
-    decompose,
+from lightloom.photonics.meshes.correction import cancel_crosstalk, correct, corrected
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import (
+    DisturbedMesh,
     detect,
     disturb,
-    layout,
-    map_blocks,
-    map_matrix,
+    fabricate,
     matrix_error,
     monte_carlo,
-    received_power,
-    splitting_loss_db,
+    neighbours,
+    quantised,
     sweep,
 )
-from lightloom.photonics.meshes.disturb import DisturbedMesh, fabricate, neighbours, quantised
-from lightloom.photonics.meshes.mapping import Form
+from lightloom.photonics.meshes.mapping import Form, map_blocks, map_matrix
+from lightloom.photonics.meshes.mesh import Kind, layout
 from tests.photonics.meshes.strategies import haar
 
 ENDS: list[tuple[Kind, int, int, int]] = [

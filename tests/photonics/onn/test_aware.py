@@ -10,8 +10,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError  # noqa: E402
-from lightloom.photonics.onn import Trained, TrainingRecipe, aware, train  # noqa: E402
-from lightloom.studies.optinc import awareness  # noqa: E402
+from lightloom.papers.optinc import rows  # noqa: E402
+from lightloom.photonics.onn import aware  # noqa: E402
+from lightloom.photonics.onn.recipe import TrainingRecipe  # noqa: E402
+from lightloom.photonics.onn.training import Trained, train  # noqa: E402
 
 
 def test_the_arms_differ_in_their_devices_alone() -> None:
@@ -42,7 +44,7 @@ def test_a_record_is_written_after_every_training_and_resumed(tmp_path: Path, mo
         len(row["history"]) <= aware.ENTRIES and row["wrong"].keys() == aware.JUDGED.keys()
         for row in document["trainings"]
     )
-    assert [claim.unit for claim in awareness.claims(document)] == ["seeds of 5"]
+    assert [claim.unit for claim in rows.claims(document)] == ["seeds of 5"]
     with pytest.raises(ConfigError, match="another budget"):
         aware.write(path, budget=1.0)
     path.write_text("{}")

@@ -9,13 +9,17 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch")
 
-from lightloom.photonics.averaging import noisy_accuracy, verify
-from lightloom.photonics.averaging.proved.noise import TARGET
-from lightloom.photonics.averaging.realised.files import load_network
-from lightloom.photonics.meshes.blocks import approximate
-from lightloom.photonics.meshes.counts import network_count
-from lightloom.photonics.onn.compare import CONSTRUCTED, Contender, contenders, verdict
-from lightloom.photonics.onn.rival import KEPT, TRAINED
+from lightloom.photonics.averaging.networks import load_network
+from lightloom.photonics.averaging.proof import TARGET, noisy_accuracy, verify
+from lightloom.photonics.meshes.mapping import approximate, network_count
+from lightloom.photonics.onn.compare import (
+    CONSTRUCTED,
+    KEPT,
+    TRAINED,
+    Contender,
+    contenders,
+    verdict,
+)
 
 COMMITTED: dict[str, Any] = json.loads((TRAINED / "noise.json").read_text())
 ROWS = {row["name"]: row for row in COMMITTED["networks"]}

@@ -8,12 +8,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError  # noqa: E402
-from lightloom.photonics.averaging.fabrication import fabricated, map_network  # noqa: E402
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork  # noqa: E402
+from lightloom.photonics.averaging.mapped import fabricated, map_network  # noqa: E402
+from lightloom.photonics.averaging.networks import LayeredNetwork  # noqa: E402
 from lightloom.photonics.devices import NonIdealities  # noqa: E402
 from lightloom.photonics.meshes.mapping import map_matrix  # noqa: E402
-from lightloom.photonics.onn import TrainingRecipe, train  # noqa: E402
-from lightloom.photonics.onn.device_errors import Chip, DrawnDevices, row_gains, strongest_directions  # noqa: E402
+from lightloom.photonics.onn.model import (  # noqa: E402
+    Chip,
+    DrawnDevices,
+    row_gains,
+    strongest_directions,
+)
+from lightloom.photonics.onn.recipe import TrainingRecipe  # noqa: E402
+from lightloom.photonics.onn.training import train  # noqa: E402
 
 SHAPES = ((6, 3), (5, 6), (2, 5))
 

@@ -10,8 +10,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError  # noqa: E402
-from lightloom.photonics.averaging.cascade_files import load_cascade, save_cascade  # noqa: E402
-from lightloom.photonics.onn import TrainingRecipe, train_cascade, training  # noqa: E402
+from lightloom.photonics.averaging.cascade import load_cascade, save_cascade  # noqa: E402
+from lightloom.photonics.onn import training  # noqa: E402
+from lightloom.photonics.onn.recipe import TrainingRecipe  # noqa: E402
+from lightloom.photonics.onn.training import train_cascade  # noqa: E402
 
 
 def recipes(**options: object) -> tuple[TrainingRecipe, TrainingRecipe]:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.onn import Trial, search
-from lightloom.photonics.onn.search import fronts, rounds, work
+from lightloom.photonics.averaging.networks import FunctionArguments
+from lightloom.photonics.onn.search import Trial, fronts, rounds, search, work
 
 SMALLEST = FunctionArguments(servers=2, bits=2)
 OPTIONS: dict[str, Any] = {"batch": 16, "learning_rate": 1e-2}

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from lightloom.photonics.meshes.blocks import approximate  # noqa: E402
-from lightloom.photonics.onn.squares import CayleyMatrix, cut, join, project_  # noqa: E402
+from lightloom.photonics.meshes.mapping import approximate  # noqa: E402
+from lightloom.photonics.onn.model import (  # noqa: E402
+    CayleyMatrix,
+    cut,
+    join,
+    project_,
+)
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 4), st.booleans())
 

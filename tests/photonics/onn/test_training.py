@@ -9,11 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from lightloom.core.errors import ConfigError  # noqa: E402
-from lightloom.photonics.averaging import verify  # noqa: E402
-from lightloom.photonics.meshes.blocks import approximate  # noqa: E402
-from lightloom.photonics.onn import Trained, TrainingRecipe, checkpoint, model, train, training  # noqa: E402
-from lightloom.photonics.onn.losses import gradient_loss, output_loss  # noqa: E402
+from lightloom.photonics.averaging.proof import verify  # noqa: E402
+from lightloom.photonics.meshes.mapping import approximate  # noqa: E402
+from lightloom.photonics.onn import model, training  # noqa: E402
 from lightloom.photonics.onn.model import Noise, OpticalNetwork  # noqa: E402
+from lightloom.photonics.onn.recipe import TrainingRecipe  # noqa: E402
+from lightloom.photonics.onn.training import Trained, gradient_loss, output_loss, train  # noqa: E402
 
 
 def small(**options: Any) -> TrainingRecipe:
@@ -68,7 +69,7 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small(form=form, approximated=(2,), noise=5e-3, project_every=3)
-    monkeypatch.setattr(checkpoint, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(training, "SAVE_EVERY", 0.0)
     seen: list[int] = []
 
     def stop(count: int) -> None:
@@ -88,7 +89,7 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint.Checkpoint(tmp_path, small()).save({})
+    training.Checkpoint(tmp_path, small()).save({})
     with pytest.raises(ConfigError, match="another recipe"):
         train(small(seed=1), tmp_path)
     (tmp_path / "checkpoint.pt").write_bytes(b"no archive")
@@ -146,7 +147,7 @@ def test_a_budget_of_cpu_time_is_used_up_in_the_first_phase_whatever_the_epochs(
 
 @pytest.mark.slow
 def test_training_with_noise_bears_more_of_it() -> None:
-    from lightloom.photonics.averaging import noisy_accuracy
+    from lightloom.photonics.averaging.proof import noisy_accuracy
 
     plain, sturdy = (train(smallest(epochs=600, noise=noise)) for noise in (0.0, 0.03))
     at = [noisy_accuracy(t.network, t.recipe.function, 0.03, 40_000) for t in (plain, sturdy)]

@@ -11,14 +11,21 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.photonics import tolerance
+from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.tolerance import search
-from lightloom.photonics.tolerance.candidates import Candidate, candidates
-from lightloom.photonics.tolerance.document import tolerance_document
-from lightloom.photonics.tolerance.request import Tolerance, describe, parse_tolerance
-from lightloom.photonics.tolerance.search import find_tolerant, largest_alone, largest_share
-from lightloom.photonics.tolerance.word_errors import count_wrong_words
+from lightloom.photonics.tolerance import (
+    Candidate,
+    Tolerance,
+    candidates,
+    count_wrong_words,
+    describe,
+    find_tolerant,
+    largest_alone,
+    largest_share,
+    parse_tolerance,
+    tolerance_document,
+)
 
 ARGUMENTS = FunctionArguments(servers=2, bits=2)
 REQUEST = parse_tolerance("phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB", 1e-2)
@@ -33,8 +40,8 @@ def every() -> tuple[Candidate, ...]:
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fewer fabrications, and candidates that are made once."""
-    monkeypatch.setattr(search, "FABRICATIONS", 20)
-    monkeypatch.setattr(search, "candidates", lambda *arguments: list(every()))
+    monkeypatch.setattr(tolerance, "FABRICATIONS", 20)
+    monkeypatch.setattr(tolerance, "candidates", lambda *arguments: list(every()))
     yield
 
 
@@ -92,10 +99,10 @@ def test_candidates_are_sorted_by_the_interferometers_that_they_take() -> None:
 def test_the_smallest_one_that_bears_the_errors_is_found() -> None:
     found = find_tolerant(ARGUMENTS, REQUEST)
     assert found.measured.interval[1] <= REQUEST.word_errors
-    assert found.measured.wrong.size == search.FABRICATIONS
+    assert found.measured.wrong.size == tolerance.FABRICATIONS
     assert found.mapped.mzis == found.candidate.mzis
     for smaller in every()[: found.tried - 1]:
-        assert search.measure(smaller.mapped(), REQUEST).interval[1] > REQUEST.word_errors
+        assert tolerance.measure(smaller.mapped(), REQUEST).interval[1] > REQUEST.word_errors
     document = tolerance_document(found)
     assert document["tolerated_share"] >= 1
     for name, value in document["errors"].items():
@@ -111,7 +118,7 @@ def test_the_smallest_one_that_bears_the_errors_is_found() -> None:
 
 def test_what_nothing_tolerates_is_answered_with_how_much_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     few = list(every()[:4])
-    monkeypatch.setattr(search, "candidates", lambda *arguments: few)
+    monkeypatch.setattr(tolerance, "candidates", lambda *arguments: few)
     request = parse_tolerance("phase-error=0.3,loss=1dB", 1e-2)
     with pytest.raises(UnsupportedError, match=r"none of 4 clipped averagers of 2 servers and 2 bits") as caught:
         find_tolerant(ARGUMENTS, request)
@@ -128,8 +135,8 @@ def test_limits_are_where_the_errors_begin_to_matter() -> None:
     mapped = find_tolerant(ARGUMENTS, REQUEST).mapped
     limit = largest_alone(mapped, REQUEST, "phase-error")
     assert limit is not None and limit < 1
-    assert search.measure(mapped, REQUEST.only("phase-error", limit), wrong=10.0).interval[1] <= REQUEST.word_errors
-    beyond = search.measure(mapped, REQUEST.only("phase-error", 1.2 * limit), wrong=10.0)
+    assert tolerance.measure(mapped, REQUEST.only("phase-error", limit), wrong=10.0).interval[1] <= REQUEST.word_errors
+    beyond = tolerance.measure(mapped, REQUEST.only("phase-error", 1.2 * limit), wrong=10.0)
     assert beyond.interval[1] > REQUEST.word_errors
     bits = largest_alone(mapped, REQUEST, "dac-bits")
     assert bits is not None and 2 <= bits <= 12

@@ -14,24 +14,26 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging import build
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, map_averager
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.function import encode
+from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
-from lightloom.photonics.meshes import (
+from lightloom.photonics.meshes import disturb as batched
+from lightloom.photonics.meshes.disturb import disturb, fabricated_matrices, monte_carlo
+from lightloom.photonics.meshes.mapping import (
     MeshMapping,
-    batched,
-    disturb,
     map_blocks,
     map_components,
     map_matrix,
-    monte_carlo,
 )
-from lightloom.photonics.meshes.batched import fabricated_matrices
-from lightloom.photonics.pam4 import encode
-from lightloom.photonics.tolerance.fabricated import Amplifiers, fabricate_averagers
-from lightloom.photonics.tolerance.word_errors import count_wrong_words, received_levels, words_right
+from lightloom.photonics.tolerance import (
+    Amplifiers,
+    count_wrong_words,
+    fabricate_averagers,
+    received_levels,
+    words_right,
+)
 
 ARGUMENTS = FunctionArguments(servers=2, bits=4, inputs=2)
 

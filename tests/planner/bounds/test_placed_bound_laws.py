@@ -12,15 +12,24 @@ import pytest
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
-from lightloom.parallelism.circuits.circuits import Timing
-from lightloom.parallelism.circuits.pipes import GroupCircuits
-from lightloom.parallelism.hybrid import HybridPlan
-from lightloom.parallelism.loss import loss_bytes
-from lightloom.parallelism.placement.base import Link
-from lightloom.parallelism.placement.place import place
-from lightloom.parallelism.placement.starts import EFFORT
-from lightloom.parallelism.plan import local_graph
-from lightloom.planner.bounds.placed import (
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.operators import loss_bytes
+from lightloom.planning.parallelism.placement.place import EFFORT, place
+from lightloom.planning.parallelism.placement.placement import HybridPlan, Link
+from lightloom.planning.parallelism.plan import local_graph
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import (
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    peers,
+    reach,
+    shared_state_bytes,
+    state_bytes,
+)
+from lightloom.planning.search import rows as placed_plans
+from lightloom.planning.search.bounds import (
     ROUNDING,
     _bytes,
     _flows,
@@ -31,19 +40,7 @@ from lightloom.planner.bounds.placed import (
     fastest_link,
     structure_bound,
 )
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import (
-    PartTable,
-    PlacedChoice,
-    PlacedRows,
-    peers,
-    reach,
-    shared_state_bytes,
-    state_bytes,
-)
-from lightloom.planner.search import placed_plans
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.planning.search.rows import PlacedPlans
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import BATCH, transformer, verified_job, with_model
 from tests.planner.test_split_bounds import cluster_on

@@ -8,20 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.spec import Kind
+from lightloom.collectives.collective import Kind
 from lightloom.core.arrays import Floats
-from lightloom.parallelism.load import make_plan
-from lightloom.parallelism.plan import START
-from lightloom.parallelism.sharding import KIND_OF_SHARDING
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds import strategies
-from lightloom.planner.bounds.strategies import PriceLines, admitted, bounds, memory
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.price_line import PriceLine
-from lightloom.planner.pricing.stage_exchanges import distance
-from lightloom.planner.pricing.strategy_step import simulate
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.plan import START, make_plan
+from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import PriceLine
+from lightloom.planning.pricing.exchanges import distance
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import simulate
+from lightloom.planning.search import bounds as strategies
+from lightloom.planning.search.bounds import (
+    PriceLines,
+    admitted,
+    bounds,
+    memory,
+)
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import MadeUp, cluster, job, mixture, space, transformer
 from tests.simulation.prices import linear

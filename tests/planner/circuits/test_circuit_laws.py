@@ -15,17 +15,24 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import UnsupportedError
-from lightloom.planner.circuits import in_step
-from lightloom.planner.circuits import phases as phases_module
-from lightloom.planner.circuits.in_step import InStep, _phase_seconds, _Search
-from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes, after_the_passes
-from lightloom.planner.circuits.plane_numbers import plane_numbers
-from lightloom.planner.circuits.settings import Settings, gains, segmentations
-from lightloom.planner.circuits.step_bytes import OnceBytes, PassBytes
-from lightloom.planner.circuits.timeline import _Notes
-from lightloom.planner.pricing.planes import Planes
-from lightloom.planner.pricing.stage_exchanges import Axis
-from lightloom.simulation.pipelined import PipelinedStep, StageTimes
+from lightloom.planning.pricing.division import Planes
+from lightloom.planning.pricing.exchanges import Axis
+from lightloom.planning.reconfiguration import in_step
+from lightloom.planning.reconfiguration import phases as phases_module
+from lightloom.planning.reconfiguration.in_step import InStep, _Notes, _phase_seconds, _Search
+from lightloom.planning.reconfiguration.phases import (
+    PHASES,
+    OnceBytes,
+    PassBytes,
+    Phase,
+    PhasedTimes,
+    Settings,
+    after_the_passes,
+    gains,
+    plane_numbers,
+    segmentations,
+)
+from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes
 
 STAGES, CHUNKS = 2, 4
 OWNERS: dict[str, Axis] = {

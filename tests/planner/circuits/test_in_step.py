@@ -14,37 +14,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.collectives.joint.parts import GroupPart, Part, ShiftPart
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.joint import GroupPart, Part, ShiftPart
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify.joint import verify_joint
+from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import bounds
-from lightloom.planner.circuits import settings as settings_module
-from lightloom.planner.circuits.in_step import InStep, SwitchedStep, _phase_seconds, _Search, follow_the_step
-from lightloom.planner.circuits.phases import PHASES, Phase, PhasedTimes
-from lightloom.planner.circuits.settings import best_division, segmentations
-from lightloom.planner.circuits.step import SwitchedStrategyStep, simulate_in_step
-from lightloom.planner.circuits.timeline import _Notes
-from lightloom.planner.pricing.division import Division, live_axes
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.planes import PlanePrices, Planes, divisions
-from lightloom.planner.pricing.stage_exchanges import Axis
-from lightloom.planner.pricing.step_energy import strategy_joules
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.search.document import in_step_json, plan_row
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.simulation.engine import run
-from lightloom.simulation.pipelined import StageTimes
-from lightloom.simulation.pipelined_tasks import lower_pipelined
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.division import Division, PlanePrices, Planes, divisions, live_axes
+from lightloom.planning.pricing.exchanges import Axis
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import simulate, strategy_joules
+from lightloom.planning.reconfiguration import phases as settings_module
+from lightloom.planning.reconfiguration.in_step import (
+    InStep,
+    SwitchedStep,
+    SwitchedStrategyStep,
+    _Notes,
+    _phase_seconds,
+    _Search,
+    follow_the_step,
+    simulate_in_step,
+)
+from lightloom.planning.reconfiguration.phases import PHASES, Phase, PhasedTimes, best_division, segmentations
+from lightloom.planning.search.bounds import bounds
+from lightloom.planning.search.document import in_step_json, plan_row
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.simulation.engine import run
+from lightloom.planning.simulation.pipelined import StageTimes, lower_pipelined
 from tests.planner.jobs import mixture, transformer
 
 TIMES = (0.0, 1e-6, 1e-4, 1e3)

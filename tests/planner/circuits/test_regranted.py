@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.planner.circuits.regranted import RegrantedStep
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.document import regranted_json
-from lightloom.planner.search.placed_plans import PlacedPlans
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.reconfiguration.in_step import RegrantedStep
+from lightloom.planning.search.document import regranted_json
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.rows import PlacedPlans
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 CHOICE = PlacedChoice(4, 2, 1e-7, 32, 4, 1.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.export.counters import channels_lit, counted
-from lightloom.planner.pricing.stage_memory import stage_memory
-from lightloom.planner.search.plans import Plan
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.planning.export.counters import channels_lit, counted
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.pricing.step import stage_memory
+from lightloom.planning.search.plans import Plan
 from tests.planner.export.test_step_traces import RANKS, STRATEGIES, taken_apart
 from tests.planner.jobs import cluster
 

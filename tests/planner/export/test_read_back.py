@@ -9,22 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError
-from lightloom.model_files.base import FileRequest, ModelReading, with_stages
-from lightloom.model_files.megatron.options import read_options
-from lightloom.model_files.megatron.read import read_megatron_line
-from lightloom.model_files.megatron.strategy import stage_blocks, strategy_pins
-from lightloom.model_files.read import read_model_file
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.export.job import exported, expressible
-from lightloom.planner.search.plans import Plan
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.workloads.graph import ComputeGraph
-from lightloom.workloads.load import load_workload
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.files.megatron import read_megatron_line, read_options, stage_blocks, strategy_pins
+from lightloom.models.files.model_file import FileRequest, ModelReading
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.export import frameworks
+from lightloom.planning.export.frameworks import exported, expressible
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import Pins, SearchRequest, with_stages
+from lightloom.planning.search.search import search
 
 from .test_settings import exported_row
 
@@ -47,7 +45,7 @@ def layers(plan: Plan) -> list[int]:
 
 
 def written(plan: Plan, graph: ComputeGraph) -> str:
-    return " ".join(megatron.arguments(exported(plan, graph)))
+    return " ".join(frameworks.arguments(exported(plan, graph)))
 
 
 ZOO: list[Any] = [
@@ -82,7 +80,7 @@ def test_plans_of_the_zoo_read_back_with_their_stages_and_step(
     plan = planned(graph, cluster, 4 * ranks, Pins(**pins))
     options = read_options(LINE, {}, written(plan, graph) + f" --num-layers {sum(layers(plan))}")
     reading = ModelReading(graph=graph, stage_blocks=stage_blocks(options, sum(layers(plan))))
-    again = planned(graph, with_stages(cluster, reading), 4 * ranks, strategy_pins(options))
+    again = planned(graph, with_stages(cluster, reading), 4 * ranks, Pins.of(strategy_pins(options)))
     assert layers(again) == layers(plan) and stages in (None, layers(plan))
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
@@ -105,7 +103,7 @@ def test_gpt_2_as_arguments_with_those_of_its_export_is_the_plan_of_the_zoo(pins
     graph = load_workload("gpt2-355m", batch=4)
     plan = planned(graph, cluster, 64, Pins(**pins))
     reading = read_megatron_line(GPT2 + written(plan, graph), FileRequest(batch=4))
-    again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
+    again = planned(reading.graph, with_stages(cluster, reading), 64, Pins.of(reading.pins))
     assert layers(again) == layers(plan)
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
@@ -127,9 +125,9 @@ def test_llama_2_as_a_configuration_with_its_export_is_the_plan_of_the_zoo(
     graph = load_workload("llama2-7b", batch=4)
     plan = planned(graph, cluster, 64, Pins(**pins))
     path = tmp_path / "job.toml"
-    path.write_text(torchtitan.to_toml(exported(plan, graph)) + '[model]\nname = "llama2"\nflavor = "7B"\n')
+    path.write_text(frameworks.to_toml(exported(plan, graph)) + '[model]\nname = "llama2"\nflavor = "7B"\n')
     reading = read_model_file(path, FileRequest(batch=4))
-    again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
+    again = planned(reading.graph, with_stages(cluster, reading), 64, Pins.of(reading.pins))
     assert layers(again) == layers(plan) and reading.global_batch == 64
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
@@ -139,7 +137,7 @@ def test_stages_of_any_cut_are_read_back(data: st.DataObject) -> None:
     pp, virtual = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 3))
     cut = tuple(data.draw(st.lists(st.integers(1, 4), min_size=pp * virtual, max_size=pp * virtual)))
     strategy = Strategy(1, 1, pp, 6 * pp, 6 * pp, "none", "none", "ring", 0, virtual_stages=virtual)
-    line = " ".join(megatron.arguments(exported_row(strategy, layers=cut))) + f" --num-layers {sum(cut)}"
+    line = " ".join(frameworks.arguments(exported_row(strategy, layers=cut))) + f" --num-layers {sum(cut)}"
     options = read_options(LINE, {}, line)
     assert stage_blocks(options, sum(cut)) == ("equal" if len(set(cut)) == 1 else cut)
     pins = strategy_pins(options)
@@ -150,7 +148,9 @@ def test_stages_of_any_cut_are_read_back(data: st.DataObject) -> None:
 def test_megatron_pads_a_vocabulary_to_that_of_the_plan(vocabulary: int, tp: int, less: int) -> None:
     """Also where the plan's was padded already, from a smaller one."""
     strategy = Strategy(1, tp, 1, 1, 8, "none", "none", "ring", 0)
-    (option,) = [line for line in megatron.arguments(exported_row(strategy, vocabulary=vocabulary)) if "vocab" in line]
+    (option,) = [
+        line for line in frameworks.arguments(exported_row(strategy, vocabulary=vocabulary)) if "vocab" in line
+    ]
     multiple = int(option.split()[1]) * tp
     padded = -(-max(vocabulary - less, 1) // multiple) * multiple
     assert vocabulary <= padded < vocabulary + tp
@@ -175,7 +175,7 @@ def test_a_script_with_its_exported_arguments_is_the_plan_again(pins: dict[str, 
     plan = planned(graph, cluster, 64, Pins(**pins))
     reading = read_megatron_line(MODEL.format(7) + written(plan, graph), FileRequest(batch=4))
     assert reading.global_batch == 64 and not [name for name in reading.unused if "pipeline" in name or "vocab" in name]
-    again = planned(reading.graph, with_stages(cluster, reading), 64, reading.pins)
+    again = planned(reading.graph, with_stages(cluster, reading), 64, Pins.of(reading.pins))
     assert layers(again) == layers(plan)
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 

@@ -15,15 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.model_files.megatron.options import read_options
-from lightloom.model_files.megatron.strategy import strategy_pins
-from lightloom.model_files.torchtitan.read import global_batch, read_job, stage_blocks
-from lightloom.model_files.torchtitan.read import strategy_pins as titan_pins
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.export.job import ExportedJob, exported, expressible
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.models.files.megatron import read_options, strategy_pins
+from lightloom.models.files.torchtitan import divided, global_batch, read_job, stage_blocks
+from lightloom.models.files.torchtitan import strategy_pins as titan_pins
+from lightloom.planning.export import frameworks
+from lightloom.planning.export.frameworks import ExportedJob, exported, expressible
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import cluster, job, mixture, space, transformer
 
 BLOCKS = 8
@@ -58,7 +57,7 @@ rows = st.one_of(*(st.integers(0, len(of) - 1).map(of.__getitem__).map(exported_
 @given(rows)
 def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
     strategy = found.strategy
-    read = tomllib.loads(torchtitan.to_toml(found))
+    read = tomllib.loads(frameworks.to_toml(found))
     assert set(read) == {"training", "parallelism", "activation_checkpoint"}
     parallel, training = read["parallelism"], read["training"]
     replicate, shard = parallel["data_parallel_replicate_degree"], parallel["data_parallel_shard_degree"]
@@ -80,18 +79,18 @@ def test_torchtitan_reads_the_plan_back(found: ExportedJob) -> None:
         assert "pipeline_parallel_schedule" not in parallel
     assert parallel.get("expert_parallel_degree", 1) == strategy.ep
     if strategy.ep > shard:
-        assert any("sharded replicas" in note for note in torchtitan.notes(found))
+        assert any("sharded replicas" in note for note in frameworks.torchtitan_notes(found))
     assert read["activation_checkpoint"]["mode"] == strategy.recomputation
     assert training["seq_len"] == 16
 
 
 @given(rows)
 def test_torchtitan_is_told_the_layers_of_stages_that_it_would_cut_otherwise(found: ExportedJob) -> None:
-    parallel, strategy = torchtitan.settings(found)["parallelism"], found.strategy
+    parallel, strategy = frameworks.settings(found)["parallelism"], found.strategy
     parts: Any = parallel.get("module_fqns_per_model_part")
     if parts is None:
         chunks = strategy.pp * min(strategy.virtual_stages, 2)
-        assert strategy.pp == 1 or torchtitan.divided(found.blocks, chunks) == found.layers
+        assert strategy.pp == 1 or divided(found.blocks, chunks) == found.layers
         return
     assert [sum(name.startswith("layers.") for name in part) for part in parts] == list(found.layers)
     names = [name for part in parts for name in part]
@@ -102,14 +101,14 @@ def test_torchtitan_is_told_the_layers_of_stages_that_it_would_cut_otherwise(fou
 def test_torchtitan_divides_layers_and_ends_as_evenly_as_can_be(
     layers: int, chunks: int, ends: tuple[int, int]
 ) -> None:
-    cut = torchtitan.divided(layers, chunks, ends)
+    cut = divided(layers, chunks, ends)
     counted = [cut[0] + ends[0], *cut[1:-1], cut[-1] + ends[1]]
     assert sum(cut) == layers and max(counted) - min(counted) <= 1
     assert counted == sorted(counted, reverse=True)
 
 
 def test_llama_8b_on_four_stages_is_cut_as_torchtitan_cuts_it() -> None:
-    assert torchtitan.divided(32, 4) == (8, 9, 8, 7)
+    assert divided(32, 4) == (8, 9, 8, 7)
 
 
 def megatron_parser() -> argparse.ArgumentParser:
@@ -154,7 +153,7 @@ def megatron_parser() -> argparse.ArgumentParser:
 @given(rows)
 def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
     strategy = found.strategy
-    script = megatron.to_script(found)
+    script = frameworks.to_script(found)
     body = script[script.index("MEGATRON_ARGS=(") + len("MEGATRON_ARGS=(") : script.rindex(")")]
     read = megatron_parser().parse_args(shlex.split(body))
     tp, pp = read.tensor_model_parallel_size, read.pipeline_model_parallel_size
@@ -182,8 +181,8 @@ def test_megatron_reads_the_plan_back(found: ExportedJob) -> None:
 @given(rows)
 def test_both_exports_shard_the_same(found: ExportedJob) -> None:
     """What torchtitan shards among replicas Megatron's FSDP shards, on as many ranks; ZeRO-1 is Megatron's alone."""
-    strategy, arguments = found.strategy, " ".join(megatron.arguments(found))
-    parallel = torchtitan.settings(found)["parallelism"]
+    strategy, arguments = found.strategy, " ".join(frameworks.arguments(found))
+    parallel = frameworks.settings(found)["parallelism"]
     sharded = strategy.dp > 1 and strategy.sharding in ("zero-2", "zero-3", "hybrid")
     assert ("fsdp_reshard_after_forward" in parallel) >= sharded == ("--use-megatron-fsdp" in arguments)
     assert parallel["tensor_parallel_degree"] == strategy.tp
@@ -197,23 +196,26 @@ def test_llama_70b_is_exported_with_tensor_and_sharded_parallelism_to_both() -> 
     """tp 8, dp 128: torchtitan's memory of a share of the state each, in the settings of both frameworks."""
     row = Strategy(128, 8, 1, 1, 128, "zero-3", "full", "ring", 0, sequence_parallel=True)
     found = exported_row(row, ranks=1024)
-    parallel, arguments = torchtitan.settings(found)["parallelism"], megatron.arguments(found)
+    parallel, arguments = frameworks.settings(found)["parallelism"], frameworks.arguments(found)
     assert (parallel["data_parallel_shard_degree"], parallel["tensor_parallel_degree"]) == (128, 8)
     assert parallel["fsdp_reshard_after_forward"] == "always"
     assert "--data-parallel-sharding-strategy optim_grads_params" in arguments
     assert "--tensor-model-parallel-size 8" in arguments and "--sequence-parallel" in arguments
-    assert not torchtitan.notes(found)[1:] and not megatron.notes(found)[1:]  # but for the library's algorithms
+    # Nothing but the library's algorithms is noted.
+    assert not frameworks.torchtitan_notes(found)[1:] and not frameworks.megatron_notes(found)[1:]
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8", "fp32", "tf32", "fp64", "fixed32"])
 def test_a_precision_is_set_or_said_to_be_missing(precision: str) -> None:
     found = exported_row(ROWS[0], precision=precision)
-    options = " ".join(megatron.arguments(found))
+    options = " ".join(frameworks.arguments(found))
     assert (precision in ("bf16", "fp8")) == ("--bf16" in options)
-    for settings in (megatron, torchtitan):
-        told = any(f"computes in {precision}" in note for note in settings.notes(found))
-        silent = precision in (("bf16", "fp16", "fp8", "fp32") if settings is megatron else ("bf16", "fp32", "tf32"))
-        assert told != silent
+    for notes, expressed in (
+        (frameworks.megatron_notes, ("bf16", "fp16", "fp8", "fp32")),
+        (frameworks.torchtitan_notes, ("bf16", "fp32", "tf32")),
+    ):
+        told = any(f"computes in {precision}" in note for note in notes(found))
+        assert told != (precision in expressed)
 
 
 def test_bash_reads_the_script(tmp_path: Path) -> None:
@@ -224,10 +226,10 @@ def test_bash_reads_the_script(tmp_path: Path) -> None:
     if bash is None:
         pytest.skip("needs bash")
     path = tmp_path / "arguments.sh"
-    path.write_text(megatron.to_script(exported_row(ROWS[len(ROWS) // 2])))
+    path.write_text(frameworks.to_script(exported_row(ROWS[len(ROWS) // 2])))
     command = f'source "{path}" && printf "%s\\n" "${{MEGATRON_ARGS[@]}}"'
     done = subprocess.run([bash, "-euc", command], capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout.split() == shlex.split(" ".join(megatron.arguments(exported_row(ROWS[len(ROWS) // 2]))))
+    assert done.stdout.split() == shlex.split(" ".join(frameworks.arguments(exported_row(ROWS[len(ROWS) // 2]))))
 
 
 def test_all_columns_occur() -> None:
@@ -255,7 +257,7 @@ def test_the_reader_of_megatron_scripts_gives_the_strategy_back(found: ExportedJ
     strategy = found.strategy
     with TemporaryDirectory() as folder:
         path = Path(folder) / "plan.sh"
-        path.write_text(megatron.to_script(found))
+        path.write_text(frameworks.to_script(found))
         options = read_options(path, {})
     pins = strategy_pins(options)
     sharded = strategy.replicas > 1 and strategy.sharding != "none"
@@ -273,7 +275,7 @@ def test_the_reader_of_torchtitan_configurations_gives_the_strategy_back(found: 
     strategy = found.strategy
     with TemporaryDirectory() as folder:
         path = Path(folder) / "plan.toml"
-        path.write_text(torchtitan.to_toml(found))
+        path.write_text(frameworks.to_toml(found))
         read = read_job(path)
     pins, _ = titan_pins(read, found.blocks)
     assert (pins.tp, pins.pp, pins.cp, pins.ep) == (strategy.tp, strategy.pp, strategy.cp, strategy.ep)

@@ -12,23 +12,32 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.spec import Kind
+from lightloom.collectives.collective import Kind
+from lightloom.collectives.files.chakra import trace_path
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    Node,
+    read_trace,
+)
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.load import load_fabric
-from lightloom.interchange.chakra import trace_path
-from lightloom.interchange.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, read_trace
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.export.chakra.carriers import Line, carried
-from lightloom.planner.export.chakra.folder import write_step
-from lightloom.planner.export.chakra.network import network_of
-from lightloom.planner.export.chakra.nodes import NANOSECONDS, communicator_groups, rank_nodes
-from lightloom.planner.export.chakra.operations import CollectiveUse
-from lightloom.planner.export.chakra.replay import replayed_seconds
-from lightloom.planner.export.chakra.step_traces import StepTraces, step_traces
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.pricing.strategy_step import StrategyStep, simulate
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.export.chakra_folder import (
+    NANOSECONDS,
+    communicator_groups,
+    rank_nodes,
+    replayed_seconds,
+    write_step,
+)
+from lightloom.planning.export.chakra_operations import CollectiveUse
+from lightloom.planning.export.chakra_step import Line, StepTraces, carried, network_of, step_traces
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import StrategyStep, simulate
 from tests.planner.jobs import cluster, mixture, space, transformer, verified_job
 
 RANKS = 8

@@ -14,20 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
-from lightloom.model_files.megatron import strategy as megatron_strategy
-from lightloom.model_files.megatron.options import read_options
-from lightloom.model_files.torchtitan import read as titan
-from lightloom.parallelism.strategy_space import Strategies
-from lightloom.planner.export import megatron, torchtitan
-from lightloom.planner.export.job import ExportedJob, exported
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.strategy_step import strategy_seconds
-from lightloom.planner.search.request import Pins
-from lightloom.workloads.catalog import ZOO
-from lightloom.workloads.load import load_workload
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.files import megatron as megatron_strategy
+from lightloom.models.files import torchtitan as titan
+from lightloom.models.files.megatron import read_options
+from lightloom.models.zoo import ZOO, load_workload
+from lightloom.planning.export import frameworks
+from lightloom.planning.export.frameworks import ExportedJob, exported
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import strategy_seconds
+from lightloom.planning.search.request import Pins
 from tests.planner.jobs import with_model
 
 PATH = Path("an export")
@@ -77,28 +76,31 @@ def cut(name: str, blocks: Any) -> Job:
 
 
 def from_megatron(found: ExportedJob) -> Reading:
-    line = " ".join(megatron.arguments(found))
+    line = " ".join(frameworks.arguments(found))
     options = read_options(PATH, {}, f"{line} --num-layers {found.blocks}")
     blocks = megatron_strategy.stage_blocks(options, found.blocks)
-    return megatron_strategy.strategy_pins(options), blocks, options.count("global-batch-size")
+    return Pins.of(megatron_strategy.strategy_pins(options)), blocks, options.count("global-batch-size")
 
 
 def from_torchtitan(found: ExportedJob) -> Reading:
-    job = titan.JobConfiguration(PATH, tomllib.loads(torchtitan.to_toml(found)))
+    job = titan.JobConfiguration(PATH, tomllib.loads(frameworks.to_toml(found)))
     pins, _ = titan.strategy_pins(job, found.blocks)
-    return pins, titan.stage_blocks(job, found.blocks, pins), titan.global_batch(job)
+    return Pins.of(pins), titan.stage_blocks(job, found.blocks, pins), titan.global_batch(job)
 
 
-FORMATS: dict[Any, Callable[[ExportedJob], Reading]] = {megatron: from_megatron, torchtitan: from_torchtitan}
+FORMATS: dict[Any, Callable[[ExportedJob], Reading]] = {
+    frameworks.megatron_notes: from_megatron,
+    frameworks.torchtitan_notes: from_torchtitan,
+}
 
 
-def read_back(name: str, index: int, framework: Any, read: Callable[[ExportedJob], Reading]) -> Job | None:
+def read_back(name: str, index: int, notes: Any, read: Callable[[ExportedJob], Reading]) -> Job | None:
     """The job with the stages that were read; None where the export says what the framework does otherwise."""
     model = zoo(name)
     row, found = model.rows[index], model.facts(index)
     pins, blocks, batch = read(found)
     matching = np.flatnonzero(pins.match(model.rows) & (model.rows.global_batch == batch))
-    otherwise = [note for note in framework.notes(found) if not note.startswith(ROUTINE)]
+    otherwise = [note for note in notes(found) if not note.startswith(ROUTINE)]
     if otherwise:
         return None
     assert [model.rows[int(at)] for at in matching] == [row], (name, row, pins)
@@ -109,12 +111,10 @@ def read_back(name: str, index: int, framework: Any, read: Callable[[ExportedJob
 
 
 @given(st.data(), st.sampled_from(QUICK), st.sampled_from(list(FORMATS)))
-def test_plans_are_read_back_with_their_strategy_stages_and_step(
-    data: st.DataObject, name: str, framework: Any
-) -> None:
+def test_plans_are_read_back_with_their_strategy_stages_and_step(data: st.DataObject, name: str, notes: Any) -> None:
     model = zoo(name)
     index = data.draw(st.integers(0, len(model.rows) - 1))
-    again = read_back(name, index, framework, FORMATS[framework])
+    again = read_back(name, index, notes, FORMATS[notes])
     if again is not None:
         row = model.rows[index]
         assert strategy_seconds(again, row) == pytest.approx(strategy_seconds(model.job, row), rel=1e-3)
@@ -124,6 +124,6 @@ def test_plans_are_read_back_with_their_strategy_stages_and_step(
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_every_plan_of_every_model_is_read_back(name: str) -> None:
     model = zoo(name)
-    for framework, read in FORMATS.items():
-        whole = [read_back(name, index, framework, read) is not None for index in range(len(model.rows))]
+    for notes, read in FORMATS.items():
+        whole = [read_back(name, index, notes, read) is not None for index in range(len(model.rows))]
         assert any(whole)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightloom.exchange.method import Gradient, Phase
-from lightloom.exchange.methods.ring_codec import InceptionnExchange
-from lightloom.exchange.registry import find
-from lightloom.planner.gradients.engine import CodecEngine
-from lightloom.planner.gradients.priced import PricedExchange
-from lightloom.planner.gradients.sized import bits_by_terms as bits_by_terms
+from lightloom.exchange.methods import InceptionnExchange, find
+from lightloom.planning.gradients import CodecEngine, PricedExchange
+from lightloom.planning.gradients import bits_by_terms as bits_by_terms
 
 Placement = Literal["host", "nic"]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.compression.profile import Rates
 from lightloom.core.errors import ConfigError
-from lightloom.exchange.rates import KernelRates, keep_rates
-from lightloom.planner.gradients.engine import (
+from lightloom.exchange.compression.profile import Rates
+from lightloom.exchange.measuring import KernelRates, keep_rates
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.gradients import (
     CodecEngine,
     assumed_engine,
     check_engine_name,

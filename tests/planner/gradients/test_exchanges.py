@@ -12,26 +12,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.api.exchanges import ExchangeChoice
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
+from lightloom.app.api.planning import ExchangeChoice
 from lightloom.collectives.registry import find
-from lightloom.compression.registry import find as find_codec
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import CodedSums, Gradient
-from lightloom.exchange.registry import find as find_method
-from lightloom.planner.gradients.engine import check_engine_name, engine_from_file, nic_engine
-from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes
-from lightloom.planner.gradients.sized import model_key, sized
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.search.document import plan_row
-from lightloom.planner.search.explain import explain
-from lightloom.planner.search.plans import Plan, PlanSearch
-from lightloom.planner.search.request import DATA_PARALLEL, STRATEGIES, Pins, SearchRequest
-from lightloom.planner.search.search import search as search_plans
-from lightloom.planner.search.verdict import verdict
-from lightloom.workloads.graph import ComputeGraph
+from lightloom.exchange.methods import find as find_method
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.gradients import (
+    PricedExchange,
+    check_engine_name,
+    engine_from_file,
+    gradient_element_bytes,
+    model_key,
+    nic_engine,
+    sized,
+)
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.search.document import plan_row
+from lightloom.planning.search.explain import explain, verdict
+from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.request import (
+    DATA_PARALLEL,
+    STRATEGIES,
+    Pins,
+    SearchRequest,
+)
+from lightloom.planning.search.search import search as search_plans
 from tests.planner.gradients.exchanges import Placement, by_name, coded, engine
 from tests.planner.jobs import transformer
 from tests.planner.test_search import graph

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.parallelism.tied import copied_parameters, holding_stages, tied_tables
-from lightloom.planner.bounds.strategies import memory
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.strategy_step import exact_stage_times, simulate
-from lightloom.workloads.graph import Operator
+from lightloom.models.graph import Operator
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.parallelism.tensor_parallel import copied_parameters, holding_stages, tied_tables
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exact_stage_times, simulate
+from lightloom.planning.search.bounds import memory
 from tests.planner.jobs import job, space, transformer, with_model
 from tests.simulation.prices import linear
 

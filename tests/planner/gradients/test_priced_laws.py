@@ -12,15 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
-from lightloom.collectives.spec import Kind
+from lightloom.collectives.collective import Kind
 from lightloom.core.errors import ConfigError
-from lightloom.exchange.method import CodedSums, Gradient, nbytes_of_terms, sum_over_hops
-from lightloom.exchange.registry import find
-from lightloom.planner.gradients import sized as sizing
-from lightloom.planner.gradients.priced import PricedExchange, gradient_element_bytes, model_gradient, sent_ratio
-from lightloom.planner.gradients.sized import bits_by_terms, model_key, profile_of, sized
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.exchange.method import (
+    CodedSums,
+    Gradient,
+    nbytes_of_terms,
+    sum_over_hops,
+)
+from lightloom.exchange.methods import find
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning import gradients as sizing
+from lightloom.planning.gradients import (
+    PricedExchange,
+    bits_by_terms,
+    gradient_element_bytes,
+    model_gradient,
+    model_key,
+    profile_of,
+    sent_ratio,
+    sized,
+)
 from tests.planner.gradients.exchanges import coded, engine
 from tests.planner.jobs import transformer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.parallelism.tied import TiedTable
-from lightloom.planner.circuits.step_bytes import once_bytes, pass_bytes
-from lightloom.planner.pricing.divided_model import Crossing
-from lightloom.planner.pricing.stage_sends import _faster, _Gathers
-from lightloom.planner.pricing.tied_exchange import tied_seconds, tied_sums
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.parallelism.tensor_parallel import TiedTable
+from lightloom.planning.pricing.divided_model import Crossing
+from lightloom.planning.pricing.exchanges import tied_seconds, tied_sums
+from lightloom.planning.pricing.step import _faster, _Gathers
+from lightloom.planning.reconfiguration.phases import once_bytes, pass_bytes
 from tests.planner.circuits.test_in_step import switched
 from tests.planner.jobs import SEQUENCE
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.bounds.strategies import _by_stages
-from lightloom.planner.pricing.stage_exchanges import combinations, unique_groups
-from lightloom.planner.search.columns import with_largest_batch
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.exchanges import combinations, unique_groups
+from lightloom.planning.search.bounds import _by_stages
+from lightloom.planning.search.rows import with_largest_batch
 
 FEW = st.sampled_from([1, 2])
 ROWS = st.lists(

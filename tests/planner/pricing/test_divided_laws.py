@@ -12,9 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.planner.pricing import divided_prices
-from lightloom.planner.pricing.divided_prices import DividedChannels, ScaledChannels, _DivisionSearch, divided, slope
-from lightloom.planner.pricing.division import Divisions
+from lightloom.planning.pricing import division as divided_prices
+from lightloom.planning.pricing.division import (
+    DividedChannels,
+    Divisions,
+    ScaledChannels,
+    _DivisionSearch,
+    divided,
+    slope,
+)
 from tests.planner.test_division import RING, job, strategy
 
 Found = tuple[str, tuple[int, ...]]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
-from lightloom.collectives.spec import Kind
-from lightloom.planner.pricing.exchange_prices import ExchangePrices
-from lightloom.simulation.lower import Priced
+from lightloom.planning.pricing.collective_prices import ExchangePrices
+from lightloom.planning.simulation.engine import Priced
 from tests.planner.gradients.exchanges import by_name
 
 

@@ -11,18 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.collectives.spec import Kind
+from lightloom.collectives.collective import Kind
 from lightloom.core.errors import UnsupportedError
 from lightloom.exchange.method import Phase
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.planner.pricing import exchange_prices, group_prices
-from lightloom.planner.pricing.exchange_prices import ExchangePrices, GroupPhase, group_phases
-from lightloom.planner.pricing.group_prices import AUTO, MOST_ROWS, GroupPrices
-from lightloom.planner.pricing.library import LIBRARY
-from lightloom.planner.pricing.price_line import LINE_SIZES, Chords
-from lightloom.planner.pricing.strategy_step import ExchangeUse, largest_uses
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.planning.pricing import collective_prices, group_prices
+from lightloom.planning.pricing.collective_prices import (
+    LIBRARY,
+    LINE_SIZES,
+    Chords,
+    ExchangePrices,
+    GroupPhase,
+    group_phases,
+)
+from lightloom.planning.pricing.group_prices import AUTO, MOST_ROWS, GroupPrices
+from lightloom.planning.pricing.step import ExchangeUse, largest_uses
 
 USES = st.builds(
     ExchangeUse,
@@ -109,8 +114,8 @@ def wanted_phases(phases: list[Phase], ranks: int, stride: int, in_network: bool
 @pytest.fixture(autouse=True)
 def sized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up sizes of sums that travel around a ring, and of finished ones."""
-    monkeypatch.setattr(exchange_prices, "sum_over_hops", lambda phase, members: 7.0 * members)
-    monkeypatch.setattr(exchange_prices, "nbytes_of_terms", lambda phase, members: 11.0 * members)
+    monkeypatch.setattr(collective_prices, "sum_over_hops", lambda phase, members: 7.0 * members)
+    monkeypatch.setattr(collective_prices, "nbytes_of_terms", lambda phase, members: 11.0 * members)
 
 
 @pytest.mark.parametrize(("ranks", "stride", "in_network"), [(3, 1, False), (6, 2, False), (6, 5, True)])

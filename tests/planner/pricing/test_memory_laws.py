@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.parallelism.loss import bytes_of_logit
-from lightloom.parallelism.pipeline import in_flight
-from lightloom.parallelism.recomputation import SCORE_TENSORS, repetitions
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.stage_memory import stage_memory
-from lightloom.planner.pricing.strategy_step import exact_stage_times
+from lightloom.planning.parallelism.operators import bytes_of_logit
+from lightloom.planning.parallelism.plan import SCORE_TENSORS, in_flight, repetitions
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import exact_stage_times, stage_memory
 from tests.planner.jobs import job, mixture, transformer, with_model
 
 

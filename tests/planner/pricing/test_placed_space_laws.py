@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.clusters.load import load_cluster
-from lightloom.clusters.settings import TrainingSettings
-from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.placed_space import (
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.placed_space import (
     PlacedChoice,
     PlacedRows,
     _power_of_two,
@@ -23,7 +23,7 @@ from lightloom.planner.pricing.placed_space import (
     smaller,
     state_bytes,
 )
-from lightloom.planner.search.request import Pins
+from lightloom.planning.search.request import Pins
 
 CHOICES = st.builds(
     PlacedChoice,

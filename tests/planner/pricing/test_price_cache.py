@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import find
 from lightloom.core.cache import read_entry, write_entry
-from lightloom.planner.pricing import price_cache
-from lightloom.planner.pricing.price_cache import prices_path
-from lightloom.planner.search.plans import PlanSearch
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.schedule_prices import prices_path
+from lightloom.planning.search.plans import PlanSearch
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 
@@ -55,10 +55,10 @@ def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     def built(algorithm: Any, *_: Any) -> Any:
         raise AssertionError(f"{algorithm.name} is on the disk")
 
-    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices._of_structures", OrderedDict())
-    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", built)
+    monkeypatch.setattr("lightloom.planning.pricing.schedule_prices._of_structures", OrderedDict())
+    monkeypatch.setattr("lightloom.collectives.registry.build_with_loads", built)
     # The proof of the winner takes its rows.
-    monkeypatch.setattr("lightloom.planner.search.search.verify_winner", lambda _: None)
+    monkeypatch.setattr("lightloom.planning.search.rows.verify_winner", lambda _: None)
     assert rows(searched()) == first
 
 
@@ -105,7 +105,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
         prices_path(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical"),
         prices_path(ring, cluster().fabric, "paper"),
     ]
-    monkeypatch.setattr(price_cache, "_code_hash", lambda: "another")
+    monkeypatch.setattr(schedule_prices, "_code_hash", lambda: "another")
     paths.append(prices_path(ring, cluster().fabric, "physical"))
     assert None not in paths and len(set(paths)) == len(paths)
 

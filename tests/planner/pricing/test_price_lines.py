@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.planner.pricing.price_line import (
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.planning.pricing.collective_prices import (
     LINE_SIZES,
     Chords,
     ExchangeLine,

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.load import load_fabric
-from lightloom.planner.gradients.engine import LINE_RATE
-from lightloom.planner.pricing.divided_prices import _ScaledPrices
-from lightloom.planner.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planner.pricing.library import LibraryPricing
-from lightloom.planner.search import sensitivity
-from lightloom.planner.search.counts import Counts
-from lightloom.planner.traffic import together
-from lightloom.planner.traffic.exchanges import DATA, PASSES, SlowedPrices
-from lightloom.simulation.lower import Price
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.gradients import LINE_RATE
+from lightloom.planning.pricing.collective_prices import LibraryPricing
+from lightloom.planning.pricing.division import _ScaledPrices
+from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
+from lightloom.planning.search import explain
+from lightloom.planning.search.plans import Counts
+from lightloom.planning.simulation.engine import Price
+from lightloom.planning.traffic import together
+from lightloom.planning.traffic.jobs import DATA, PASSES, SlowedPrices
 from tests.planner.gradients.exchanges import by_name
 from tests.simulation.prices import linear
 
@@ -144,8 +144,8 @@ def test_the_latency_at_which_the_winner_changes_is_the_first_of_all(tried: list
     first = next((each for each in tried if each > own and each >= change), None)
     for slower in (None, 2.0):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(sensitivity, "_winner_at", lambda _, at, s=slower: ("winner", s if at >= change else 1.0))
-            found = sensitivity.latency_sensitivity(ranked, tried)
+            patched.setattr(explain, "_winner_at", lambda _, at, s=slower: ("winner", s if at >= change else 1.0))
+            found = explain.latency_sensitivity(ranked, tried)
         assert (found.own, found.latency, found.slower) == (own, first, None if first is None else slower)
 
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 
 import pytest
 
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives import registry
-from lightloom.collectives.registry import Algorithm, algorithms, find
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import Collective, Kind
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.load import load_fabric
-from lightloom.parallelism.load import make_plan
-from lightloom.planner.pricing import schedule_prices
-from lightloom.planner.pricing.schedule_prices import SchedulePrices
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.search import search
-from lightloom.simulation.step import simulate_step
-from lightloom.workloads.graph import ComputeGraph, Operator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.simulation.engine import simulate_step
 from tests.planner.jobs import transformer
 
 KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce")

@@ -16,18 +16,15 @@ from scipy.sparse import coo_array
 
 from lightloom.collectives.evaluate import Refusal
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.parallelism.placement.base import Reach
-from lightloom.parallelism.sharding import SHARDINGS
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.circuits import margins as margins_module
-from lightloom.planner.circuits import regranted
-from lightloom.planner.pricing import cheapest, division, step_energy
-from lightloom.planner.pricing.context_ring import block_send, has_ring, ring_waits
-from lightloom.planner.pricing.divided_model import Held
-from lightloom.planner.pricing.division import (
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.planning.parallelism.placement.placement import Reach
+from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
+from lightloom.planning.pricing import collective_prices, division
+from lightloom.planning.pricing import step as step_energy
+from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.divided_model import Held
+from lightloom.planning.pricing.division import (
     Division,
     circuits_stand,
     divides,
@@ -36,12 +33,17 @@ from lightloom.planner.pricing.division import (
     seconds_a_byte,
     undivided_pair,
 )
-from lightloom.planner.pricing.library import LibraryPrices
-from lightloom.planner.pricing.placed_space import exchanging, peers, placed_space, reach
-from lightloom.planner.pricing.replica_exchanges import replica_groups
-from lightloom.planner.pricing.stage_memory import memory_parts, stage_memory
-from lightloom.planner.pricing.stage_times import _update
-from lightloom.simulation.placed_step import PlacedStep
+from lightloom.planning.pricing.exchanges import block_send, has_ring, replica_groups, ring_waits
+from lightloom.planning.pricing.placed_space import (
+    exchanging,
+    peers,
+    placed_space,
+    reach,
+)
+from lightloom.planning.pricing.step import _update, memory_parts, stage_memory
+from lightloom.planning.reconfiguration import in_step
+from lightloom.planning.reconfiguration import phases as margins_module
+from lightloom.planning.simulation.placed_step import PlacedStep
 from tests.planner.jobs import job, mixture, space
 
 ROWS = st.lists(
@@ -397,13 +399,13 @@ def test_the_cheapest_prices_are_found_without_asking_those_whose_bounds_are_hig
     candidates: Any = list(zip(made, lines, strict=True))
     able = [prices for prices in made if not prices.fails]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cheapest, "attempt", lambda algorithm, price: price())
+        patched.setattr(collective_prices, "attempt", lambda algorithm, price: price())
         if not able:
             with pytest.raises(UnsupportedError, match="fails"):
-                cheapest._cheapest(candidates, "all-reduce", 1.0)
+                collective_prices._cheapest(candidates, "all-reduce", 1.0)
             assert sorted(asked) == list(range(len(each)))
             return
-        found: Any = cheapest._cheapest(candidates, "all-reduce", 1.0)
+        found: Any = collective_prices._cheapest(candidates, "all-reduce", 1.0)
     assert found is min(able, key=lambda prices: (prices.time, prices.algorithm.name, prices.place))
     assert {place for place in asked if each[place][0] > found.time} == set()
     assert {place for place, (time, *_) in enumerate(each) if time < found.time} <= set(asked)
@@ -420,7 +422,7 @@ def test_the_only_algorithm_is_asked_beforehand_only_where_it_may_fail_at_a_size
     prices: Any = price
     prices.algorithm = SimpleNamespace(name="a", by_size=by_size)
     line: Any = SimpleNamespace(column=lambda nbytes: np.array(0.0))
-    assert cheapest._cheapest([(prices, line)], "all-reduce", 3.0) is prices
+    assert collective_prices._cheapest([(prices, line)], "all-reduce", 3.0) is prices
     assert asked == ([3.0] if by_size else [])
 
 
@@ -469,14 +471,14 @@ def test_circuits_are_granted_anew_where_that_is_faster(
         return PlacedStep(**empty | {"step_time": again[len(periods) - 1]})  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(regranted, "regrants", lambda plan, fabric, timing: (timing, None))
-        found = regranted.faster_regranted(step, plan, fabric, simulated)
+        patched.setattr(in_step, "regrants", lambda plan, fabric, timing: (timing, None))
+        found = in_step.faster_regranted(step, plan, fabric, simulated)
     holds = [max(length * setup, seconds / 1000) for length in (10, 4)]
     tried = [hold + setup for hold in holds if assigns and setup and sends and hold + setup < seconds]
     assert periods == tried
     best = min([seconds, *again[: len(tried)]])
     assert found.step_time == best and (found is step) == (best == seconds)
-    if isinstance(found, regranted.RegrantedStep):
+    if isinstance(found, in_step.RegrantedStep):
         assert found.standing_time == seconds and found.gain == seconds - best
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.spec import Kind
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing import step_energy
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.stage_times import stage_exchanges
-from lightloom.planner.pricing.step_energy import strategy_joules
-from lightloom.planner.pricing.strategy_step import simulate
-from lightloom.planner.pricing.tied_exchange import TiedSum
-from lightloom.simulation.lower import Priced
+from lightloom.collectives.collective import Kind
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing import step as step_energy
+from lightloom.planning.pricing.exchanges import TiedSum
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import simulate, stage_exchanges, strategy_joules
+from lightloom.planning.simulation.engine import Priced
 from tests.planner.jobs import job, space
 from tests.simulation.prices import linear
 

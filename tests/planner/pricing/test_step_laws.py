@@ -13,19 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.accelerators.load import load_accelerator
-from lightloom.clusters.settings import TrainingSettings
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.load import load_fabric
-from lightloom.parallelism.placement.splits import SPLITS, split_size
-from lightloom.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planner.circuits import step as step_module
-from lightloom.planner.pricing.divided_model import DividedModel, Held, divided_model
-from lightloom.planner.pricing.library import LibraryPricing
-from lightloom.planner.pricing.placed_space import PartTable, PlacedChoice, PlacedRows
-from lightloom.planner.pricing.planes import PlanePrices
-from lightloom.planner.pricing.price_cache import read_prices, write_prices
-from lightloom.planner.pricing.strategy_step import (
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.parallelism.placement.cuts import SPLITS, split_size
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import LibraryPricing
+from lightloom.planning.pricing.divided_model import DividedModel, Held, divided_model
+from lightloom.planning.pricing.division import PlanePrices
+from lightloom.planning.pricing.placed_space import PartTable, PlacedChoice, PlacedRows
+from lightloom.planning.pricing.schedule_prices import read_prices, write_prices
+from lightloom.planning.pricing.step import (
     ExchangeUse,
     data_parallel_seconds,
     exact_stage_times,
@@ -34,6 +33,7 @@ from lightloom.planner.pricing.strategy_step import (
     stage_seconds,
     strategy_seconds,
 )
+from lightloom.planning.reconfiguration import in_step as step_module
 from tests.planner.jobs import job, mixture, space, transformer
 
 

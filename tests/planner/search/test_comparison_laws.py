@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.collectives.registry import algorithms, build_with_loads
 from lightloom.collectives.registry import find as find_algorithm
-from lightloom.economics.goodput.evaluate import goodput_of
-from lightloom.economics.ledger import ClusterLedger
-from lightloom.exchange.registry import find
-from lightloom.planner.bounds.strategies import bounds
-from lightloom.planner.gradients.priced import PricedExchange
-from lightloom.planner.pricing import schedule_prices
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.library import LIBRARY
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search.data_parallel import Comparison
-from lightloom.planner.search.document import (
+from lightloom.exchange.methods import find
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.economics.estimate import goodput_of
+from lightloom.planning.economics.ledger import ClusterLedger
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search.bounds import bounds
+from lightloom.planning.search.data_parallel import Comparison
+from lightloom.planning.search.document import (
     compression_json,
     exchange_json,
     exchange_settings,
@@ -34,9 +34,9 @@ from lightloom.planner.search.document import (
     plan_row,
     replicas,
 )
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.search.verdict import verdict
-from lightloom.simulation.placed_step import PlacedStep
+from lightloom.planning.search.explain import verdict
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.simulation.placed_step import PlacedStep
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import space, transformer
 from tests.planner.search.test_plans import found
@@ -93,7 +93,7 @@ def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_wi
     def build(*_: object) -> None:
         raise AssertionError("is priced already")
 
-    monkeypatch.setattr("lightloom.planner.pricing.schedule_prices.build_with_loads", build)
+    monkeypatch.setattr("lightloom.collectives.registry.build_with_loads", build)
     for name in NAMES:
         rows = space(of.job, (8,), (name,))
         rows = rows.rows(rows.plain & (rows.exchange == 0))

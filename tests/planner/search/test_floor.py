@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.collectives.spec import Kind
-from lightloom.planner.bounds.strategies import admitted, bounds, memory
-from lightloom.planner.pricing.price_line import LowerPrice
-from lightloom.planner.search import floor as of_floor
-from lightloom.planner.search.floor import Floor
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.rows import ClusterRows
+from lightloom.collectives.collective import Kind
+from lightloom.planning.pricing.collective_prices import LowerPrice
+from lightloom.planning.search import search as of_floor
+from lightloom.planning.search.bounds import admitted, bounds, memory
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.rows import ClusterRows
+from lightloom.planning.search.search import Floor
 from tests.planner.jobs import MadeUp, cluster, transformer
 from tests.simulation.prices import linear
 

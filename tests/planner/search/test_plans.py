@@ -11,19 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightloom.clusters.load import load_cluster
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.belief import Belief, belief_of
-from lightloom.planner.pricing.group_prices import GroupPrices
-from lightloom.planner.pricing.job import Job
-from lightloom.planner.pricing.library import LibraryPricing
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search import intervals, plans
-from lightloom.planner.search.counts import Counts
-from lightloom.planner.search.intervals import Interval, _log_seconds, _moved, _Priced, plan_intervals
-from lightloom.planner.search.plans import PlanSearch, _named
-from lightloom.planner.search.request import SearchRequest
-from lightloom.planner.search.search import search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.collective_prices import LibraryPricing
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Belief, Job, belief_of
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search import plans
+from lightloom.planning.search.plans import (
+    Counts,
+    Interval,
+    PlanSearch,
+    _log_seconds,
+    _moved,
+    _named,
+    _Priced,
+    plan_intervals,
+)
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
 
 WHOLE = Strategy(4, 1, 1, 1, 8, "none", "none", "ring", 0)
@@ -160,7 +166,7 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
                 assert priced(exp(sign * factor * between), slopes, cluster).apart(one) == apart
     near, far, idle, unknown = (priced(seconds, (1.0, 0.5)) for seconds in (1.01, 3.0, 0.0, 2.0))
     known = {id(each.plan): each for each in (one, near, far, idle)}
-    monkeypatch.setattr(intervals, "_priced", lambda plan: known.get(id(plan)))
+    monkeypatch.setattr(plans, "_intervals_priced", lambda plan: known.get(id(plan)))
     told = plan_intervals(one.plan, [each.plan for each in (one, near, far, idle, unknown)])
     assert set(told) == {id(one.plan), id(near.plan), id(far.plan)}
     assert [told[id(each.plan)].apart for each in (one, near, far)] == [False, False, True]

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from lightloom.core.errors import ConfigError, LightloomError, UnknownNameError, UnsupportedError
-from lightloom.parallelism.recomputation import RECOMPUTATIONS
-from lightloom.parallelism.sharding import SHARDINGS
-from lightloom.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES
-from lightloom.planner.search.columns import with_largest_batch
-from lightloom.planner.search.request import KINDS, Pins, SearchRequest
+from lightloom.core.errors import (
+    ConfigError,
+    LightloomError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.parallelism.strategy_space import MOST_MICRO_BATCHES, MOST_VIRTUAL_STAGES, SHARDINGS
+from lightloom.planning.search.request import KINDS, Pins, SearchRequest
+from lightloom.planning.search.rows import with_largest_batch
 from tests.planner.jobs import job, mixture, space
 
 NAMES = [each.name for each in fields(Pins)]

@@ -10,17 +10,23 @@ from typing import Any
 
 import pytest
 
-from lightloom.clusters.load import load_cluster
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.parallelism.strategy_space import Strategy
-from lightloom.planner.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planner.pricing.placed_space import PlacedChoice
-from lightloom.planner.search import search as searching
-from lightloom.planner.search.counts import Counts
-from lightloom.planner.search.order import order
-from lightloom.planner.search.request import KINDS, SearchRequest
-from lightloom.planner.search.rows import Row, TooLargeError
-from lightloom.planner.search.search import _REFINED, COMPARED, NotFasterError, _batches, _distinct, _Search
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search import search as searching
+from lightloom.planning.search.plans import Counts, order
+from lightloom.planning.search.request import KINDS, SearchRequest
+from lightloom.planning.search.rows import Row, TooLargeError
+from lightloom.planning.search.search import (
+    _REFINED,
+    COMPARED,
+    NotFasterError,
+    _batches,
+    _distinct,
+    _Search,
+)
 from tests.planner.jobs import transformer
 
 PLACED = KINDS.index("placed")

@@ -6,10 +6,14 @@ from itertools import product
 
 import pytest
 
-from lightloom.fabrics.circuit_switch import CircuitSwitch
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.planner.traffic.placing import held_links, job_fabric, neighbours, splits
-from lightloom.planner.traffic.spec import TrafficJob
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
+from lightloom.planning.traffic.jobs import (
+    TrafficJob,
+    held_links,
+    job_fabric,
+    neighbours,
+    splits,
+)
 from tests.collectives.strategies import wdm_ring
 
 

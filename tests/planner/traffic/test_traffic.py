@@ -10,22 +10,18 @@ import numpy as np
 import pytest
 
 import lightloom as ll
-from lightloom.clusters.base import Cluster
-from lightloom.clusters.load import load_cluster
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import evaluate_all
-from lightloom.collectives.joint.parts import GroupPart
+from lightloom.collectives.joint import GroupPart
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
-from lightloom.collectives.verify.joint import verify_joint
+from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.errors import ConfigError, InputError, VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.shares import AxisShare
-from lightloom.planner.search.request import Pins, SearchRequest
-from lightloom.planner.traffic.placing import job_fabric, neighbours, splits
-from lightloom.planner.traffic.spec import TrafficJob
-from lightloom.planner.traffic.together import JobTraffic, Request, traffic
-from lightloom.planner.traffic.verified import verify_jobs
-from lightloom.planner.traffic.work import Work
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import AxisShare, Fabric
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.traffic.jobs import TrafficJob, Work, job_fabric, neighbours, splits
+from lightloom.planning.traffic.together import JobTraffic, Request, traffic, verify_jobs
 from tests.planner.jobs import transformer
 
 EVEN, ODD = "all-reduce@0-6/2:nbytes=64MiB,algorithm=ring,name=even", "all-reduce@1-7/2:nbytes=64MiB,name=odd"

@@ -13,31 +13,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.spec import Collective
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.fabrics.footprint import links_of
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.packet_switch import PacketSwitch
-from lightloom.fabrics.part import PartFabric
-from lightloom.planner.pricing.strategy_step import ExchangeUse
-from lightloom.planner.traffic import exchanges as exchanges_module
-from lightloom.planner.traffic import together
-from lightloom.planner.traffic.exchanges import (
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
+from lightloom.planning.pricing.step import ExchangeUse
+from lightloom.planning.simulation.pipelined import StageTimes
+from lightloom.planning.traffic import jobs as exchanges_module
+from lightloom.planning.traffic import together
+from lightloom.planning.traffic.jobs import (
     DATA,
     PASSES,
     SENDS,
     Exchange,
+    TrafficJob,
+    Work,
+    check_jobs,
     link_flows,
     link_seconds,
     plan_exchanges,
     sort_of,
+    splits,
 )
-from lightloom.planner.traffic.link_shares import link_shares
-from lightloom.planner.traffic.placing import splits
-from lightloom.planner.traffic.spec import TrafficJob, check_jobs
-from lightloom.planner.traffic.work import Work
-from lightloom.simulation.pipelined import StageTimes
+from lightloom.planning.traffic.together import link_shares
 from tests.collectives.strategies import wdm_ring
 
 SORTS = (PASSES, DATA, SENDS)

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.training.datasets.cifar import VALUES, Images, is_there, read
+from lightloom.exchange.datasets import (
+    VALUES,
+    Images,
+    is_there,
+    read,
+)
 
 CHANCE = np.random.default_rng(0)
 PIXELS = CHANCE.integers(0, 256, (7, VALUES), dtype=np.uint8)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.training.datasets.folder import VARIABLE, DataFile, data_folder
-from lightloom.training.datasets.mnist import test_digits as read_test_digits
+from lightloom.exchange.datasets import VARIABLE, DataFile, data_folder
+from lightloom.exchange.datasets import test_digits as read_test_digits
 
 CONTENT = b"digits" * 100
 FILE = DataFile(("set/file.gz", "set/file"), hashlib.sha256(CONTENT).hexdigest(), "https://example.org")

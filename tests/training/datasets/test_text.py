@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.training.datasets.folder import VARIABLE
-from lightloom.training.datasets.text import VALIDATION, corpus, plain_text, tiny_shakespeare, wikitext_2
+from lightloom.exchange.datasets import (
+    VALIDATION,
+    VARIABLE,
+    corpus,
+    plain_text,
+    tiny_shakespeare,
+    wikitext_2,
+)
 
 
 @given(content=st.binary(min_size=10, max_size=400))

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lightloom.compression import blocks
-from lightloom.compression.blocks import BlockFormat
-from lightloom.compression.blocks.format import fp8_values
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.training.gpu import blocks as gpu_blocks
-from lightloom.training.gpu import blocks_reference as reference
-from lightloom.training.gpu.codec import refusal
+from lightloom.exchange.compression import blocks
+from lightloom.exchange.compression.blocks import BlockFormat, fp8_values
+from lightloom.exchange.gpu import blocks as gpu_blocks
+from lightloom.exchange.gpu import blocks as reference
+from lightloom.exchange.gpu.codec import refusal
 from tests.compression.blocks.strategies import formats, gradients, seeds, triton_formats, values
 from tests.compression.strategies import bits
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn, InceptionnPrinted
 from lightloom.core.errors import CodecError, InputError
-from lightloom.training.gpu import codec as gpu_codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.gpu import codec as gpu_codec
 
 runs = pytest.mark.skipif(gpu_codec.refusal() is not None, reason=str(gpu_codec.refusal()))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

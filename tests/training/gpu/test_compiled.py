@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.compression.blocks import BlockFormat
+from lightloom.exchange.compression.blocks import BlockFormat
 
 SIGNATURES: dict[str, dict[str, str]] = {
     "measure_groups": {"values": "*i32", "sizes": "*i32"},
@@ -30,7 +30,7 @@ def compile_codec(counts: str) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from lightloom.training.gpu import kernels
+    from lightloom.exchange.gpu import kernels
 
     for name, signature in SIGNATURES.items():
         kernel = getattr(kernels, name)
@@ -47,7 +47,7 @@ def compile_blocks(*formats: BlockFormat, capabilities: tuple[int, ...] = (80, 9
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from lightloom.training.gpu import block_kernels, blocks
+    from lightloom.exchange.gpu import block_kernels, blocks
 
     kernels = (block_kernels.encode_blocks, block_kernels.decode_blocks)
     for fmt, kernel, capability in product(formats, kernels, capabilities):

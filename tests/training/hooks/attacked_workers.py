@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.distributed import PrefixStore, group  # type: ignore[attr-defined]
 
-from lightloom.training.hooks import attach_inceptionn
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.hooks import attach_inceptionn
+from lightloom.exchange.transport.worker import Worker
 from tests.training.hooks import workers
 from tests.training.transport.attacks import ATTACKS, run_attack, silence, target_of
 

@@ -13,17 +13,17 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.compression import Inceptionn
 from lightloom.core.errors import LightloomError
-from lightloom.training.hooks import (
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.distributed.ddp import average_hook
+from lightloom.exchange.hooks import (
     InceptionnState,
     attach_inceptionn,
     attach_inceptionn_fsdp,
     attach_optical_average,
     attach_schedule,
-    average_hook,
 )
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
 from tests.training.hooks.workers import backward
 from tests.training.schedules.execution_workers import synthesized_all_reduce
 

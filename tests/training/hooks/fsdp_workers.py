@@ -13,10 +13,10 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from lightloom import exchange
-from lightloom.compression import Inceptionn
 from lightloom.core.errors import ConfigError, LightloomError
-from lightloom.training.hooks.inceptionn_fsdp import InceptionnFsdpState, attach_inceptionn_fsdp
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.hooks import InceptionnFsdpState, attach_inceptionn_fsdp
+from lightloom.exchange.transport.worker import Worker
 from tests.training.hooks.workers import FAST, backward, batch, loss_of, net, sgd
 
 COARSE = Inceptionn(bound=2**-4)

@@ -12,14 +12,15 @@ from torch.distributed import ProcessGroup, new_group
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.exchange.distributed.ddp import average_hook
+from lightloom.exchange.hooks import OpticalAverageState, attach_optical_average
+from lightloom.exchange.transport.worker import Worker
 from lightloom.photonics.averaging.averagers import (
     TABLE_II_ERRORS,
     ErringAverager,
     ErrorDistribution,
     IdealAverager,
 )
-from lightloom.training.hooks import OpticalAverageState, attach_optical_average, average_hook
-from lightloom.training.transport.worker import Worker
 from tests.training.hooks import workers
 from tests.training.hooks.optical_reference import emulated, reference_mean
 

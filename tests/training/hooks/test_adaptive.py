@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.training.gradients.adaptive import (
+from lightloom.exchange.distributed.adaptive import (
     BLOCK,
     LEAST_STEPS_BETWEEN,
     PROBE_SHARE,
@@ -95,7 +95,7 @@ def test_ranks_agree_and_one_of_them_says_so(caplog: pytest.LogCaptureFixture) -
         return mean
 
     ranks = [AdaptiveCompression(agree, log=rank == 0) for rank in range(2)]
-    with caplog.at_level(logging.INFO, logger="lightloom.training"):
+    with caplog.at_level(logging.INFO, logger="lightloom.exchange"):
         for chooser, (compressed, plain) in zip(ranks, own, strict=True):
             run(chooser, compressed, plain, WARM_UP + PROBE)
     assert brought == [list(pair) for pair in own]

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
-from lightloom.training.transport.handshake import CHALLENGE_SIZE
+from lightloom.exchange.transport.meeting import CHALLENGE_SIZE
 from tests.launched import Processes
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.training.gradients.geometry import Geometry
-from lightloom.training.gradients.residuals import Residuals
-from lightloom.training.gradients.tensor_blocks import TensorBlocks
+from lightloom.exchange.distributed.residuals import Geometry, Residuals
+from lightloom.exchange.distributed.ring_exchange import TensorBlocks
 
 
 def geometry_of(lengths: dict[str, int]) -> Geometry:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="FSDP2 is torch's")
 
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.transport.launch import launch
 from tests.launched import RANKS, TIMEOUT, Processes
 
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the hook is one of torch's")
 
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.transport.launch import launch
 from tests.launched import TIMEOUT, Processes
 from tests.training.hooks import optical_workers as workers
 

@@ -15,10 +15,11 @@ from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
-from lightloom.compression import Inceptionn
-from lightloom.training.hooks import InceptionnState, attach_inceptionn, average_hook
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.distributed.ddp import average_hook
+from lightloom.exchange.hooks import InceptionnState, attach_inceptionn
+from lightloom.exchange.transport.channel import TransportError
+from lightloom.exchange.transport.worker import Worker
 
 VICTIM = 2
 """The rank that is killed."""

@@ -15,8 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.nic.emulated_hosts import hosts, refusal
-from lightloom.training.nic.packets import MARK, NicPair, payload_start, with_checksum
+from lightloom.exchange.nic import (
+    MARK,
+    NicPair,
+    payload_start,
+    with_checksum,
+)
+from lightloom.exchange.nic_hosts import hosts, refusal
 
 
 class Halved:

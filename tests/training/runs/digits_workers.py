@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from lightloom.training.datasets.mnist import Digits
-from lightloom.training.runs.digits import train
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.datasets import Digits
+from lightloom.exchange.transport.worker import Worker
+from lightloom.papers.runs.digits import train
 
 
 def resumed(worker: Worker) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def _train(worker: Worker, folder: str, iterations: int) -> dict[str, Any]:
         "folder": str(place),
     }
     with (
-        patch("lightloom.training.runs.image_sets.training_digits", lambda _: _digits(200)),
-        patch("lightloom.training.runs.image_sets.test_digits", lambda _: _digits(40)),
+        patch("lightloom.exchange.datasets.training_digits", lambda _: _digits(200)),
+        patch("lightloom.exchange.datasets.test_digits", lambda _: _digits(40)),
     ):
         record = train(Worker(worker.rank, worker.size, {**arguments, "snapshots": [4]}))
     record.pop("seconds")

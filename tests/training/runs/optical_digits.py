@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lightloom.training.runs.device_noise import train_both
-from lightloom.training.runs.digits import lenet_recipe, train
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
+from lightloom.papers.runs.device_noise import train_both
+from lightloom.papers.runs.digits import lenet_recipe, train
 from tests.training.runs.digits_workers import _digits
 
 
 def several(worker: Worker) -> dict[str, Any]:
     """A run in one go and in two; a run with errors, in two; both trainings on devices."""
     with (
-        patch("lightloom.training.runs.image_sets.training_digits", lambda _: _digits(400)),
-        patch("lightloom.training.runs.image_sets.test_digits", lambda _: _digits(40)),
+        patch("lightloom.exchange.datasets.training_digits", lambda _: _digits(400)),
+        patch("lightloom.exchange.datasets.test_digits", lambda _: _digits(40)),
     ):
         whole = _train(worker, "whole", "optical:ideal", 6)
         _train(worker, "halves", "optical:ideal", 4)

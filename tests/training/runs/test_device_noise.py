@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("torch", reason="training is torch's")
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.photonics.averaging import build
+from lightloom.exchange.transport.launch import launch
+from lightloom.papers.runs.device_noise import code_errors, detecting, test_accuracy_under
 from lightloom.photonics.averaging.averagers import NetworkAverager
-from lightloom.photonics.averaging.fabrication import fabricated, map_network
-from lightloom.photonics.averaging.realised.files import FunctionArguments, save_network
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.mapped import fabricated, map_network
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
-from lightloom.training.runs.device_noise import code_errors, detecting, test_accuracy_under
-from lightloom.training.transport.launch import launch
 
 ARGUMENTS = FunctionArguments(servers=2, bits=8, rounding="half-up")
 DEVICES = NonIdealities(phase_error=1e-3)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.compression import find
-from lightloom.training.runs.digits import tag_shares
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.transport.launch import launch
+from lightloom.papers.runs.digits import tag_shares
 
 RANKS = 2
 

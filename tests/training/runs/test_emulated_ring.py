@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.compression import find
 from lightloom.core.arrays import Float32s
-from lightloom.training.runs.emulated_ring import emulated_ring_sum
-from lightloom.training.transport.payload import Payload
-from lightloom.training.transport.ring_all_reduce import all_reduce_in_place
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.transport.channel import Payload
+from lightloom.exchange.transport.ring_all_reduce import all_reduce_in_place
+from lightloom.papers.runs.emulated import emulated_ring_sum
 
 CODECS = ("inceptionn:2^-10", "inceptionn-printed:2^-8", "truncate:22")
 
@@ -69,10 +69,9 @@ def test_what_is_taken_away_is_left_with_the_ranks(ranks: int, size: int, seed: 
 
 def test_the_scale_of_the_loss_changes_no_step_in_float32() -> None:
     pytest.importorskip("torch")
-    from lightloom.training.datasets.mnist import Digits
-    from lightloom.training.runs.digits import Recipe
-    from lightloom.training.runs.emulated_digits import train
-    from lightloom.training.runs.image_sets import ImageSets
+    from lightloom.exchange.datasets import Digits
+    from lightloom.papers.runs.digits import ImageSets, Recipe
+    from lightloom.papers.runs.emulated import train
 
     chance = np.random.default_rng(0)
     digits = Digits(chance.integers(0, 256, (80, 784), dtype=np.uint8), chance.integers(0, 10, 80, dtype=np.uint8))

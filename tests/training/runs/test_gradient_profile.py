@@ -13,7 +13,12 @@ import torch
 from torch import nn
 
 from lightloom.core.errors import ConfigError, WorkloadError
-from lightloom.training.runs.gradient_profile import Training, _build, saved_gradients, trained_gradients
+from lightloom.papers.runs.gradient_profile import (
+    Training,
+    _build,
+    saved_gradients,
+    trained_gradients,
+)
 
 MODEL = """
 import torch

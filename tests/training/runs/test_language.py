@@ -20,15 +20,17 @@ from lightloom.photonics.averaging.averagers import (
     ErrorDistribution,
     IdealAverager,
 )
-from lightloom.photonics.block_quantisation import Rounding
+from lightloom.photonics.averaging.block_quantisation import Rounding
 from tests.photonics.quantisation_reference import BlockQuantisation
 
 torch = pytest.importorskip("torch")
 
-from lightloom.training.datasets.cifar import Images  # noqa: E402
-from lightloom.training.datasets.text import Corpus  # noqa: E402
-from lightloom.training.runs import images, language  # noqa: E402
-from lightloom.training.runs.emulated_servers import EmulatedServers, averaged  # noqa: E402
+from lightloom.exchange.datasets import (  # noqa: E402
+    Corpus,
+    Images,
+)
+from lightloom.papers.runs import images, language  # noqa: E402
+from lightloom.papers.runs.emulated import EmulatedServers, averaged  # noqa: E402
 
 CHANCE = np.random.default_rng(0)
 TEXT = Corpus("test", CHANCE.integers(97, 101, 4_000, np.uint8), CHANCE.integers(97, 101, 400, np.uint8))

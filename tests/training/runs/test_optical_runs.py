@@ -12,9 +12,16 @@ import pytest
 
 pytest.importorskip("torch", reason="recipes are those of torch's training")
 
+from lightloom.exchange.transport.launch import Outcome
+from lightloom.papers.optinc.runs import (
+    BASELINE,
+    RANKS,
+    RUNS,
+    SEEDS,
+    jobs,
+    training_runs_measure,
+)
 from lightloom.photonics.registry import find_averager
-from lightloom.studies.optinc.training_runs import BASELINE, RANKS, RUNS, SEEDS, jobs, measure
-from lightloom.training.transport.launch import Outcome
 
 
 def test_pairs_come_first_and_every_seed_has_its_partner() -> None:
@@ -39,16 +46,16 @@ def test_only_what_is_missing_runs(tmp_path: Path) -> None:
         return []
 
     with (
-        patch("lightloom.studies.optinc.training_runs.training_digits"),
-        patch("lightloom.studies.optinc.training_runs.launch", pretend),
+        patch("lightloom.exchange.datasets.training_digits"),
+        patch("lightloom.exchange.transport.launch.launch", pretend),
     ):
-        document = json.loads(measure(tmp_path, tmp_path).read_text())
+        document = json.loads(training_runs_measure(tmp_path, tmp_path).read_text())
         assert {name: len(each) for name, each in document["runs"].items()} == {BASELINE: 4, "16-bit half-up": 3}
         assert [each["recipe"]["seed"] for each in document["runs"][BASELINE]] == [0, 1, 2, 3]
         while len(asked[-1]) > 7:
-            measure(tmp_path, tmp_path)
+            training_runs_measure(tmp_path, tmp_path)
         rounds = len(asked)
-        document = json.loads(measure(tmp_path, tmp_path).read_text())
+        document = json.loads(training_runs_measure(tmp_path, tmp_path).read_text())
     assert [len(each) for each in asked] == list(range(50, 0, -7))
     assert len(asked) == rounds
     assert all(len(each) == len(SEEDS) for each in document["runs"].values())

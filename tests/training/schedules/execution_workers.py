@@ -14,20 +14,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lightloom.collectives.collective import (
+    FROM_ALL_GATHER,
+    KINDS,
+    SIZED,
+    Collective,
+)
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, KINDS, SIZED, Collective
 from lightloom.collectives.synthesis.engine import effort
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.fabrics.load import load_fabric
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.training.hooks.schedule_ddp import ScheduleState, attach_schedule
-from lightloom.training.schedules.execution import ScheduleExecutor
-from lightloom.training.schedules.trial import brought, draw, error_over_bound, reference
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.execution import ScheduleExecutor
+from lightloom.exchange.execution_trial import (
+    brought,
+    draw,
+    error_over_bound,
+    reference,
+)
+from lightloom.exchange.hooks import ScheduleState, attach_schedule
+from lightloom.exchange.transport.channel import TransportError
+from lightloom.exchange.transport.worker import Worker
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import collective_of
 from tests.training.hooks.workers import backward, loss_of, wrapped
 from tests.training.schedules.random_schedules import fabric_of, random_schedules

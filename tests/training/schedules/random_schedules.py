@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 from hypothesis import strategies as st
 
+from lightloom.collectives.collective import KINDS, Collective, Kind
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import KINDS, Collective, Kind
-from lightloom.fabrics.wdm_ring import WdmRing
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 FABRIC_WAVELENGTHS = 128
 

@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("torch", reason="schedules are executed over a torch process group")
 
-from lightloom.collectives.registry import Collective, build, find
-from lightloom.fabrics.wdm_ring import WdmRing
-from lightloom.interchange.files import write_schedule
-from lightloom.training.transport.launch import launch
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.files.document import write_schedule
+from lightloom.collectives.registry import build, find
+from lightloom.exchange.transport.launch import launch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.cli.commands import run
 from tests.launched import Processes
 from tests.training.schedules import execution_workers as workers

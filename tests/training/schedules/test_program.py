@@ -11,16 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lightloom.collectives.collective import KINDS, Collective, Sizes
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import KINDS, Collective
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.errors import ConfigError, VerificationError
-from lightloom.fabrics.wdm_ring import Ring, WdmRing
-from lightloom.training.schedules.program import Movement, movement_of, program_of, replicas_agree
-from lightloom.training.schedules.uneven import uneven_memory, values_of_parts
+from lightloom.exchange.execution import (
+    Movement,
+    movement_of,
+    program_of,
+    replicas_agree,
+    uneven_memory,
+    values_of_parts,
+)
+from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import collective_of
 from tests.training.schedules.random_schedules import fabric_of, random_schedules
 

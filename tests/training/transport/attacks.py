@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lightloom.training.transport import meeting
-from lightloom.training.transport.channel import PAYLOAD, Frame
-from lightloom.training.transport.handshake import CHALLENGE_SIZE, Handshakes, Introduction
-from lightloom.training.transport.rendezvous import Store
+from lightloom.exchange.transport import meeting
+from lightloom.exchange.transport.channel import PAYLOAD, Frame
+from lightloom.exchange.transport.meeting import CHALLENGE_SIZE, Handshakes, Introduction, Store
 from tests.training.transport.rings import PATIENCE
 
 

@@ -14,15 +14,25 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from lightloom.compression import Inceptionn
-from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.hierarchy import Groups, aggregate, aggregator_from_store, hierarchy_from_store
-from lightloom.training.transport.rendezvous import Store
-from lightloom.training.transport.tree import Node, Tree, node_from_store
-from lightloom.training.transport.worker import Worker
-from lightloom.training.transport.worker_aggregator import RootTrainer, WorkerTrainer, flat, relay
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import TransportError
+from lightloom.exchange.transport.hierarchy import (
+    Groups,
+    aggregate,
+    aggregator_from_store,
+    hierarchy_from_store,
+)
+from lightloom.exchange.transport.meeting import Store
+from lightloom.exchange.transport.tree import Node, Tree, node_from_store
+from lightloom.exchange.transport.worker import Worker
+from lightloom.exchange.transport.worker_aggregator import (
+    RootTrainer,
+    WorkerTrainer,
+    flat,
+    relay,
+)
 
 
 def whereabouts(worker: Worker) -> dict[str, Any]:

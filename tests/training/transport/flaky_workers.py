@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
 
 _GLOO = distributed_c10d.ProcessGroupGloo
 

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from lightloom.training.transport.worker import Worker
+from lightloom.exchange.transport.worker import Worker
 
 
 def hang(worker: Worker) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from lightloom.compression import Inceptionn
 from lightloom.core.errors import InputError
-from lightloom.training.transport import mpi
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport import mpi
 
 COMM = MPI.COMM_WORLD
 BOUND = 2.0**-6

@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
-from lightloom.compression import Inceptionn
 from lightloom.core.errors import LightloomError
-from lightloom.training.hooks import InceptionnState, attach_inceptionn
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.hooks import InceptionnState, attach_inceptionn
 from tests.training.hooks.workers import backward, loss_of, net
 
 METHODS = (

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from lightloom.training.transport.rendezvous import ring_from_store
-from lightloom.training.transport.ring import Ring
+from lightloom.exchange.transport.channel_group import Ring
+from lightloom.exchange.transport.meeting import ring_from_store
 
 T = TypeVar("T")
 PATIENCE = 300.0

@@ -10,9 +10,15 @@ import time
 
 import pytest
 
-from lightloom.training.transport.channel import ABORT, FRAME_SIZE, MARKED_TOS, Channel, Frame
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.ring import Ring
+from lightloom.exchange.transport.channel import (
+    ABORT,
+    FRAME_SIZE,
+    MARKED_TOS,
+    Channel,
+    Frame,
+    TransportError,
+)
+from lightloom.exchange.transport.channel_group import Ring
 from tests.training.transport.rings import PATIENCE, on_ring, results
 
 LIMIT = 1 << 25

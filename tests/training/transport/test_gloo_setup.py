@@ -15,9 +15,9 @@ pytest.importorskip("torch", reason="gloo is torch's")
 
 from torch.distributed import HashStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from lightloom.training.transport.errors import LaunchError
-from lightloom.training.transport.gloo_setup import TRIES, Attempt, log_fault
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.transport.channel import LaunchError
+from lightloom.exchange.transport.gloo import TRIES, Attempt, log_fault
+from lightloom.exchange.transport.launch import launch
 from tests.launched import TIMEOUT
 from tests.training.transport.rings import PATIENCE
 
@@ -58,7 +58,7 @@ def test_a_try_that_fails_on_one_rank_is_repeated_by_all(caplog: pytest.LogCaptu
                 over.wait(PATIENCE)
         return 10 + rank
 
-    with caplog.at_level(logging.WARNING, logger="lightloom.training"):
+    with caplog.at_level(logging.WARNING, logger="lightloom.exchange"):
         assert on_ranks(make) == [10, 11, 12]
     over.set()
     assert sorted(tries) == [0, 0, 1, 1, 2, 2]

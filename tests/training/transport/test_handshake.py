@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.training.transport.handshake import (
+from lightloom.exchange.transport.meeting import (
     ACCEPTANCE_SIZE,
     CHALLENGE_SIZE,
     INTRODUCTION_SIZE,

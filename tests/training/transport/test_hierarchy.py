@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn
-from lightloom.compression.base import Codec
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.hierarchy import Groups, aggregate, aggregator_from_store, hierarchy_from_store
-from lightloom.training.transport.payload import Traffic
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import Traffic, TransportError
+from lightloom.exchange.transport.hierarchy import (
+    Groups,
+    aggregate,
+    aggregator_from_store,
+    hierarchy_from_store,
+)
 from tests.training.transport.rings import PATIENCE, LocalStore, results
 from tests.training.transport.test_ring_all_reduce import gradients, ring_sum
 
@@ -144,7 +148,7 @@ def test_a_death_anywhere_is_told_everywhere(victim: int) -> None:
 def test_eight_processes() -> None:
     """2 groups of 4, 4 groups of 2, 7 workers with an aggregator; then one is killed in the middle of a hop."""
     pytest.importorskip("torch", reason="workers form a torch process group")
-    from lightloom.training.transport.launch import launch
+    from lightloom.exchange.transport.launch import launch
     from tests.training.transport import exchange_workers
 
     victim = 5

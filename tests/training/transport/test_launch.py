@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch", reason="workers form a torch process group")
 
-from lightloom.training.transport.errors import LaunchError
-from lightloom.training.transport.launch import launch
+from lightloom.exchange.transport.channel import LaunchError
+from lightloom.exchange.transport.launch import launch
 from tests.launched import TIMEOUT
 from tests.training.transport import launch_workers as workers
 

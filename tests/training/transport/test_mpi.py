@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.training.transport import mpi
+from lightloom.exchange.transport import mpi
 
 RANKS = 4
 ROOT = Path(__file__).parents[3]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import lightloom.training
+import lightloom.exchange
 
-TRAINING = Path(lightloom.training.__file__).parent
+TRAINING = Path(lightloom.exchange.__file__).parent
 PACKAGES = [TRAINING, TRAINING.parent / "exchange"]
 MODULES = {"cloudpickle", "dill", "joblib", "marshal", "multiprocessing", "pickle", "shelve", "_pickle"}
 OBJECT_COLLECTIVES = {

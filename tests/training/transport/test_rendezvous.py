@@ -10,12 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from lightloom.training.transport import meeting, own_address
-from lightloom.training.transport.channel import MARKED_TOS, PAYLOAD, Frame
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.handshake import CHALLENGE_SIZE
-from lightloom.training.transport.rendezvous import connect, ring_from_store
-from lightloom.training.transport.ring import Ring
+from lightloom.exchange.transport import meeting
+from lightloom.exchange.transport.channel import MARKED_TOS, PAYLOAD, Frame, TransportError
+from lightloom.exchange.transport.channel_group import Ring
+from lightloom.exchange.transport.meeting import CHALLENGE_SIZE, connect, ring_from_store
 from tests.training.transport.attacks import ATTACKS, Attack, run_attack, silence, target_of
 from tests.training.transport.rings import PATIENCE, LocalStore, on_ring, results
 
@@ -115,7 +113,7 @@ def test_a_length_of_2_to_the_60_is_refused_without_memory() -> None:
 
 
 def test_a_ring_over_ipv6_marks_its_packets_too() -> None:
-    if own_address.route_to("::1") is None:
+    if meeting.route_to("::1") is None:
         pytest.skip("this host has no IPv6")
     store = LocalStore()
 
@@ -146,19 +144,19 @@ class Listening:
 
 def test_a_rank_listens_where_it_reaches_the_store_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert own_address.route_to_store(Inside(Inside(Listening("127.0.0.1")))) == "127.0.0.1"
-    assert own_address.route_to_store(LocalStore()) == "127.0.0.1"
+    assert meeting.route_to_store(Inside(Inside(Listening("127.0.0.1")))) == "127.0.0.1"
+    assert meeting.route_to_store(LocalStore()) == "127.0.0.1"
     routes = {"10.0.0.1": "10.0.0.2", "10.0.0.2": "10.0.0.1", "127.0.1.1": "127.0.0.1"}
-    monkeypatch.setattr(own_address, "route_to", lambda host, port=0: routes.get(host))
-    assert own_address.route_to_store(Listening("10.0.0.1")) == "10.0.0.2"
-    assert own_address.route_to_store(Listening("no.such.host")) == "127.0.0.1"
+    monkeypatch.setattr(meeting, "route_to", lambda host, port=0: routes.get(host))
+    assert meeting.route_to_store(Listening("10.0.0.1")) == "10.0.0.2"
+    assert meeting.route_to_store(Listening("no.such.host")) == "127.0.0.1"
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
-    assert own_address.route_to_store(LocalStore()) == "10.0.0.2"
+    assert meeting.route_to_store(LocalStore()) == "10.0.0.2"
     # The store's own host, whose name is that of its loopback device in /etc/hosts, as Debian has it.
-    assert own_address.route_to_store(Listening("127.0.1.1")) == "127.0.0.1"
-    assert own_address.address_for("127.0.0.1", ["127.0.0.1", "10.0.0.2"]) == "10.0.0.1"
-    assert own_address.address_for("127.0.0.1", ["127.0.0.1"]) == "127.0.0.1"
-    assert own_address.address_for("10.0.0.1", ["127.0.0.1"]) == "10.0.0.1"
+    assert meeting.route_to_store(Listening("127.0.1.1")) == "127.0.0.1"
+    assert meeting.address_for("127.0.0.1", ["127.0.0.1", "10.0.0.2"]) == "10.0.0.1"
+    assert meeting.address_for("127.0.0.1", ["127.0.0.1"]) == "127.0.0.1"
+    assert meeting.address_for("10.0.0.1", ["127.0.0.1"]) == "10.0.0.1"
 
 
 @pytest.mark.parametrize(

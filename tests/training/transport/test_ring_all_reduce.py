@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lightloom.compression import Inceptionn
 from lightloom.core.arrays import Float32s
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.payload import Traffic
-from lightloom.training.transport.ring import Ring
-from lightloom.training.transport.ring_all_reduce import ring_all_reduce
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import Traffic, TransportError
+from lightloom.exchange.transport.channel_group import Ring
+from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
 from tests.training.transport.rings import on_ring, results
 
 SIZES = [2, 3, 4, 5]

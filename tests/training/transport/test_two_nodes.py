@@ -13,7 +13,12 @@ import pytest
 
 pytest.importorskip("torch", reason="torchrun is torch's")
 
-from lightloom.training.transport.limited_links import DEVICE, LimitedHosts, limited_links, refusal
+from lightloom.exchange.transport.limited_links import (
+    DEVICE,
+    LimitedHosts,
+    limited_links,
+    refusal,
+)
 from tests.launched import TIMEOUT
 
 NODES, RANKS_OF_A_NODE = 2, 2

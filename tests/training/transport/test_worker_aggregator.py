@@ -16,14 +16,12 @@ pytest.importorskip("torch", reason="aggregators use torch's optimizers")
 import torch
 from torch import nn
 
-from lightloom.compression import Inceptionn
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.training.transport.channel import MARKED_TOS
-from lightloom.training.transport.errors import TransportError
-from lightloom.training.transport.payload import Traffic, payload_limit
-from lightloom.training.transport.tree import Node, Tree, node_from_store
-from lightloom.training.transport.worker_aggregator import (
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import MARKED_TOS, Traffic, TransportError, payload_limit
+from lightloom.exchange.transport.tree import Node, Tree, node_from_store
+from lightloom.exchange.transport.worker_aggregator import (
     RootTrainer,
     WorkerTrainer,
     add_up,
@@ -215,7 +213,7 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.slow
 def test_eight_processes() -> None:
     """Five workers, two aggregators and a root; then the first aggregator is killed in the middle of training."""
-    from lightloom.training.transport.launch import launch
+    from lightloom.exchange.transport.launch import launch
     from tests.training.transport import exchange_workers
 
     victim = 5

@@ -16,24 +16,190 @@ searched (optree_radices.py). The closed forms are in optree_forms.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from math import ceil, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.algorithms.optree_radices import best_radices, cut
-from lightloom.collectives.schedule.build import fit
-from lightloom.collectives.schedule.bundles import Bundles, along_the_line, bundled
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.schedule.build import (
+    Bundles,
+    along_the_line,
+    bundled,
+    fit,
+    from_all_gather,
+    line_all_to_all_wavelengths,
+    ring_all_to_all,
+    ring_all_to_all_wavelengths,
+    ring_links,
+)
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.compose import from_all_gather
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all, ring_all_to_all_wavelengths, ring_links
-from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Column, Int32s, Ints
+from lightloom.core.arrays import Column, Int32s, Ints, packed
 from lightloom.core.errors import ConfigError
-from lightloom.core.keys import packed
-from lightloom.fabrics.base import Fabric
+from lightloom.core.kernels import njit_cached
+from lightloom.machines.fabrics.fabric import Fabric
+
+# OpTree's closed forms as printed, for the study and for comparison with the schedules that are really built.
+
+
+def theorem_1_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
+    return ceil(theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
+
+
+def theorem_2_stages(ranks: int) -> float | None:
+    """k* before rounding: (ln N + sqrt(ln N (ln N − 2))) / 2 (Eq. 2); None below N = 8, where the root is imaginary."""
+    logarithm = log(ranks)
+    return (logarithm + sqrt(logarithm * (logarithm - 2))) / 2 if logarithm >= 2 else None
+
+
+def best_stages(ranks: int, wavelengths: int) -> int:
+    """The integer k that minimises Theorem 1 (what the paper's Fig. 4 shows); fewer stages win ties."""
+    return min(range(1, ranks.bit_length() + 1), key=lambda k: (theorem_1_exact(ranks, wavelengths, k), k))
+
+
+def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
+    """Theorem 1 without its ceiling."""
+    return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
+
+
+def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
+    return ceil(2 * stages / (2 * stages - 1) * theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
+
+
+def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """ceil((2k − 1) N / (8w)) (the last line of Theorem 3's proof)."""
+    return ceil((2 * stages - 1) * ranks / (8 * wavelengths) - 1e-9)
+
+
+def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
+    """The per-stage counts in Theorem 1's proof, taken literally: ceil(m²/8w)·ceil(N/m), then
+    floor(m²/4w)·ceil(N/m)."""
+    m = ranks ** (1 / stages)
+    share = ceil(ranks / m - 1e-9)
+    first = ceil(m * m / (8 * wavelengths) - 1e-9) * share
+    return [first] + [int(m * m / (4 * wavelengths) + 1e-9) * share] * (stages - 1)
+
+
+# The compiled loop that counts what a stage of OpTree puts on every link.
+
+
+@njit_cached
+def exchange_parts(start: Ints, size: Ints, first: Ints, items: Ints, arriving: Ints, change: Ints) -> None:
+    """Let every rank send what it holds to its counterpart in each other part of what was one part before.
+
+    Args:
+        start, size: first rank and ranks of each part: [parts].
+        first: the first part of each part before, and the number of parts: [parts before + 1].
+        items: blocks that each rank holds: [ranks].
+        arriving: zeros, for the blocks that each rank receives: [ranks].
+        change: zeros, for the blocks on a link less those on the one before it, among ranks in a row, towards higher
+            ranks and towards lower ones: [2, ranks + 1]. Empty where links do not matter.
+    """
+    for before in range(len(first) - 1):
+        for part in range(first[before], first[before + 1]):
+            for other in range(first[before], first[before + 1]):
+                if other == part:
+                    continue
+                for position in range(size[part]):
+                    source = start[part] + position
+                    target = start[other] + min(position, size[other] - 1)
+                    arriving[target] += items[source]
+                    if len(change):
+                        direction = 1 if target < source else 0
+                        change[direction, min(source, target)] += items[source]
+                        change[direction, max(source, target)] -= items[source]
+
+
+# Which integer radices give OpTree the fewest steps: candidates by estimate, the best of them counted exactly.
+
+_LARGEST_LATER_RADIX = 16
+_COUNTED_EXACTLY = 48
+
+
+def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
+    """Cut each part into ``radix`` near-equal ones, larger first: (starts, sizes, which part each came from)."""
+    pieces = np.minimum(size, radix)
+    parent = np.repeat(np.arange(len(size)), pieces)
+    index = np.arange(len(parent)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    small, larger = np.divmod(size, pieces)
+    piece_size = small[parent] + (index < larger[parent])
+    piece_start = start[parent] + index * small[parent] + np.minimum(index, larger[parent])
+    return piece_start, piece_size, parent
+
+
+def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
+    """Exact steps of each stage, from the load of every link, without building the schedule. O(N · sum of radices)."""
+    return tuple(_steps(n, channels, radices))
+
+
+def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
+    """The steps of one stage after the other, each counted when it is asked for."""
+    start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
+    items = np.ones(n, np.int64)
+    for number, radix in enumerate(radices):
+        start, size, parent = cut(start, size, radix)
+        first = np.searchsorted(parent, np.arange(parent[-1] + 2))
+        change, arriving = np.zeros((2, n + 1) if number else (0, 0), np.int64), np.zeros(n, np.int64)
+        exchange_parts(start, size, first, items, arriving, change)
+        colours = int(np.cumsum(change, axis=1).max()) if number else _first_stage_colours(size)
+        yield -(-colours // channels)
+        items += arriving
+
+
+def _first_stage_colours(size: Ints) -> int:
+    """Each position of the parts takes an all-to-all of its own; the last one only what its senders use."""
+    larger = int(np.count_nonzero(size == size.max()))
+    full = int(size.min()) * ring_all_to_all_wavelengths(len(size))
+    if larger == len(size):
+        return full
+    source, _, _, colour = ring_all_to_all(len(size))
+    return full + len(np.unique(colour[source < larger]))
+
+
+@lru_cache(maxsize=256)
+def best_radices(n: int, channels: int) -> tuple[int, ...]:
+    """The radices with the fewest steps among the most promising; ties go to fewer stages, then to the lower estimate.
+
+    Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
+    """
+    candidates = _candidates(n, channels)
+    best, fewest = candidates[0], (sys.maxsize, 0)
+    for radices in candidates:
+        # Each stage takes a step at least; the rest of those that cannot win is not counted.
+        least = len(radices)
+        for steps in _steps(n, channels, radices):
+            least += steps - 1
+            if (least, len(radices)) >= fewest:
+                break
+        else:
+            best, fewest = radices, (least, len(radices))
+    return best
+
+
+def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
+    @cache
+    def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
+        """The best ways to finish parts of ``size`` ranks along lines, cheapest first."""
+        if size == 1:
+            return [(0.0, ())]
+        candidates = []
+        for radix in range(2, min(size, _LARGEST_LATER_RADIX) + 1):
+            cost = float(np.ceil(n / radix * line_all_to_all_wavelengths(radix) / channels - 1e-9))
+            candidates += [(cost + more, (radix, *tail)) for more, tail in rest(-(-size // radix))[:8]]
+        return sorted(candidates)[:_COUNTED_EXACTLY]
+
+    candidates = []
+    for radix in sorted({*range(2, min(n, 64) + 1), n}):
+        parts = -(-n // radix)
+        cost = float(-(-parts * ring_all_to_all_wavelengths(radix) // channels))
+        candidates += [(cost + more, (radix, *tail)) for more, tail in rest(parts)[:12]]
+    return [radices for _, radices in sorted(candidates)[:_COUNTED_EXACTLY]]
 
 
 def optree(

@@ -12,7 +12,7 @@ With M bytes held in the end, N ranks and d = M / N:
 * rings of wavelengths: hops and links bind together, and so do hops and the number of circuits
   (:mod:`lightloom.collectives.bounds.ring`);
 * circuit switches: with D circuits a rank, only so many ranks lie within so many hops
-  (:mod:`lightloom.collectives.bounds.degree`);
+  (:mod:`lightloom.collectives.bounds.link_use`);
 * distance: nothing arrives before the nearest rank's signal does, and the farthest ranks must hear of each other, or
   the farthest one of the root;
 * circuits: from dark fibres the first set-up and one conversion are always paid.
@@ -25,14 +25,20 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.bounds.degree import degree_seconds
+from lightloom.collectives.bounds.link_use import degree_seconds
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, rank_seconds
 from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.collective import (
+    NOT_ALL_PAIRS,
+    OF_PARTS,
+    ROOTED,
+    TO_OR_FROM_ROOT,
+    Collective,
+)
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.spec import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 _ROUNDING = 1e-12
 

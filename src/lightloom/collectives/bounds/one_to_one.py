@@ -10,10 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Floats, Ints
-from lightloom.core.effort import Effort
-from lightloom.fabrics.base import Fabric
+from lightloom.collectives.collective import Collective
+from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.machines.fabrics.fabric import Fabric
 
 _MOST_ARCS: Effort = 1 << 21
 """Pairs of ranks up to which every arc of a ring is a cut."""

@@ -14,8 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from lightloom.core.arrays import Floats
-from lightloom.core.effort import Effort
+from lightloom.core.arrays import Effort, Floats
 
 _WORK: Effort = 1_333_333
 """Levels times ranks of all prices that one bound may try; together about 1.3 seconds for 1,024 ranks."""
@@ -139,7 +138,7 @@ class Prices:
 
         ``around`` are the levels before and after a set-up on the way, if there is time for one.
         """
-        from lightloom.collectives.bounds._priced_kernels import cheapest_tree
+        from lightloom.collectives.bounds.kernels import cheapest_tree
 
         count = np.zeros((len(self._capacity), self._part.shape[1]))
         for tried in range(tries):
@@ -152,3 +151,61 @@ class Prices:
             self._split = self._split * np.exp(np.clip(used / mean - 1, -2, 2) / np.sqrt(1 + tried))
             self._split = self._split / self._split.sum(axis=0)
         return False, tries
+
+
+# All pairs of ranks of a ring over circuits that stand: what first, last and second hops can carry.
+#
+# A circuit carries blocks of its source alone until others have come there, and blocks for its target alone when no
+# time is left for another hop. Within two hops a circuit serves no more blocks of its source than circuits lead on
+# from its target, and no more for its target than circuits lead to its source; a rank with many has long ones, as no
+# two lead to the same rank. Proofs: docs/collectives/bounds.md.
+
+
+def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
+    """Seconds of an all-to-all of three hops or more: circuits serve one rank in the first hop's time, and in the last.
+
+    Args:
+        hop: least seconds from a lightpath's first bit sent to it received.
+        block: seconds in which one wavelength carries what one rank has for one other.
+        channels: wavelengths of each link, each way.
+    """
+    return hop + ranks * ranks // 4 * block / (2 * channels) + 2 * max(0.0, hop - (ranks - 1) * block)
+
+
+def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
+    """Whether two hops may join all pairs of ranks; False is a proof.
+
+    Args:
+        ends: most circuits that begin, or end, at one rank.
+    """
+    return blocks_in_two_hops(ranks, channels) <= _most_blocks(ranks, channels, ends)
+
+
+@lru_cache(maxsize=1 << 12)
+def blocks_in_two_hops(ranks: int, channels: int) -> float:
+    """Blocks that a wavelength carries in first hops at least, and as many in second ones, if no block makes three."""
+    blocks = np.roots(np.array(_links_left(ranks, channels)))
+    some = np.sort(blocks[np.isreal(blocks) & (blocks.real > 0)].real)
+    # Between two of the roots links do not suffice, which is tried, and so they do not for fewer blocks.
+    if len(some) < 2 or np.polyval(_links_left(ranks, channels), some[-2:].mean()) >= 0:
+        return 0.0
+    return float(some[-1]) * (1 - _ROUNDING)
+
+
+def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
+    """Links times the blocks G that they carry in each hop, less what all blocks need, times G (G + 2): a polynomial.
+
+    For each rank, blocks weighted as in the proof, highest power first.
+    """
+    distances, links = float(ranks * ranks // 4), 2.0 * channels
+    return links, 3 * links - distances, 2 * links - 2 * distances, 8 * links * distances
+
+
+def _most_blocks(ranks: int, channels: int, ends: int) -> float:
+    """Blocks that a circuit brings as far as it is long in first hops, at most, or the equivalent of such blocks.
+
+    Where a block turns back in its second hop, as many of its links are in vain, and no two turn back equally far.
+    """
+    half = ranks / 2
+    turning = channels - channels * (channels + 1) / (2 * half) if half >= channels else (half - 1) / 2
+    return min(float(ends), channels + turning)

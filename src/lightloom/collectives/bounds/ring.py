@@ -5,21 +5,20 @@ Seconds count from standing circuits on; circuits that change on the way only ad
 
 from __future__ import annotations
 
-from lightloom.collectives.bounds.degree import hops_needed, ranks_by_hops
 from lightloom.collectives.bounds.link_use import (
     all_reduce_uses,
+    hops_needed,
     joint_seconds,
+    ranks_by_hops,
     relayed_seconds,
     slotted_seconds,
 )
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds
-from lightloom.collectives.bounds.pairs import blocks_in_two_hops, ends_seconds, two_hops_join
-from lightloom.collectives.bounds.priced import priced_seconds
-from lightloom.collectives.bounds.rooted import broadcast_seconds
-from lightloom.collectives.bounds.standing_roots import standing_broadcast_seconds
-from lightloom.collectives.schedule.wavelengths import ring_all_to_all_wavelengths
-from lightloom.collectives.spec import OF_PARTS, ROOTED, Collective
-from lightloom.fabrics.base import Fabric
+from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds, priced_seconds, two_hops_join
+from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
+from lightloom.collectives.collective import OF_PARTS, ROOTED, Collective
+from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
+from lightloom.machines.fabrics.fabric import Fabric
 
 
 def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import isqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.bounds.link_use import broadcast_uses
-from lightloom.core.arrays import Floats
-from lightloom.core.effort import Effort
+from lightloom.core.arrays import Effort, Floats
 
 _HALVINGS: Effort = 60
 _MOST_COST: Effort = 512
@@ -147,3 +147,202 @@ def _uses_summed(ranks: int) -> Floats:
     uses[1 : exact + 1] = [broadcast_uses(ranks, k) for k in range(1, exact + 1)][: len(uses) - 1]
     uses[0] = 0.0
     return np.cumsum(uses)
+
+
+# Broadcasts on circuits that stand: lengths have prices in every slot, and what the root sends costs more.
+#
+# slot 1      only the root sends, over few circuits        a circuit stands in all slots, so that its prices of
+# slot 2 …    whoever has received, over other circuits     all slots together are no more than its length
+#
+# Every byte costs at least what the cheapest tree costs, and all bytes no more than all links and what the root's
+# ends add. The prices come from a linear programme over the cheapest trees found so far. Proof:
+# docs/collectives/bounds.md.
+
+_FEWEST_RANKS: Effort = 12
+"""Ranks from which on prices are looked for."""
+_WORK = 1.2e6
+"""Additions for each rank that one bound may take."""
+_WORK_OF_A_LEVEL = 2.5
+"""Additions for each pair of ranks."""
+_MOST_SLOTS: Effort = 14
+"""Slots above which broadcasts take so long that this bound has proved nothing more than others."""
+_TRIES: Effort = 40
+"""Prices tried, at most, for all times together."""
+_FIRST_STEP, _LAST_STEP = 0.05, 0.01
+"""Parts of the time by which the search goes on, and within which it is content."""
+_NEW = 0.3
+"""Part of the programme's prices in those that are tried; the rest are the best so far."""
+_MOST_END: Effort = 20
+"""Ranks' links that the end of a root's lightpath may cost, at most."""
+_ROUNDING = 1e-9
+
+
+@lru_cache(maxsize=1 << 10)
+def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float, least: float, most: float) -> float:
+    """The largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
+
+    Args:
+        hop: least seconds from a lightpath's first bit sent to it received.
+        direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
+        least: seconds that are known to be needed.
+    """
+    looked_for = 2 * hop <= least < min(most, _MOST_SLOTS * hop) and direction_seconds > _ROUNDING * hop
+    if ranks < _FEWEST_RANKS or not looked_for:
+        return least
+    low, high = least, np.inf
+    search = Search(ranks, direction_seconds / hop)
+    while low < most and high - low >= _LAST_STEP * low:
+        seconds = min(low * (1 + _FIRST_STEP), (low + high) / 2)
+        work = _WORK_OF_A_LEVEL * ranks * (seconds / hop)
+        allowed = min(_TRIES, int(_WORK / work)) - search.tried
+        if allowed <= 0 or seconds >= _MOST_SLOTS * hop:
+            break
+        if search.excludes(seconds / hop, allowed):
+            low = seconds
+        else:
+            high = seconds
+    return min(low, most)
+
+
+class RootedPrices(NamedTuple):
+    """Of lightpaths, in every slot in which they carry data."""
+
+    usual: Floats
+    """What each link of a class of lengths adds: [slot, class]."""
+    of_root: Floats
+    """The same where the root first sends a byte, and, last, what each lightpath costs besides: [slot, class + 1]."""
+
+
+def capacities(hops: float) -> Floats:
+    """Parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot]."""
+    slots = int(hops)
+    last = hops - slots
+    return np.append(np.ones(slots - 1), last) if last > _ROUNDING else np.ones(slots - 1)
+
+
+class Search:
+    """Prices for one time after the other, guided by the cheapest trees of all prices that were tried."""
+
+    def __init__(self, ranks: int, direction_hops: float) -> None:
+        """Args:
+        direction_hops: time of all bytes over one direction, in hops.
+        """
+        ends = [0, 1]
+        while ends[-1] < ranks - 1:
+            ends.append(min(2 * ends[-1], ranks - 1))
+        self._length: Floats = np.arange(ranks, dtype=np.float64)
+        within = np.clip(self._length - np.array(ends[:-1])[:, None], 0, np.diff(ends)[:, None])
+        self._part: Floats = np.vstack([within, np.ones(ranks)])
+        """Of each length, what lies within each class, and last 1: [class + 1, length]."""
+        self._ends = ends[1:]
+        self._direction_hops = direction_hops
+        self._trees: list[tuple[Floats, Floats]] = []
+        """What is priced of each tree found: usual lightpaths and the root's first ones, as in the prices."""
+        self.best: RootedPrices | None = None
+        self.tried = 0
+
+    def excludes(self, hops: float, tries: int) -> bool:
+        """Whether prices are found, among so many tried, that show so many hops' time, more than 2, to be too short."""
+        capacity = capacities(hops)
+        best = self._begin(capacity)
+        most = self.gain(best, capacity)
+        for _ in range(tries - 1):
+            prices = None if most > 0 else self._programme(capacity)
+            if prices is None:
+                break
+            prices = RootedPrices(*(_NEW * new + (1 - _NEW) * old for new, old in zip(prices, best, strict=True)))
+            gain = self.gain(prices, capacity)
+            if gain > most:
+                best, most = prices, gain
+        self.best = best
+        return most > 0
+
+    def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
+        """Prices of usual lightpaths and the root's first ones: [slot, length], and what the root's ends add.
+
+        What a lightpath carries in all slots costs no more than its length, or, from the root, its length and its end.
+        """
+        length, part = self._length, self._part
+        usual = prices.usual @ part[:-1]
+        usual[0] = 0.0
+        usual /= ((capacity @ usual)[1:] / length[1:]).max()
+        first = np.maximum(prices.of_root @ part, usual)
+        return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
+
+    def gain(self, prices: RootedPrices, capacity: Floats) -> float:
+        """What a byte costs at least above what there is for it; more than 0 only where the time is too short."""
+        from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
+
+        usual, first, end = self.prices(prices, capacity)
+        count, first_count = np.zeros_like(usual), np.zeros_like(usual)
+        cost = cheapest_rooted_tree(usual, first, count, first_count)
+        self._trees.append((count @ self._part[:-1].T, first_count @ self._part.T))
+        self.tried += 1
+        return float(cost) - 2 * (len(self._length) + end) / self._direction_hops * (1 + _ROUNDING)
+
+    def _begin(self, capacity: Floats) -> RootedPrices:
+        """The best prices so far, or alike in all slots."""
+        slots, classes = len(capacity), len(self._part) - 1
+        if self.best is None:
+            usual = np.full((slots, classes), 1 / capacity[1:].sum())
+            usual[0] = 0.0
+            ends = np.full((slots, 1), len(self._length) / capacity.sum())
+            return RootedPrices(usual, np.hstack([usual, ends]))
+        before = len(self.best.usual)
+        # Slots in between are alike, so that those that are new are copies.
+        slot = np.round(np.arange(slots) * (before - 1) / max(slots - 1, 1)).astype(np.int64)
+        usual, of_root = self.best.usual[slot], self.best.of_root[slot]
+        return RootedPrices(usual * before / slots, of_root * before / slots)
+
+    def _programme(self, capacity: Floats) -> RootedPrices | None:
+        """The best prices as far as the trees found tell, or None if they leave nothing to gain.
+
+        Variables: usual prices, those of the root, what the root's ends add, and the cost of the cheapest tree.
+        """
+        from scipy.optimize import linprog
+
+        slots, classes = len(capacity), len(self._part) - 1
+        usual, both = slots * classes, slots * (2 * classes + 1)
+        end, cost = both, both + 1
+        lengths = self._part[:, self._ends].T
+        rows = np.zeros((2 * classes + 1 + (slots - 1) * classes, both + 2))
+        for at in range(classes):
+            rows[at, at:usual:classes] = capacity
+        for at in range(classes + 1):
+            rows[classes + at, usual + at : both : classes + 1] = capacity
+        rows[2 * classes, end] = -1.0
+        for slot in range(1, slots):
+            # Lightpaths of the root are no cheaper than others.
+            at = 2 * classes + 1 + (slot - 1) * classes
+            rows[at : at + classes, slot * classes : (slot + 1) * classes] = lengths[:, :-1]
+            rows[at : at + classes, usual + slot * (classes + 1) : usual + (slot + 1) * (classes + 1)] = -lengths
+        limits = np.zeros(len(rows))
+        limits[: 2 * classes] = 1.0
+        trees = np.array([self._row(tree, slots) for tree in self._trees])
+        highest = np.full(both + 2, np.inf)
+        highest[:classes] = 0.0
+        highest[end] = _MOST_END * len(self._length)
+        wanted = np.zeros(both + 2)
+        wanted[end], wanted[cost] = 2 / self._direction_hops, -1.0
+        found: Any = linprog(
+            wanted,
+            A_ub=np.vstack([rows, trees]),
+            b_ub=np.append(limits, np.zeros(len(trees))),
+            bounds=np.column_stack([np.zeros_like(highest), highest]),
+            method="highs",
+        )
+        if found.status != 0 or -found.fun <= 2 * len(self._length) / self._direction_hops:
+            return None
+        x: Floats = found.x
+        return RootedPrices(x[:usual].reshape(slots, classes), x[usual:both].reshape(slots, classes + 1))
+
+    def _row(self, tree: tuple[Floats, Floats], slots: int) -> Floats:
+        """The cheapest tree costs no more than this one, which is nothing to know if it needs more slots."""
+        parts = []
+        for used in tree:
+            if used[slots:].any():
+                return np.zeros(slots * sum(each.shape[1] for each in tree) + 2)
+            same = np.zeros((slots, used.shape[1]))
+            same[: len(used)] = used[:slots]
+            parts.append(-same.ravel())
+        return np.concatenate([*parts, [0.0, 1.0]])

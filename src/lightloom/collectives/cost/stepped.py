@@ -9,29 +9,138 @@
 
 On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
 propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise. Steps that
-nothing orders run at once and share links (:mod:`lightloom.collectives.cost.concurrent`).
+nothing orders run at once and share links (:mod:`lightloom.collectives.cost.stepped`).
 
 A codec adds its seconds to each step, or, in line with the links, makes the step wait for the slower of the two
-(:mod:`lightloom.collectives.cost.codec_work`); the schedule's size is then that of the compressed data.
+(:mod:`lightloom.collectives.cost.stepped`); the schedule's size is then that of the compressed data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import cast, get_args
+from typing import NamedTuple, cast, get_args
 
 import numpy as np
 
-from lightloom.collectives.cost.concurrent import shared_times
-from lightloom.collectives.cost.loads import StepLoads, step_loads
-from lightloom.collectives.cost.order import steps_before
-from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.cost.queued import queued_cost
+from lightloom.collectives.cost.loads import PacketLoads, StepLoads, step_loads
+from lightloom.collectives.cost.price import Cost, CostModel, rows_by_step, steps_before
+from lightloom.collectives.cost.queued import busy_and_delay, follows, play, queued_cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Floats, Mask
-from lightloom.core.errors import UnknownNameError
-from lightloom.fabrics.base import Fabric
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+# Steps that nothing orders run at once and share what they use: packet links, and the engine of a codec.
+#
+# A step encodes, sends and decodes, one after the other (in line with the links, all at once). While several steps
+# use the same link or engine, they slow down alike: speeds, relative to that of the step alone, are max-min fair, so
+# that no link ever carries more than its bandwidth. Circuits that run at once hold channels of their own, and share
+# no link.
+
+
+class _Tasks(NamedTuple):
+    """One kind of work of every step."""
+
+    lead: Floats
+    """Seconds before anything is shared: [step]."""
+    alone: Floats
+    """Seconds that the work takes where nothing else runs: [step]."""
+    tail: Floats
+    """Seconds after it in which nothing is shared: [step]."""
+    step: Ints
+    """Step of each use of a link or engine, ascending: [use]."""
+    resource: Ints
+    """What is used: [use]."""
+    busy: Floats
+    """Seconds for which it is busy: [use]."""
+
+
+class SharedTimes(NamedTuple):
+    """Seconds of each step while others run beside it: arrays [step]."""
+
+    transmission: Floats
+    encode: Floats
+    decode: Floats
+
+
+def shared_times(
+    loads: StepLoads,
+    fabric: Fabric,
+    alone: Floats,
+    lead: Floats,
+    coding: tuple[Floats, Floats] | None,
+    *,
+    in_line: bool,
+) -> SharedTimes:
+    """The seconds of steps with dependencies, each from when the last step that it waits for has ended.
+
+    Args:
+        alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
+        lead: seconds of setting circuits and of conversion before these.
+        coding: seconds of encoding and of decoding in each step.
+    """
+    steps, engine, nothing = loads.steps, fabric.links, np.zeros(loads.steps)
+    step, link, busy = _link_uses(loads, fabric)
+    if coding is None and not len(step):
+        return SharedTimes(alone, nothing, nothing)
+    if in_line:
+        assert coding is not None
+        step, link = np.concatenate([step, np.arange(steps)]), np.concatenate([link, np.full(steps, engine)])
+        busy = np.concatenate([busy, np.maximum(*coding)])
+        order = np.argsort(step, kind="stable")
+        step, link, busy = step[order], link[order], busy[order]
+    shared = np.zeros(steps)
+    np.maximum.at(shared, step, busy)
+    tasks = [_Tasks(lead, shared, np.maximum(alone - shared, 0.0), step, link, busy)]
+    if coding is not None and not in_line:
+        every, engines = np.arange(steps), np.full(steps, engine)
+        encode, decode = (_Tasks(nothing, part, nothing, every, engines, part) for part in coding)
+        tasks = [encode, tasks[0], decode]
+    begin, end = _run(tasks, steps_before(steps, loads.dependencies), engine + 1)
+    seconds = [stop - start for start, stop in zip(begin, end, strict=True)]
+    if len(tasks) == 1:
+        return SharedTimes(seconds[0] - lead, nothing, nothing)
+    return SharedTimes(seconds[1] - lead, seconds[0], seconds[2])
+
+
+def _link_uses(loads: StepLoads, fabric: Fabric) -> tuple[Ints, Ints, Floats]:
+    """Step, link and seconds of all that steps load on links: [use] each."""
+    if not isinstance(loads.transfers, PacketLoads) or loads.transfers.by_link is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    step, link, chunks = loads.transfers.by_link
+    return step, link, chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
+
+
+def _run(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
+    """Seconds at which each task may begin and at which it ends: [kind of task, step] each.
+
+    The first task of a step waits for the last of those that the step waits for, every other one for the task before.
+    """
+    from lightloom.collectives.cost import kernels
+
+    steps, kinds = len(before), len(tasks)
+    number = np.arange(steps * kinds).reshape(kinds, steps)
+    pairs = [(earlier + (kinds - 1) * steps, step) for step in range(steps) for earlier in before[step]]
+    pairs += [pair for kind in range(kinds - 1) for pair in zip(*number[kind : kind + 2].tolist(), strict=True)]
+    earlier, later = np.array(pairs, np.int64).reshape(-1, 2).T
+    order = np.argsort(earlier, kind="stable")
+    uses = np.concatenate([task.step + kind * steps for kind, task in enumerate(tasks)])
+    work = kernels.Work(
+        waits=np.bincount(later, minlength=steps * kinds),
+        first_follower=np.searchsorted(earlier[order], np.arange(steps * kinds + 1)),
+        follower=later[order],
+        lead=np.concatenate([task.lead for task in tasks]),
+        alone=np.concatenate([task.alone for task in tasks]),
+        tail=np.concatenate([task.tail for task in tasks]),
+        first_use=np.searchsorted(uses, np.arange(steps * kinds + 1)),
+        resource=np.concatenate([task.resource for task in tasks]),
+        busy=np.concatenate([task.busy for task in tasks]),
+    )
+    begin, end = np.zeros((2, steps * kinds))
+    kernels.run_at_once(work, resources, begin, end)
+    return begin.reshape(kinds, steps), end.reshape(kinds, steps)
+
 
 COST_MODELS: tuple[str, ...] = get_args(CostModel)
 
@@ -164,3 +273,189 @@ def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
         critical[at] = True
         at = max(before[at], key=lambda b: float(end[b]), default=None)
     return critical
+
+
+# What a codec has to do in each step of a schedule, on the rank that has most to do.
+#
+# Between hops (``in_line=False``, a codec in software), as ``training.transport`` does it: a rank encodes a chunk
+# whose sum has changed, passes on the bytes of what it only forwards, decodes what arrives, and adopts its own
+# decoded chunk before it hands out a finished sum. In line with the link (a codec in the network card) every chunk
+# that leaves is encoded and every chunk that arrives is decoded, while the link sends.
+
+
+@dataclass(frozen=True, slots=True)
+class CodecWork:
+    """Chunks that the busiest rank encodes and decodes in each step, whatever their size; shape [steps]."""
+
+    encoded: Ints
+    decoded: Ints
+    chunks: int
+    in_line: bool
+    sent: Ints
+    """Messages that the busiest rank sends in each step; it encodes no more of them than chunks."""
+    received: Ints
+
+    def times(self, nbytes: float, encode: float, decode: float, calls: tuple[float, float] = (0.0, 0.0)) -> CodecTimes:
+        """For a collective of ``nbytes`` of values, at rates in bytes of values per second.
+
+        Args:
+            nbytes: of all values.
+            encode: rate of encoding.
+            decode: rate of decoding.
+            calls: seconds to encode and to decode a message, whatever its size.
+        """
+        chunk = nbytes / self.chunks
+        encoding, decoding = (work.astype(np.float64) for work in (self.encoded, self.decoded))
+        encoded = np.minimum(self.encoded, np.maximum(self.sent, 1)) * calls[0]
+        decoded = np.minimum(self.decoded, np.maximum(self.received, 1)) * calls[1]
+        return CodecTimes(encoding * (chunk / encode) + encoded, decoding * (chunk / decode) + decoded, self.in_line)
+
+
+def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
+    """Linear in the rows of the schedule, with a flag for every rank and chunk; of a folded one, for every rank and the
+    chunks of one period of owners, since turned by a period all ranks do the same.
+
+    The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
+    """
+    from lightloom.collectives.cost import kernels
+
+    schedule = schedule.of_single_chunks()
+    ranks, chunks = schedule.collective.ranks + 1, schedule.chunks  # in-network schedules number the switch last
+    if schedule.folding is not None:
+        ranks, share = schedule.folding.period, schedule.chunks // schedule.collective.ranks
+        owner = schedule.chunk.astype(np.int64) // share
+        schedule, chunks = schedule.moved(owner // ranks, back=True), ranks * share
+    ends = schedule.source.astype(np.int64), schedule.destination.astype(np.int64)
+    reads, writes = (end * chunks + schedule.chunk for end in ends)
+    sender, receiver = (end % ranks for end in ends)
+    order, path = rows_by_step(schedule), schedule.lightpath
+    rows = kernels.CodedRows(order, schedule.step, path, reads, writes, sender, receiver, schedule.reduces)
+    coded_as = np.full((schedule.collective.ranks + 1) * chunks, -1, np.int32)
+    count, most = np.zeros((2, ranks), np.int64), np.zeros((2, schedule.steps), np.int64)
+    kernels.codec_work(rows, in_line, coded_as, count, most)
+    encoded, decoded = most
+    sent, received = (_messages(schedule, end) for end in (sender, receiver))
+    return CodecWork(encoded, decoded, schedule.chunks, in_line, sent, received)
+
+
+def _messages(schedule: Schedule, end: Ints) -> Ints:
+    """Most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
+    ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max()) + 1
+    place = schedule.step.astype(np.int64) * ranks + end
+    ends = np.unique(place * paths + schedule.lightpath) // paths
+    rank_of_step, counts = np.unique(ends, return_counts=True)
+    most = np.zeros(schedule.steps, np.int64)
+    np.maximum.at(most, rank_of_step // ranks, counts)
+    return most
+
+
+# How much later a collective ends when one rank starts late, or sends slower than the others.
+#
+# late      the rank sends nothing before some time; what reaches it earlier waits there for it
+# slower    whatever the rank sends holds its lightpath so many times longer
+#
+# A queued schedule is played again: rows keep their order on each lightpath and wait for what they need. A schedule
+# of steps has barriers: a step ends when its slowest sender has sent, and the steps that depend on it wait.
+
+
+@dataclass(frozen=True, slots=True)
+class Straggling:
+    """What one straggler costs."""
+
+    time: float
+    """Seconds of a run in which none straggles, circuits set up on the way."""
+    later: Floats
+    """Seconds that a run ends later if it is this rank that straggles: [rank]."""
+
+    @property
+    def worst(self) -> int:
+        """The rank that delays most."""
+        return int(self.later.argmax())
+
+
+def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower: float = 1.0) -> Straggling:
+    """Let every rank straggle in turn; the schedule being verified.
+
+    Of a folded schedule, one period of ranks; the others delay as much as these.
+
+    Args:
+        late: seconds that the rank begins to send after the first circuits stand.
+        slower: times longer that it holds lightpaths; 1 or more.
+
+    Raises:
+        ConfigError: a time or a factor out of range.
+        UnsupportedError: a fabric that switches packets.
+    """
+    if not (late >= 0 and np.isfinite(late)):
+        raise ConfigError(f"late={late}: expected seconds, not negative")
+    if not (slower >= 1 and np.isfinite(slower)):
+        raise ConfigError(f"slower={slower}: expected a factor of 1 or more")
+    if not fabric.exclusive:
+        raise UnsupportedError("stragglers are played on circuits, and this fabric switches packets")
+    if schedule.queued:
+        return _queued(schedule, fabric, late, slower)
+    return _stepped(schedule, fabric, late, slower)
+
+
+def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    from lightloom.collectives.cost import kernels
+
+    ranks, folding = schedule.collective.ranks, schedule.folding
+    period = ranks if folding is None else folding.period
+    unfolded = schedule.unfolded(fabric.fibre_channels)
+    # In the order in which rows begin; of some bytes, so that nothing begins before what it waits for.
+    begin = play(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric).begin
+    order = np.lexsort((unfolded.lightpath, begin))
+    ends = np.concatenate([unfolded.source, unfolded.destination]).astype(np.int64)
+    cells, number = np.unique(ends * unfolded.chunks + np.tile(unfolded.chunk, 2), return_inverse=True)
+    origin, target = np.split(number, 2)
+    rows = kernels.PlayedRows(
+        order,
+        unfolded.lightpath,
+        follows(unfolded, order),
+        origin,
+        target,
+        unfolded.reduces,
+        *busy_and_delay(unfolded, fabric),
+    )
+    end = np.zeros(1 + period)
+    # Nobody is rank -1: the first run is one without a straggler.
+    kernels.straggle(rows, unfolded.source, len(cells), np.arange(-1, period), late, slower, end)
+    return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
+
+
+def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    ranks, steps = schedule.collective.ranks, schedule.steps
+    times = step_times(schedule, fabric)
+    sends = _sending_seconds(schedule, fabric)
+    slow = _sending_seconds(schedule, fabric, slower)
+    before, setup = (
+        steps_before(steps, schedule.dependencies),
+        min(fabric.setup_time, float(times.reconfiguration.sum())),
+    )
+    alone, end = np.zeros(steps), np.zeros((steps, ranks))
+    for step in TopologicalSorter(dict(enumerate(before))).static_order():
+        ready = max((alone[earlier] for earlier in before[step]), default=0.0)
+        alone[step] = ready + times.duration[step]
+        begin = np.max([end[earlier] for earlier in before[step]], axis=0, initial=0.0)
+        waits = times.duration[step] - times.transmission[step]
+        end[step] = begin + waits + np.maximum(times.transmission[step], slow[step])
+        # Later circuits are set up while it is waited for.
+        came = setup + late + times.conversion[step] + slow[step]
+        end[step] = np.where(sends[step] > 0, np.maximum(end[step], came), end[step])
+    last = float(alone.max())
+    return Straggling(last, np.maximum(end.max(axis=0) - last, 0.0))
+
+
+def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
+    """Seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
+    _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
+    once = (schedule.destination == schedule.destination[first][path]).astype(np.float64)
+    sent = np.bincount(path, weights=once if schedule.weights is None else once * schedule.weights)
+    source, destination, route = schedule.ends(slice(None))
+    width = schedule.wavelength_count * fabric.channel_bandwidth
+    seconds = slower * sent[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)
+    longest = np.zeros((schedule.steps, schedule.collective.ranks))
+    np.maximum.at(longest, (schedule.step, source), np.maximum(seconds, 1e-300))
+    return longest

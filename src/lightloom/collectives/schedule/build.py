@@ -9,18 +9,174 @@ bundle several channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.wavelengths import colour_arcs, colour_planes
-from lightloom.collectives.spec import Collective
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Schedule, distinct, sorted_by
 from lightloom.core.arrays import Column, Ints
-from lightloom.fabrics.base import CLOCKWISE, Fabric
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+
+# Wavelength assignment on rings and lines, and planes on circuit switches.
+#
+# For all-to-all the assignments are optimal and written down:
+#
+# * line of n nodes: ``floor(n²/4)`` wavelengths each way (the load of the middle link; intervals colour perfectly);
+# * ring of n nodes: ``ceil(floor(n²/4) / 2)`` each way (half the load of any pair of opposite links).
+
+
+def ring_all_to_all_wavelengths(nodes: int) -> int:
+    """Fewest wavelengths, each way, for one-stage all-to-all on a ring: ``ceil(floor(n²/4)/2)``.
+
+    OpTree's Lemma 1 prints ``ceil(n²/8)``, which is one more than this for odd n above 1 (n = 5: 4 instead of 3).
+    """
+    return (nodes * nodes // 4 + 1) // 2
+
+
+def line_all_to_all_wavelengths(nodes: int) -> int:
+    """Fewest wavelengths, each way, for one-stage all-to-all on a line: ``floor(n²/4)`` (OpTree, Lemma 1)."""
+    return nodes * nodes // 4
+
+
+def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
+    """Links of the longest of these lightpaths on a ring."""
+    ahead = np.where(np.asarray(route) == CLOCKWISE, destination - source, source - destination)
+    return int((ahead % nodes).max())
+
+
+@lru_cache(maxsize=64)
+def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """An optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), one entry an ordered pair.
+
+    Two opposite nodes X and Y are served at a time and then taken off the ring. For v on the one side of them and u on
+    the other, one clockwise wavelength carries the closed tour X→v→Y→u→X, one counter-clockwise its reverse:
+
+             v
+          ↗     ↘
+        X         Y        four demands a wavelength, every link used exactly once
+          ↖     ↙
+             u
+
+    X→Y and Y→X take what is left: half a tour each way when the sides differ by one node, else a wavelength of their
+    own, clockwise and counter-clockwise in turn.
+    """
+    parts: list[tuple[Ints, Ints, int, Ints]] = []
+    used = [0, 0]
+    remaining = np.arange(nodes, dtype=np.int64)
+    while len(remaining) >= 2:
+        half = (len(remaining) + 1) // 2
+        x, y = remaining[0], remaining[half]
+        near, far = remaining[1:half], remaining[half + 1 :]
+        for direction in (CLOCKWISE, COUNTERCLOCKWISE):
+            for side, enter, leave in ((near, x, y), (far, y, x)):
+                colour = used[direction] + np.arange(len(side))
+                ends = (np.full(len(side), enter), np.full(len(side), leave))
+                a, b = ends if direction == CLOCKWISE else ends[::-1]
+                parts += [(a, side, direction, colour), (side, b, direction, colour)]
+        one = np.ones(1, dtype=np.int64)
+        spare = used[CLOCKWISE] + len(far), used[COUNTERCLOCKWISE] + len(far)
+        used[0] += len(near)
+        used[1] += len(near)
+        if len(near) > len(far):
+            parts += [
+                (y * one, x * one, CLOCKWISE, spare[0] * one),
+                (x * one, y * one, COUNTERCLOCKWISE, spare[1] * one),
+            ]
+        else:
+            direction = CLOCKWISE if used[CLOCKWISE] <= used[COUNTERCLOCKWISE] else COUNTERCLOCKWISE
+            parts += [
+                (x * one, y * one, direction, used[direction] * one),
+                (y * one, x * one, direction, used[direction] * one),
+            ]
+            used[direction] += 1
+        remaining = np.concatenate([near, far])
+    source, destination = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    route = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
+    return source, destination, route, np.concatenate([part[3] for part in parts])
+
+
+def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
+    """Fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ.
+
+    Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest
+    load).
+    """
+    from lightloom.collectives.schedule import kernels
+
+    colour = np.empty(int(count.sum()), np.int64)
+    ends = (column.astype(np.int64, copy=False) for column in (start, end))
+    used = kernels.sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
+    return colour, int(used)
+
+
+class ColourRanges(NamedTuple):
+    """Colours of intervals, as ranges of colours that follow each other: arrays [range]."""
+
+    interval: Ints
+    """Interval to which the colours belong; ranges of one interval follow each other."""
+    colour: Ints
+    """First colour."""
+    size: Ints
+    """Colours."""
+    before: Ints
+    """Colours that the interval has in ranges before."""
+    colours: int
+    """Colours that are used in all."""
+
+
+def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> ColourRanges:
+    """As :func:`colour_intervals`, with memory for ranges of colours instead of colours."""
+    from lightloom.collectives.schedule import kernels
+
+    ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
+    interval, colour, given, used = kernels.sweep_ranges(np.lexsort((end, start)), *ends, nodes)
+    order = np.argsort(interval, kind="stable")
+    interval, colour, given = interval[order], colour[order], given[order]
+    total = np.cumsum(given) - given
+    before = total - total[np.searchsorted(interval, interval)] if len(interval) else total
+    return ColourRanges(interval, colour, given, before, int(used))
+
+
+def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
+    """Colours such that overlapping arcs of a ring differ: optimal if some link is free, else first-fit, longest first.
+
+    The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse, which
+    run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo
+    ``nodes``.
+    """
+    load = np.zeros(nodes + 1, np.int64)
+    ends = start + length
+    np.add.at(load, start, 1)
+    np.add.at(load, np.minimum(ends, nodes), -1)
+    wrapped = ends > nodes
+    load[0] += int(wrapped.sum())
+    np.add.at(load, ends[wrapped] - nodes, -1)
+    load = np.cumsum(load)[:nodes]
+    free = np.flatnonzero(load == 0)
+    if len(free):
+        shifted = (start - free[0]) % nodes
+        return colour_intervals(shifted, shifted + length, np.ones_like(start), nodes)
+    from lightloom.collectives.schedule import kernels
+
+    colour = np.empty(len(start), np.int64)
+    order = np.lexsort((start, -length))
+    return colour, int(kernels.first_fit(order, *map(np.ascontiguousarray, (start, length)), nodes, colour))
+
+
+def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, int]:
+    """Fewest planes (the largest number of circuits a node holds, by König's theorem) for these circuits."""
+    from lightloom.collectives.schedule import kernels
+
+    degree = int(max(np.bincount(source).max(), np.bincount(destination).max()))
+    colour = np.full(len(source), -1, np.int64)
+    kernels.alternate(*map(np.ascontiguousarray, (source, destination)), nodes, degree, colour)
+    return colour, degree
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +340,287 @@ def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, In
     elif fabric.exclusive:
         colour, colours = colour_planes(source, destination, fabric.ranks)
     return route, colour, colours
+
+
+# Transfers of many chunks each as rows: whole lists of chunks share lightpaths that bundle a channel for each.
+#
+# chunks 4, 5, 6, 7, 8 on colours 3 to 7, with 4 channels a link
+#
+# step 0    channel 3            4          a lightpath of one channel carries a chunk
+# step 1    channels 0 to 3      5 6 7 8    one of four channels carries four, one after the other, in the same time
+
+
+class Bundles(NamedTuple):
+    """Transfers that happen at once where there are channels enough: arrays [transfer]."""
+
+    source: Column
+    destination: Column
+    route: Column
+    entry: Column
+    """Place of the first chunk in a list of chunks that all stages share; the others follow there."""
+    carried: Column
+    """Chunks."""
+    colour: Column
+    """First colour. Transfers of different colours never share a channel in the same step."""
+    colours: int
+    in_a_row: bool = False
+    """Whether all chunks of a transfer follow each other on one colour, instead of each on the next one."""
+    lightpath: Column | None = None
+    """Multicast to which a transfer belongs: those of one have the same source, route, chunks and colours. None where
+    each has lightpaths of its own."""
+
+
+def bundled(
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    stages: Sequence[Bundles],
+    entries: Column,
+    *,
+    chunks: int,
+    striped: bool,
+    notes: tuple[str, ...] = (),
+) -> Schedule:
+    """A schedule of one stage after the other, whose rows carry lists of chunks.
+
+    Args:
+        name: of the algorithm.
+        collective: what the schedule serves.
+        fabric: one of circuits.
+        stages: in order.
+        entries: chunks, to which the stages refer by place: [entry].
+        chunks: of the schedule.
+        striped: whether lightpaths bundle all channels that they can get, beside one for each chunk.
+        notes: what the algorithm says of its choices.
+    """
+    parts, first, counts, step, path = list[Rows](), list[Column](), list[Column](), 0, 0
+    for stage in stages:
+        width, slots, steps = fit(fabric, stage.colours, striped=striped)
+        pieces = _in_steps(stage, slots)
+        order = np.argsort(pieces.step, kind="stable")
+        transfer, now, slot, taken, entry, count = (column[order] for column in pieces)
+        source, destination, route = (
+            np.asarray(column, np.int32)[transfer] for column in (stage.source, stage.destination, stage.route)
+        )
+        number = np.arange(len(order), dtype=np.int32)
+        if stage.lightpath is not None:
+            number = np.unique(stage.lightpath[transfer] * np.int64(steps) + now, return_inverse=True)[1]
+        wide, adds = (taken * width).astype(np.int16), np.zeros(len(order), np.bool_)
+        parts.append(Rows(step + now, path + number, source, destination, route, slot * width, wide, number, adds))
+        first.append(entry)
+        counts.append(count)
+        step, path = step + steps, path + int(number.max(initial=-1)) + 1
+    lists, number = ChunkLists.of_ranges(entries, np.concatenate(first), np.concatenate(counts))
+    rows = joined(parts)._replace(chunk=number)
+    schedule = assemble(name, collective, fabric, rows, chunks=chunks, steps=step, notes=notes)
+    return schedule.with_columns({}, lists=lists)
+
+
+class _Pieces(NamedTuple):
+    """Parts of transfers that lie in one step each: arrays [piece]."""
+
+    transfer: Ints
+    step: Column
+    slot: Column
+    """Place of the first colour in its step."""
+    taken: Column
+    """Colours."""
+    entry: Column
+    carried: Column
+    """Chunks."""
+
+
+def _in_steps(stage: Bundles, slots: int) -> _Pieces:
+    """Cut transfers where their colours go on in the next step."""
+    colour, count = (np.asarray(column, np.int64) for column in (stage.colour, stage.carried))
+    last = colour if stage.in_a_row else colour + count - 1
+    pieces = last // slots - colour // slots + 1
+    transfer = np.repeat(np.arange(len(colour)), pieces)
+    number = np.arange(len(transfer)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    step = (colour // slots)[transfer] + number
+    begin = np.maximum(colour[transfer], step * slots)
+    taken = np.minimum(last[transfer] + 1, (step + 1) * slots) - begin
+    entry = np.asarray(stage.entry, np.int64)[transfer] + begin - colour[transfer]
+    carried = count[transfer] if stage.in_a_row else taken
+    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry, carried))
+    return _Pieces(transfer, *small)
+
+
+def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Bundles:
+    """Transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
+
+    Args:
+        source: [transfer].
+        destination: [transfer].
+        entry: place of the first chunk: [transfer].
+        count: chunks: [transfer].
+        n: ranks.
+        in_a_row: whether a transfer takes one colour, instead of one for each chunk.
+    """
+    columns, colours = list[tuple[Column, ...]](), 0
+    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
+        rows = np.flatnonzero((destination > source) == (direction == CLOCKWISE))
+        low, high = (source, destination) if direction == CLOCKWISE else (destination, source)
+        wanted = np.ones_like(rows) if in_a_row else count[rows]
+        given = colour_ranges(low[rows], high[rows], wanted, n)
+        transfer = rows[given.interval]
+        before = np.zeros_like(given.size) if in_a_row else given.before
+        carried = count[transfer] if in_a_row else given.size
+        route = np.full(len(transfer), direction, np.int8)
+        columns.append(
+            (source[transfer], destination[transfer], route, entry[transfer] + before, carried, given.colour)
+        )
+        colours = max(colours, given.colours)
+    start, end, route, first, carried, colour = (np.concatenate(pair) for pair in zip(*columns, strict=True))
+    return Bundles(start, end, route, first, carried, colour, colours, in_a_row)
+
+
+# One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.
+# In the same way a broadcast makes a reduce.
+#
+# Why it holds: in an all-gather every chunk spreads from its owner along a tree, each rank receiving it once. Run
+# backwards, every rank sends its partial sum up the same tree exactly once, after having received those of its
+# children, so the owner ends with each contribution exactly once. The lightpaths run the same way back, on the same
+# wavelengths.
+
+_BACKWARDS: dict[str, Kind] = {"all-gather": "reduce-scatter", "broadcast": "reduce"}
+
+
+def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Schedule:
+    """The reduce-scatter that is this all-gather run backwards, or the reduce that is this broadcast.
+
+    ``mirrored`` also reflects the ring of ranks, so that a schedule that moves one way round still does, on the same
+    circuits; only schedules that look the same from every rank of the ring stay right under it.
+
+    Raises:
+        UnsupportedError: the schedule adds, is an all-to-all, or multicasts (light cannot be summed on the way back).
+    """
+    kind = _BACKWARDS.get(schedule.collective.kind)
+    if kind is None:
+        raise UnsupportedError(f"only {' or '.join(_BACKWARDS)} can be run backwards, not {schedule.collective.kind}")
+    if fabric.taps > 1 and len(np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1)[0]) > len(
+        np.unique(schedule.lightpath)
+    ):
+        raise UnsupportedError(f"{schedule.algorithm} multicasts, so it cannot be run backwards as a {kind}")
+    backwards = {name: column[::-1] for name, column in schedule.columns().items()}
+    source, destination, chunk = backwards["destination"], backwards["source"], backwards["chunk"]
+    route = fabric.reverse_route(backwards["route"])
+    if mirrored:
+        if schedule.lists is not None:
+            raise UnsupportedError(f"{schedule.algorithm}: lists of chunks cannot be reflected: expected single chunks")
+        n, pieces = schedule.collective.ranks, schedule.chunks // schedule.collective.ranks
+        order = fabric.ring_order()
+        image = np.empty(n, np.int64)
+        image[order] = order[-np.arange(n)]
+        source, destination, chunk = (
+            image[source],
+            image[destination],
+            image[chunk // pieces] * pieces + chunk % pieces,
+        )
+        route = fabric.reverse_route(route)
+    dependencies = schedule.dependencies
+    if dependencies is not None:
+        dependencies = schedule.steps - 1 - np.asarray(dependencies)[:, ::-1]
+    if schedule.folding is not None and schedule.folding.channel.size:
+        raise UnsupportedError(f"{schedule.algorithm}: copies on channels of their own cannot be run backwards")
+    backward = schedule.with_columns(
+        backwards
+        | {
+            "step": schedule.steps - 1 - backwards["step"],
+            "source": source,
+            "destination": destination,
+            "route": route,
+            "chunk": chunk,
+            "reduces": np.ones(len(schedule), np.bool_),
+        },
+        collective=schedule.collective.of_kind(kind),
+        dependencies=dependencies,
+    )
+    return backward.of_first_period()
+
+
+def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
+    """``second`` after ``first``, together serving ``collective``."""
+    foldings = {schedule.folding and (schedule.folding.period, schedule.folding.axes) for schedule in (first, second)}
+    ordered = first.dependencies is None and second.dependencies is None and first.lists is second.lists
+    if first.chunks != second.chunks or len(foldings) > 1 or not ordered:
+        raise UnsupportedError(
+            "only barrier-stepped schedules over the same chunks and lists, folded alike, can follow each other"
+        )
+    columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
+    columns["step"][len(first) :] += first.steps
+    columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1
+    return second.with_columns(columns, collective=collective, steps=first.steps + second.steps)
+
+
+def from_all_gather(
+    collective: Collective,
+    fabric: Fabric,
+    all_gather: Callable[[Collective], Schedule],
+    *,
+    mirrored: bool = False,
+) -> Schedule:
+    """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`)."""
+    gather = all_gather(collective.of_kind("all-gather"))
+    if collective.kind == "all-gather":
+        return gather
+    scatter = reverse(gather, fabric, mirrored=mirrored)
+    return scatter if collective.kind == "reduce-scatter" else sequence(scatter, gather, collective)
+
+
+def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
+    """Serve both kinds with a root from an algorithm that knows broadcast only."""
+    spread = broadcast(collective.of_kind("broadcast"))
+    return spread if collective.kind == "broadcast" else reverse(spread, fabric)
+
+
+# Schedules of steps without their barriers: queued, so that every row goes as soon as its data is there.
+#
+# steps          ████ ··  ████ ··  ████ ··        every step waits for the latency of the one before
+# in 2 pieces    ████████████████████████··       the second half of a share leaves while the first one travels
+#
+# Links serve rows in the order of their steps, and of a step first those to the next rank, then those to the one
+# after it, so that not all send to the same rank at first. What a schedule moves stays the same, so that it is a
+# queued one if no rank sends a sum of which it still waits for a part, and none sends a sum twice: trees and rings do
+# so, doubling does not.
+
+
+def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Column) -> Ints:
+    """Number transfers by their ends and routes, as rows of queued schedules on packet links have them: [row]."""
+    pair = source.astype(np.int64) * fabric.ranks + destination
+    return distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)[1]
+
+
+def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
+    """The rows of a schedule of steps on packet links as a queued one, not yet verified.
+
+    Args:
+        schedule: steps in order, folded or not; of a pipeline, its first piece.
+        pieces: parts into which every chunk is cut.
+        interval: steps after which links prefer the first step of a piece to further steps of the piece before; 0:
+            links serve all pieces of a step before those of the next.
+
+    Raises:
+        UnsupportedError: circuits, which need set-ups between steps, or steps that depend on each other.
+    """
+    if fabric.exclusive or fabric.in_network_reduction:
+        raise UnsupportedError(f"{schedule.algorithm}: only packets between ranks do without steps")
+    if schedule.queued or schedule.dependencies is not None:
+        raise UnsupportedError(f"{schedule.algorithm}: expected steps in order")
+    first = schedule.first_piece()
+    piece = np.repeat(np.arange(pieces), len(first))
+    columns = {name: np.tile(column, pieces) for name, column in first.columns().items()}
+    columns["chunk"] = columns["chunk"].astype(np.int64) * pieces + piece
+    columns["step"] = columns["step"] + piece * interval
+    ahead = (columns["destination"].astype(np.int64) - columns["source"]) % fabric.ranks
+    order = sorted_by(ahead, piece, columns["step"])
+    columns = {name: column[order] for name, column in columns.items()}
+    path = lightpaths_of(fabric, columns["source"], columns["destination"], columns["route"])
+    return first.with_columns(
+        columns | {"lightpath": path, "step": np.arange(len(path))},
+        collective=schedule.collective,
+        chunks=first.chunks * pieces,
+        steps=len(path),
+        queued=True,
+        notes=(*first.notes, "without barriers" + ("" if pieces == 1 else f", every chunk in {pieces} pieces")),
+    )

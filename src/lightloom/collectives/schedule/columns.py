@@ -4,18 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.schedule.chunk_lists import ChunkLists
-from lightloom.collectives.spec import Collective
-from lightloom.core.arrays import Column, Floats, Int32s, Ints
+from lightloom.collectives.collective import Collective
+from lightloom.core.arrays import (
+    Column,
+    Floats,
+    Int32s,
+    Ints,
+)
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size
+
+# Lists of chunks: rows that carry many chunks name a list of them, which other rows may share.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkLists:
+    """The lists that the column ``chunk`` numbers, in a schedule whose rows carry several chunks each.
+
+        chunks   0 4 8 1 5 9       list 0    4 8
+        first    1 0 3             list 1    0 4 8
+        count    2 3 3             list 2    1 5 9
+
+    A row carries the chunks of its list one after the other, on all of its lightpath's channels.
+    """
+
+    chunks: Int32s
+    """Chunks of all lists, which may overlap: [entry]."""
+    first: Int32s
+    """Entry of each list's first chunk: [list]."""
+    count: Int32s
+    """Chunks of each list: [list]."""
+
+    @classmethod
+    def of_ranges(cls, chunks: Column, first: Column, count: Column) -> tuple[ChunkLists, Int32s]:
+        """Lists of the entries from ``first`` [row] on, ``count`` [row] of them; and the number of each row's list."""
+        code = first.astype(np.int64) * (int(count.max(initial=0)) + 1) + count
+        code, number = np.unique(code, return_inverse=True)
+        begins, counts = np.divmod(code, int(count.max(initial=0)) + 1)
+        columns = (np.asarray(column, np.int32) for column in (chunks, begins, counts))
+        return cls(*columns), number.astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def chunks_of(self, number: Column) -> Ints:
+        """The chunks of these lists [row], one list's after the other's: [sum of counts]."""
+        count = self.count[number].astype(np.int64)
+        end = np.cumsum(count)
+        skipped = np.repeat(self.first[number] - end + count, count)
+        return self.chunks[skipped + np.arange(len(skipped))].astype(np.int64)
+
 
 COLUMNS: dict[str, type[np.generic]] = {
     "step": np.int32,
@@ -119,8 +165,9 @@ class Schedule:
     destinations on it are a multicast. On packet fabrics a lightpath is a message and its wavelength columns are 0.
 
     A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
-    ``dependencies`` every step waits for the one before. The parts of a collective (:mod:`lightloom.collectives.spec`)
-    have equally many chunks, part p chunks ``p · pieces`` to ``(p + 1) · pieces − 1``, which are equal (sizes are real
+    ``dependencies`` every step waits for the one before. The parts of a collective
+    (:mod:`lightloom.collectives.collective`) have
+    equally many chunks, part p chunks ``p · pieces`` to ``(p + 1) · pieces − 1``, which are equal (sizes are real
     numbers: the last bytes of a size that does not divide are not modelled). So all chunks are equal unless the
     collective states sizes of its parts.
 
@@ -215,8 +262,10 @@ class Schedule:
         return replace(self, collective=self.collective.resized(nbytes))
 
     def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
-        """The same rows for another kind that they serve (:data:`lightloom.collectives.spec.CARRIED_AS`), on fibres of
-        so many channels."""
+        """Return the same rows for another kind that they serve, on fibres of so many channels.
+
+        See :data:`lightloom.collectives.collective.CARRIED_AS`.
+        """
         schedule = self if collective.sizes is None else self.unfolded(fibre_channels)
         return replace(schedule, collective=collective)
 
@@ -374,3 +423,88 @@ class Schedule:
     def columns(self) -> dict[str, Column]:
         """The columns by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}
+
+
+# Steps of a schedule that use the same lightpaths: what is true of the light of one is true of all of them.
+
+_OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+
+
+class RepeatedSteps(NamedTuple):
+    """Which steps are alike, and rows that stand for all of them."""
+
+    first: Ints
+    """First step whose lightpaths are the same, in all copies of a folded schedule: [step]."""
+    rows: Ints
+    """One row for every destination of every lightpath of these first steps, in their order: [row]."""
+
+
+def repeated_steps(schedule: Schedule) -> RepeatedSteps:
+    """Find the steps that are alike, whatever chunks they carry; of a pipeline, those of its first piece.
+
+    Time: n log n in the rows.
+    """
+    reached = schedule.lightpath.astype(np.int64) * (schedule.collective.ranks + 1) + schedule.destination
+    rows = np.unique(reached, return_index=True)[1]
+    rows = rows[np.argsort(schedule.step[rows], kind="stable")]
+    begins = np.searchsorted(schedule.step[rows], np.arange(schedule.steps + 1))
+    first = np.arange(schedule.steps)
+    known: dict[bytes, int] = {}
+    kept = []
+    content = _content(schedule, rows, begins)
+    for step, (begin, end) in enumerate(pairwise(begins.tolist())):
+        first[step] = known.setdefault(content[begin:end].tobytes(), step)
+        if first[step] == step:
+            kept.append(rows[begin:end])
+    return RepeatedSteps(first, np.concatenate(kept) if kept else rows)
+
+
+def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:
+    """What two steps must share, numbers of lightpaths counted from the first of the step: [row, column]."""
+    columns = [getattr(schedule, name)[rows].astype(np.int64) for name in _OF_LIGHTPATHS]
+    path = schedule.lightpath[rows].astype(np.int64)
+    if schedule.folding is not None and schedule.folding.channel.shape[1]:
+        columns.append(np.unique(schedule.folding.channel, axis=1, return_inverse=True)[1].ravel()[path])
+    if len(rows):
+        path -= np.repeat(path[np.minimum(begins[:-1], len(rows) - 1)], np.diff(begins))
+    return np.stack([path, *columns], axis=1)
+
+
+# Sorting and numbering of small integers in linear time: schedules have millions of rows, but few ranks and links.
+
+_SPARSE = 8
+"""Possible values for each given one, above which a table of all of them costs more than sorting."""
+_SMALL = 1 << 16
+"""Possible values up to which a table is cheap in any case."""
+
+
+def sorted_by(*keys: Ints) -> Ints:
+    """As ``np.lexsort``: the order by the last key, then the one before it; keys of 0 and more, [n] each.
+
+    Time: linear in n and the largest key; as ``np.lexsort`` where keys are much larger than n.
+    """
+    from lightloom.collectives.schedule import kernels
+
+    order = np.arange(len(keys[0]))
+    most = [int(key.max(initial=0)) + 1 for key in keys]
+    if max(most) > max(_SMALL, _SPARSE * len(order)):
+        return np.lexsort(keys)
+    for key, number in zip(keys, most, strict=True):
+        order = kernels.counted_order(np.ascontiguousarray(key, np.int64), order, number)
+    return order
+
+
+def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
+    """As ``np.unique`` with ``return_inverse``, of values from 0 to ``most`` − 1: [distinct] and [n].
+
+    Time: linear in n and ``most``; as ``np.unique`` where ``most`` is much larger than n.
+    """
+    if most > max(_SMALL, _SPARSE * len(values)):
+        numbers, inverse = np.unique(values, return_inverse=True)
+        return numbers, inverse
+    given = np.zeros(most, np.bool_)
+    given[values] = True
+    numbers = np.flatnonzero(given)
+    place = np.empty(most, np.int64)
+    place[numbers] = np.arange(len(numbers))
+    return numbers, place[values]

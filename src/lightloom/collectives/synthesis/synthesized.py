@@ -10,23 +10,29 @@ from dataclasses import replace
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import (
+    CLASSIC,
+    FROM_ALL_GATHER,
+    OF_PARTS,
+    ONE_TO_ONE,
+    ROOTED,
+    Collective,
+)
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import CLASSIC, FROM_ALL_GATHER, OF_PARTS, ONE_TO_ONE, ROOTED, Collective
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.effort import effort
-from lightloom.collectives.synthesis.engine.overlap import overlapped
-from lightloom.collectives.synthesis.exchange.ring import exchange
-from lightloom.collectives.synthesis.multicast.gather import multicast
-from lightloom.collectives.synthesis.packets.anywhere import on_packets
-from lightloom.collectives.synthesis.parts.anywhere import between_ranks
-from lightloom.collectives.synthesis.ring.damaged import around_damage
-from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps
+from lightloom.collectives.synthesis.engine.queues import overlapped
+from lightloom.collectives.synthesis.exchange.search import exchange
+from lightloom.collectives.synthesis.multicast import multicast
+from lightloom.collectives.synthesis.packets import on_packets
+from lightloom.collectives.synthesis.parts import between_ranks
+from lightloom.collectives.synthesis.ring.circulant import around_damage
+from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, gather, in_few_steps, stages
 from lightloom.collectives.synthesis.ring.rooted import rooted
-from lightloom.collectives.synthesis.ring.stages import MOST_RANKS, stages
-from lightloom.collectives.synthesis.switch.gather import SERVES, on_switch
+from lightloom.collectives.synthesis.switch import SERVES, on_switch
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 _MOST_RANKS = 8192
 """Ranks beyond which searches, which look at pairs of ranks, take hours."""

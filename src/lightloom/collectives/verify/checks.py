@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.collective import FOLDABLE, STORING
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import STORING
-from lightloom.core.arrays import Column, Int32s, Ints, read_only
+from lightloom.core.arrays import (
+    Column,
+    Effort,
+    Int32s,
+    Ints,
+    read_only,
+)
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 if TYPE_CHECKING:
-    from lightloom.collectives.verify._replay_kernels import Transfers
+    from lightloom.collectives.verify.kernels import Transfers
+
 
 _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelength_count")
 
@@ -93,7 +101,7 @@ def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
 
 def occupying(lightpath: Column, step: Column, destination: Column, channel: Column, width: Column) -> Transfers:
     """Return what rows occupy, in the types for which the kernel is compiled."""
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     columns = (np.asarray(column, np.int32) for column in (lightpath, step, destination, channel, width))
     return kernels.Transfers(*map(read_only, columns))
@@ -107,7 +115,7 @@ def reached(schedule: Schedule) -> Ints:
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the rows of a lightpath agree, and that it has no more taps than allowed."""
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
     if not schedule.queued:
@@ -178,7 +186,7 @@ def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
 def _check_light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     if fabric.reach is not None:
         links = fabric.hops(source, destination, route)
@@ -260,3 +268,153 @@ def shares(schedule: Schedule) -> None:
     if kind in STORING and schedule.reduces.any():
         row = int(np.argmax(schedule.reduces))
         raise VerificationError(f"{row_name(schedule, row)}: {article(kind)} {kind} must not add")
+
+
+# What the verifier proves of folded schedules and of pipelines: that their rows stand for all ranks and all pieces.
+#
+# Why the chunks of one period of ranks prove all: with every rank moved to that of another copy (``Folding.moved``)
+# the schedule is the same, each chunk being the one whose owner is moved alike, since one move after another is a
+# move. So what happens to the chunks of owners 0 ... period − 1, in rows of all copies, is what happens to every
+# other chunk. Each row moves such a chunk in exactly one of its copies, so that there are as many of these rows as
+# the folded schedule has. Light is checked in all copies, once for all steps that are alike.
+#
+# Pieces of a pipeline are proved by their first: piece p does the same as piece 0 on chunks of its own, each of its
+# steps p · interval later, so what precedes what does not change; and packets share links.
+
+
+def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """The rows of a pipeline's first piece, which stand for all, after proving that they can.
+
+    Raises:
+        VerificationError: the pieces cannot follow each other so.
+    """
+    pipeline = schedule.pipeline
+    if pipeline is None:
+        return schedule
+    if fabric.exclusive or schedule.queued or schedule.dependencies is not None:
+        raise VerificationError("only steps in order, of packets, can be a pipeline: unfold the schedule")
+    if pipeline.pieces < 1 or pipeline.interval < 1 or schedule.chunks % pipeline.pieces:
+        raise VerificationError(
+            f"{schedule.chunks} chunks in {pipeline.pieces} pieces, {pipeline.interval} steps apart: expected a "
+            "divisor of the chunks, and at least one step"
+        )
+    if schedule.steps <= pipeline.delay:
+        raise VerificationError(
+            f"{pipeline.pieces} pieces, {pipeline.interval} steps apart, do not end in {schedule.steps} steps"
+        )
+    return schedule.first_piece()
+
+
+def check_folding(schedule: Schedule, fabric: Fabric) -> None:
+    """Prove that the rows, of steps in order or queued, can be repeated around the ring.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    folding, ranks, kind = schedule.folding, fabric.ranks, schedule.collective.kind
+    if folding is None:
+        return
+    if fabric.in_network_reduction or schedule.dependencies is not None:
+        raise VerificationError("only steps in order, or queues, between ranks can be folded: unfold the schedule")
+    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    widths = {0} if not fabric.exclusive else {paths} if schedule.queued else {0, paths}
+    copies, given = divmod(ranks, max(folding.period, 1))[0], folding.channel.shape
+    if folding.period < 1 or ranks % folding.period or given[0] != copies or given[1] not in widths:
+        expected = " or ".join(str((copies, width)) for width in sorted(widths))
+        raise VerificationError(
+            f"folded every {folding.period} of {ranks} ranks with channels of shape {given}: expected a divisor of the "
+            f"ranks and {expected}"
+        )
+    if folding.axes and (min(folding.axes) < 1 or prod(folding.axes) != copies):
+        along = " x ".join(map(str, folding.axes))
+        raise VerificationError(f"{copies} copies on axes {along}: expected axes that hold them")
+    if kind not in FOLDABLE:
+        raise VerificationError(f"{article(kind)} {kind} is not the same from every rank and cannot be folded")
+    if schedule.chunks % ranks:
+        raise VerificationError(f"{schedule.chunks} chunks do not rotate among {ranks} ranks")
+    outside = np.flatnonzero(schedule.source >= folding.period)
+    if len(outside):
+        raise VerificationError(f"row {outside[0]}: rank {schedule.source[outside[0]]} is beyond the first period")
+    if not folding.channel.shape[1]:
+        return
+    own = channels(schedule, fabric)
+    if np.any(folding.channel[0, schedule.lightpath] != own):
+        row = int(np.argmax(folding.channel[0, schedule.lightpath] != own))
+        raise VerificationError(f"row {row}: its channel {own[row]} is not that of copy 0 of its lightpath")
+
+
+def of_first_owners(schedule: Schedule) -> Schedule:
+    """Of all copies of each row the one whose chunk is owned by a rank of the first period."""
+    if schedule.folding is None:
+        return schedule
+    chunk = schedule.chunk.astype(np.int64)
+    copy = chunk // (schedule.chunks // schedule.collective.ranks) // schedule.folding.period
+    source, destination = (moved(schedule, end, copy, back=True) for end in (schedule.source, schedule.destination))
+    columns = {"source": source, "destination": destination, "chunk": moved_back(schedule, chunk, copy)}
+    return schedule.with_columns(columns)
+
+
+# What the verifier proves of rows that carry lists of chunks, and which rows carry each chunk.
+#
+# A row of a list stands for a row of the same lightpath for each of its chunks, so that light is proved as it is, and
+# the replay of a chunk takes every row whose list has it. Chunks are replayed some at a time, which bounds memory.
+
+_AT_ONCE: Effort = 1 << 25
+"""Chunks of rows that are replayed at once, but for those of one chunk."""
+
+
+def check_lists(schedule: Schedule) -> None:
+    """Prove that the lists of chunks name what exists, in a schedule that can have them.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    lists = schedule.lists
+    if lists is None:
+        return
+    if schedule.queued or schedule.folding is not None or schedule.pipeline is not None or schedule.collective.sizes:
+        raise VerificationError(
+            "only steps of all ranks and pieces, of chunks of one size, carry lists of chunks: unfold the schedule"
+        )
+    if lists.first.shape != lists.count.shape or lists.chunks.ndim != 1 or lists.first.ndim != 1:
+        raise VerificationError(f"lists begin at {lists.first.shape} places with {lists.count.shape} counts of chunks")
+    wild = (lists.count < 1) | (lists.first < 0) | (lists.first > len(lists.chunks) - lists.count.astype(np.int64))
+    if wild.any():
+        at = int(np.argmax(wild))
+        raise VerificationError(
+            f"list {at} has {lists.count[at]} chunks from entry {lists.first[at]} on: expected 1 or more of "
+            f"{len(lists.chunks)} entries"
+        )
+    outside = (lists.chunks < 0) | (lists.chunks >= schedule.chunks)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise VerificationError(f"entry {at} of the lists: chunk {lists.chunks[at]} is not in 0..{schedule.chunks - 1}")
+
+
+class ChunkRows(NamedTuple):
+    """The rows that carry some chunks."""
+
+    first_chunk: int
+    rows: Int32s
+    """By chunk, and of each chunk in the order in which they were given."""
+    begins: Ints
+    """Place of each chunk's first row in ``rows``: [chunk + 1]."""
+
+
+def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[ChunkRows]:
+    """Rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time."""
+    from lightloom.collectives.verify import kernels
+
+    lists = schedule.lists
+    if lists is None:
+        yield ChunkRows(0, *kernels.by_chunk(schedule.chunk, rows, chunks))
+        return
+    listed = kernels.Lists(lists.chunks, lists.first, lists.count)
+    ends = np.cumsum(kernels.count_listed(schedule.chunk, listed, chunks))
+    first = 0
+    while first < chunks:
+        before = ends[first - 1] if first else 0
+        stop = max(int(np.searchsorted(ends, before + _AT_ONCE, side="right")), first + 1)
+        begins = np.concatenate([[0], ends[first:stop] - before])
+        yield ChunkRows(first, kernels.by_listed_chunk(schedule.chunk, rows, listed, first, begins), begins)
+        first = stop

@@ -23,15 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.collective import ONE_TO_ONE, STORING
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.spec import ONE_TO_ONE, STORING
 from lightloom.collectives.verify import checks
-from lightloom.collectives.verify.folded import check_folding
-from lightloom.core.arrays import Ints, read_only
-from lightloom.core.effort import Effort
+from lightloom.collectives.verify.checks import check_folding
+from lightloom.core.arrays import Effort, Ints, read_only
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import CellOrder
+from lightloom.machines.fabrics.derived import CellOrder
+from lightloom.machines.fabrics.fabric import Fabric
 
 _BLOCK: Effort = 1 << 16
 """Transfers of all copies whose links are looked up at once."""
@@ -73,7 +72,7 @@ def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     source, destination, route = schedule.ends(farthest)
     count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
@@ -153,7 +152,7 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
 
 def _replay(schedule: Schedule, fabric: Fabric) -> None:
     """Send the rows of each lightpath in order, on packet fabrics those of all together."""
-    from lightloom.collectives.verify import _queued_replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)

@@ -14,20 +14,27 @@ It shares no code with the generators. What it proves:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.schedule.repeated import repeated_steps
-from lightloom.collectives.spec import STORING
+from lightloom.collectives.collective import STORING
+from lightloom.collectives.joint import (
+    GroupPart,
+    Part,
+    ShiftPart,
+    joint_schedule,
+    lightpath_rows,
+)
+from lightloom.collectives.schedule.columns import Schedule, repeated_steps
 from lightloom.collectives.verify import checks
-from lightloom.collectives.verify.folded import check_folding, first_piece, of_first_owners
-from lightloom.collectives.verify.listed import check_lists, rows_by_chunk
+from lightloom.collectives.verify.checks import check_folding, check_lists, first_piece, of_first_owners, rows_by_chunk
 from lightloom.collectives.verify.queued import verify_queued
-from lightloom.core.effort import Effort
+from lightloom.core.arrays import Effort
 from lightloom.core.errors import VerificationError
-from lightloom.fabrics.base import Fabric
-from lightloom.fabrics.footprint import CellOrder
+from lightloom.machines.fabrics.derived import CellOrder
+from lightloom.machines.fabrics.fabric import Fabric
 
 _BLOCK: Effort = 1 << 19
 
@@ -133,7 +140,7 @@ def _in_step_order(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32]) 
 def _check_channels(
     schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], rows: NDArray[np.int64], reach: NDArray[np.uint8]
 ) -> None:
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = None
@@ -159,7 +166,7 @@ def _check_channels(
 def _replay(
     schedule: Schedule, fabric: Fabric, step: NDArray[np.int32], rows: NDArray[np.int64], reach: NDArray[np.uint8]
 ) -> None:
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     n, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     if kind in STORING and fabric.in_network_reduction:
@@ -183,22 +190,79 @@ def _replay(
         else:
             switch = fabric.switch_rank if fabric.in_network_reduction else -1
             code, where, rank = kernels.replay_reduce(sends, ends, n, reach, switch)
-        if code == kernels.WRONG_END:
+        if code == kernels.REPLAY_KERNELS_WRONG_END:
             raise VerificationError(f"rank {rank} does not end with the complete chunk {some.first_chunk + where}")
-        if code != kernels.OK:
+        if code != kernels.REPLAY_KERNELS_OK:
             raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
 
 
 def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
-    from lightloom.collectives.verify import _replay_kernels as kernels
+    from lightloom.collectives.verify import kernels
 
     reasons = {
         kernels.NOT_HELD: f"rank {rank} does not hold the chunk when the step begins",
         kernels.EMPTY: f"rank {rank} has nothing of the chunk to send",
-        kernels.TWICE: f"rank {rank} receives a contribution that it already holds",
+        kernels.REPLAY_KERNELS_TWICE: f"rank {rank} receives a contribution that it already holds",
         kernels.LOST: f"what rank {rank} had summed so far is overwritten and lost",
         kernels.INCOMPLETE: f"rank {rank} stores a sum that is not complete over what it holds",
         kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
         kernels.UNORDERED: f"nothing orders this send after the steps that wrote or read the chunk on rank {rank}",
     }
     return f"{checks.row_name(schedule, where)}: {reasons[code]}"
+
+
+# The verifier of joint schedules: every group does what its collective promises, and no two share a channel.
+#
+# What it proves:
+#
+# 1. the schedule of each part serves its collective on the channels of one group, by the verifier of schedules;
+# 2. the lightpaths of all groups of a part lie between the ranks of these groups as the schedule says;
+# 3. the lightpaths of all parts together are legal: those whose steps nothing orders hold different channels of every
+# link, light reaches its destination, and no rank uses more transceivers than it has;
+# 4. sends reach the rank a stride further on, and the one as far before, hop by hop.
+
+
+def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
+    """Prove that all parts can run at once, and return the lightpaths of all of them.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    joint, begins = joint_schedule(parts, fabric)
+    for part, begin, end in zip(parts, begins, [*begins[1:], len(joint)], strict=True):
+        rows = slice(begin, end)
+        if isinstance(part, ShiftPart):
+            _check_shift(part, joint, rows, fabric)
+        else:
+            verify(part.schedule, part.local(fabric))
+            _check_members(part, joint, rows, fabric)
+    verify_light(joint, fabric)
+    return joint
+
+
+def _check_members(part: GroupPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
+    """Prove that the lightpaths of every group join the ranks that the schedule of one group says."""
+    ranks, stride = part.axis.ranks, part.axis.stride
+    first = (np.arange(0, fabric.ranks, ranks * stride)[:, None] + np.arange(stride)).ravel()
+    own = lightpath_rows(part.schedule, part.local(fabric))
+    for name in ("source", "destination"):
+        expected = (first[:, None] + getattr(own, name).astype(np.int64) * stride).ravel()
+        if not np.array_equal(getattr(joint, name)[rows], expected):
+            raise VerificationError(f"{part.name}: a lightpath's {name} is not the rank that its group has there")
+
+
+def _check_shift(part: ShiftPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
+    """Follow what every rank sends, hop by hop, both ways."""
+    shift = fabric.shift(part.stride, part.channels)
+    for way in (1, -1):
+        onward = np.full(fabric.ranks, -1, np.int64)
+        ends = joint.source[rows].astype(np.int64), joint.destination[rows].astype(np.int64)
+        chosen = (ends[1] - ends[0] - way * shift.hop) % fabric.ranks == 0
+        onward[ends[0][chosen]] = ends[1][chosen]
+        at = np.arange(fabric.ranks)
+        for _ in range(part.stride // shift.hop):
+            at = onward[at]
+            if (at < 0).any():
+                raise VerificationError(f"{part.name}: a rank has no circuit to the one {way * shift.hop} further on")
+        if not np.array_equal(at, (np.arange(fabric.ranks) + way * part.stride) % fabric.ranks):
+            raise VerificationError(f"{part.name}: sends do not reach the rank {way * part.stride} further on")

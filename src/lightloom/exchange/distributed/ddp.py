@@ -1,27 +1,223 @@
-"""Any method as the communication hook of ``DistributedDataParallel``.
+"""Any exchange as the communication hook of ``DistributedDataParallel``.
 
-model = DistributedDataParallel(net)
-state = attach(model, "int4:block=128,feedback")       # before the first backward pass
-...
-print(state.statistics)
+DDP calls its hook with the gradients of this rank and takes what it returns: here the average over ranks, the same bits
+on all of them. Where plain all-reduce is faster the hook uses it (``training.gradients.adaptive``) and does what DDP
+does without a hook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec
 
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import LightloomError, UnsupportedError
+from lightloom.exchange.distributed.adaptive import Statistics
+from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise
 from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Geometry, StateDict
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.registry import method_of
-from lightloom.training.gradients.ddp import ExchangerState
-from lightloom.training.gradients.ddp_hook import attach as attach_hook
-from lightloom.training.gradients.ddp_hook import real_length
-from lightloom.training.gradients.group import OwnGroup
-from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.methods import method_of
+from lightloom.exchange.transport.channel import AgreedError
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
+
+# What the communication hooks of ``DistributedDataParallel`` share: a thread for exchanges, and attachment.
+#
+# Buckets are exchanged in order by one thread, while the backward pass goes on. The last one is waited for in the
+# hook, so that an exchange that fails raises from ``backward()``.
+
+P = ParamSpec("P")
+
+
+class DdpHookState(ABC):
+    """What a hook keeps between buckets; its methods run in the thread of the backward pass."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread that exchanges buckets, whose name ends in ``name``."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lightloom-{name}")
+
+    @abstractmethod
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Begin to average a bucket over ranks.
+
+        Raises:
+            UnsupportedError: the gradients are sparse or not in CPU memory.
+            TransportError: a rank was lost, or connections broke, in this bucket or in an earlier one.
+        """
+
+    def close(self) -> None:
+        """Stop the thread. May be called any number of times."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _start(
+        self, last: bool, exchange: Callable[P, Tensor], *arguments: P.args, **options: P.kwargs
+    ) -> Future[Tensor]:
+        """Call ``exchange`` in the thread; the result of the ``last`` bucket is awaited and its error raised here."""
+        job = self._thread.submit(exchange, *arguments, **options)
+        future: Future[Tensor] = Future()
+        if last:
+            future.set_result(job.result())
+            return future
+        job.add_done_callback(future.set_result)  # type: ignore[arg-type]
+        return future.then(lambda done: done.value().result())  # type: ignore[attr-defined]
+
+
+def average_hook(state: DdpHookState, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as text
+    """Average a bucket over ranks; for ``DistributedDataParallel.register_comm_hook(state, average_hook)``.
+
+    Raises:
+        LightloomError: see ``average`` of the state.
+    """
+    return state.average(bucket)
+
+
+def attach_hook(model: DistributedDataParallel, state: DdpHookState) -> None:
+    """Register the hook with its state, which is closed if that fails.
+
+    Raises:
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    try:
+        model.register_comm_hook(state, average_hook)
+    except RuntimeError as error:
+        state.close()
+        raise LightloomError(f"cannot attach the hook: {error}") from error
+
+
+def real_length(tensor: Tensor) -> int:
+    """Number of real values in a tensor; a complex value is two."""
+    return tensor.numel() * (2 if tensor.is_complex() else 1)
+
+
+class ExchangerState(DdpHookState):
+    """State of the hook of one rank; a ``Stateful`` whose checkpoint is the exchange's state and the last decision."""
+
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        group: dist.ProcessGroup,
+        parameters: Iterable[tuple[str, Tensor]] = (),
+        *,
+        adaptive: bool = False,
+        loss_scale: Callable[[], float] | None = None,
+        statistics: Statistics | None = None,
+    ) -> None:
+        """Start the thread that exchanges buckets.
+
+        Args:
+            exchanger: what to run.
+            group: the process group of the model.
+            parameters: parameters by name; others are numbered in the order in which DDP first passes them.
+            adaptive: use plain all-reduce while it is faster.
+            loss_scale: what gradients are divided by for the exchange.
+            statistics: where to count; new ones unless given.
+        """
+        super().__init__("exchange")
+        self.ranks = group.size()
+        self._group = group
+        self._names = {id(parameter): (name, parameter) for name, parameter in parameters}
+        self._geometries: dict[tuple[int, ...], Geometry] = {}
+        self._exchanger = exchanger
+        self._run = Stepwise(exchanger, group, adaptive=adaptive, loss_scale=loss_scale, statistics=statistics)
+        self.adaptive = self._run.adaptive
+        self._error: LightloomError | None = None
+
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
+        device = self._exchanger.group.device
+        if buffer.layout != torch.strided or buffer.device.type != device:
+            raise UnsupportedError(
+                f"gradients are {buffer.layout} on {buffer.device}: expected dense ones (Embedding(sparse=False)) on "
+                f"{device}"
+            )
+        self._exchanger.check_type(buffer.dtype)
+        scale, geometry = self._run.scale, self._geometry(bucket)
+        if self._run.use_plain:
+            future = self._average_plain(buffer, geometry, last)
+        elif device == "cpu":
+            future = self._start(last, self._exchange, buffer, geometry, scale, last)
+        else:
+            future = Future(devices=[buffer.device])
+            future.set_result(self._exchange(buffer, geometry, scale, last))
+        if last:
+            self._run.end_step(arrived)
+        return future
+
+    def close(self) -> None:
+        """Leave the group and stop the thread. May be called any number of times."""
+        super().close()
+        self._run.close()
+
+    def state_dict(self) -> StateDict:
+        """Return the state of the method on this rank, and of the adaptive choice."""
+        return self._run.state_dict()
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        self._run.load_state_dict(state_dict)
+
+    def _average_plain(self, buffer: Tensor, geometry: Geometry, last: bool) -> Future[Tensor]:
+        """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
+        self._run.give_back(torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer, geometry)
+        self._run.statistics.add_plain(last=last)
+        work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
+        future: Future[list[Tensor]] = work.get_future()
+        return future.then(lambda done: done.value()[0])
+
+    def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
+        """Replace a bucket by its average over ranks."""
+        if self._error is None:
+            try:
+                with self._run.counted(geometry.size, last=last), torch.no_grad():
+                    self._exchanger.average_tensor(buffer, geometry, scale)
+                return buffer
+            except LightloomError as error:
+                self._error = error
+        # The last bucket raises from backward() itself. An error that all ranks have in common ends with the step.
+        failure = self._error
+        if last and isinstance(failure, AgreedError):
+            self._error = None
+        raise failure
+
+    def _geometry(self, bucket: GradBucket) -> Geometry:
+        # The gradients that DDP hands over beside the buffer are not used: of complex parameters they are half as long
+        # as what the buffer holds, and lie elsewhere (torch 2.13).
+        parameters = bucket.parameters()
+        key = tuple(id(parameter) for parameter in parameters)
+        if key not in self._geometries:
+            tensors, offset = [], 0
+            for parameter in parameters:
+                name, _ = self._names.setdefault(id(parameter), (f"parameter {len(self._names)}", parameter))
+                shape = (*parameter.shape, 2) if parameter.is_complex() else tuple(parameter.shape)
+                tensors.append((name, offset, shape))
+                offset += real_length(parameter)
+            self._geometries[key] = Geometry.whole(tensors, real_length(bucket.buffer()))
+        return self._geometries[key]
+
+
+# Any method as the communication hook of ``DistributedDataParallel``.
+#
+# model = DistributedDataParallel(net)
+# state = attach(model, "int4:block=128,feedback")       # before the first backward pass
+# ...
+# print(state.statistics)
 
 
 class ExchangeState(ExchangerState):

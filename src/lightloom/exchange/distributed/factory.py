@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import singledispatch
+from math import prod
+from weakref import WeakKeyDictionary
 
-from lightloom.compression import find as find_codec
-from lightloom.core.errors import UnsupportedError
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
-from lightloom.exchange.distributed.low_rank_exchange import LowRankExchanger
-from lightloom.exchange.distributed.sparse_exchange import SparseExchanger
-from lightloom.exchange.distributed.two_level_exchange import TwoLevelExchanger
+from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
+from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
+from lightloom.exchange.distributed.sparse_exchange import LowRankExchanger, SparseExchanger, TwoLevelExchanger
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.methods.blocks import BlockExchange
-from lightloom.exchange.methods.low_rank import PowerSgdExchange
-from lightloom.exchange.methods.optical import OpticalExchange
-from lightloom.exchange.methods.plain import PlainExchange
-from lightloom.exchange.methods.ring_codec import RingCodecExchange
-from lightloom.exchange.methods.sparse import TopKExchange
-from lightloom.exchange.methods.two_level import TwoLevelExchange
+from lightloom.exchange.methods import (
+    BlockExchange,
+    OpticalExchange,
+    PlainExchange,
+    PowerSgdExchange,
+    RingCodecExchange,
+    TopKExchange,
+    TwoLevelExchange,
+    method_of,
+)
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.transport.gloo import group_or_default
 from lightloom.photonics.registry import find_averager
-from lightloom.training.gradients.exchanger import Exchanger
-from lightloom.training.gradients.group import OwnGroup
-from lightloom.training.gradients.optical_exchange import OpticalExchanger, rank_seed
-from lightloom.training.gradients.plain_exchange import PlainExchanger
-from lightloom.training.gradients.ring_exchange import RingExchanger
 
 
 @singledispatch
@@ -84,3 +92,128 @@ def _(
 @exchanger.register
 def _(method: TwoLevelExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     return TwoLevelExchanger(method, group, sizes, make=exchanger)
+
+
+# Any method as a function over a process group, for training loops without DDP.
+#
+# state = exchange.ReduceState("int4:block=128,feedback")
+# for name, parameter in model.named_parameters():
+# exchange.all_reduce(parameter.grad, state=state, name=name)
+#
+# ``state`` keeps residuals by tensor. Without it nothing is kept between calls: ``all_reduce(tensor, "int8")``.
+
+
+class ReduceState:
+    """Connections and history of one rank's calls of ``all_reduce``; a ``Stateful`` for checkpoints."""
+
+    def __init__(
+        self,
+        method: ExchangeMethod | str,
+        group: dist.ProcessGroup | None = None,
+        *,
+        device: str = "cpu",
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect the ranks of ``group``, so all of them must create theirs, in the same order.
+
+        Args:
+            method: the method or its name.
+            group: process group; the default group unless given.
+            device: type of the device that the tensors are on.
+            timeout: time without progress after which an exchange fails, in seconds.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+            UnsupportedError: the method does not average at every step, or there is no process group.
+        """
+        self.method = method_of(method)
+        self._exchanger = exchanger(self.method, OwnGroup(group_or_default(group), timeout, device=device))
+        self._geometries: dict[tuple[str, tuple[int, ...]], Geometry] = {}
+
+    @property
+    def nbytes_sent(self) -> int:
+        """Bytes that this rank has sent."""
+        return self._exchanger.group.sent
+
+    def all_reduce(self, tensor: Tensor, name: str = "tensor") -> Tensor:
+        """Replace a tensor by its mean over ranks; all ranks call it with the same shape and name.
+
+        Raises:
+            UnsupportedError: its type is wider than the method's float32 or has no fractions, or elements share memory.
+            TransportError: a rank left, fell silent, refuses its tensor or exchanges something else. The next call
+                connects again, but error feedback may count gradients of this call twice.
+        """
+        key = name, tuple(tensor.shape)
+        if key not in self._geometries:
+            self._geometries[key] = _geometry(tensor, name)
+        with torch.no_grad():
+            self._exchanger.average_tensor(tensor, self._geometries[key])
+        return tensor
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self._exchanger.close()
+
+    def state_dict(self) -> StateDict:
+        """Return what this rank needs to continue bit for bit."""
+        return self._exchanger.state_dict()
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks or method.
+        """
+        self._exchanger.load_state_dict(state_dict)
+
+
+_CONNECTIONS: WeakKeyDictionary[dist.ProcessGroup, dict[str, OwnGroup]] = WeakKeyDictionary()
+"""Connections of calls without a state, by group, then by type of device."""
+
+
+def all_reduce(
+    tensor: Tensor,
+    method: ExchangeMethod | str | None = None,
+    group: dist.ProcessGroup | None = None,
+    *,
+    state: ReduceState | None = None,
+    name: str = "tensor",
+) -> Tensor:
+    """Replace a tensor by its mean over the ranks of ``group``, the same bits on all of them; return it.
+
+    All ranks call this in the same order with the same shape and type; strides may differ. Without a state the first
+    call connects the ranks, later ones of the same group use these connections, and no error is fed back.
+
+    Args:
+        tensor: float32 or narrower, or complex64, dense, of any shape and strides; wider ones for ``float32``.
+        method: the method or its name; that of ``state`` unless given.
+        group: process group; the default group unless given.
+        state: connections and residuals of earlier calls.
+        name: name of the tensor, by which the state keeps residuals; one for each tensor.
+
+    Raises:
+        ConfigError: neither a method nor a state is given, or another method than the state's.
+        UnsupportedError: the method does not average at every step, the tensor's type is wider than its own or has no
+            fractions, or elements share memory. The other ranks are told, and the next call works.
+        TransportError: a rank did not connect in time, left, fell silent, refuses its tensor or exchanges something
+            else.
+    """
+    chosen = None if method is None else method_of(method)
+    if state is not None:
+        if chosen is not None and chosen != state.method:
+            raise ConfigError(f"method = {chosen}, and the state is of {state.method}: expected one of them")
+        return state.all_reduce(tensor, name)
+    if chosen is None:
+        raise ConfigError("neither method nor state is given: expected for example method='int8'")
+    ranks, device = group_or_default(group), tensor.device.type
+    connections = _CONNECTIONS.setdefault(ranks, {})
+    if device not in connections:
+        connections[device] = OwnGroup(ranks, DEFAULT_TIMEOUT, device=device)
+    with torch.no_grad():
+        exchanger(chosen, connections[device]).average_tensor(tensor, _geometry(tensor, name))
+    return tensor
+
+
+def _geometry(tensor: Tensor, name: str) -> Geometry:
+    shape = (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
+    return Geometry.whole([(name, 0, shape)], prod(shape))

@@ -1,41 +1,336 @@
-"""Any method in FSDP2 (``torch.distributed.fsdp.fully_shard``), sharded over all ranks or inside nodes only.
-
-    for layer in net:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    state = exchange.attach_fsdp(net, "int4:block=128,feedback")
-
-One dimension: the method is the reduce-scatter of gradients. Hybrid sharding: ``mesh`` is a node's dimension of a
-larger mesh, ``between`` is its other one. Gradients are then reduce-scattered in float inside a node, as FSDP2 does,
-and each shard is averaged between nodes by the method:
-
-    mesh = init_device_mesh("cuda", (nodes, 8), mesh_dim_names=("between", "inside"))
-    fully_shard(net, mesh=mesh["inside"])
-    state = exchange.attach_fsdp(net, method, between=mesh.get_group("between"))
-
-FSDP2's own hybrid sharding, on a mesh of two dimensions, has an all-reduce that torch does not let be replaced.
-Gathering parameters stays torch's. Nodes must start from equal weights.
-"""
+"""Any exchange in FSDP2: in the place of a module's reduce-scatter, or between the nodes of hybrid sharding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Any, cast
 
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.ddp import real_length
+from lightloom.exchange.distributed.exchanger import Stepwise
 from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import (
+    Geometry,
+    Piece,
+    SavedState,
+    StateDict,
+    with_prefix,
+    without_prefix,
+)
 from lightloom.exchange.method import ExchangeMethod
-from lightloom.exchange.registry import method_of
-from lightloom.training.gradients.fsdp import FsdpState, all_shards, tensor_sizes
-from lightloom.training.gradients.fsdp_modules import ShardedModule, common_group, shard_shape, sharded_modules
-from lightloom.training.gradients.geometry import Geometry
-from lightloom.training.gradients.group import OwnGroup
-from lightloom.training.gradients.stepwise import Stepwise
-from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.methods import method_of
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+
+# Models of FSDP2 (``torch.distributed.fsdp.fully_shard``): which parameters each module manages, and its collectives.
+#
+# FSDP2 has no communication hook; it lets a module's reduce-scatter be replaced, and calls a hook with each shard of
+# the gradients after its reduce-scatter. Each ``fully_shard``-ed module hands over the gradients of its own
+# parameters, every one padded and cut along its first dimension into a shard a rank, the shards of one rank side by
+# side:
+#
+# buffer   | shard 0: weight 0, bias 0 | shard 1: weight 1, bias 1 | ...
+
+Reduce = Callable[[Tensor, Tensor], None]
+"""Puts this rank's shard of the mean over ranks into its first argument; the second has all shards, side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedModule:
+    """A module of ``fully_shard`` and the trainable parameters that it manages, in FSDP's order."""
+
+    name: str
+    module: Any
+    parameters: tuple[tuple[str, nn.Parameter], ...]
+
+
+class ReduceScatter:
+    """The reduce-scatter of one module, with the two methods of FSDP2's protocol."""
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce = reduce
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Allocate memory for FSDP's buffers."""
+        return torch.empty(size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
+    ) -> None:
+        """Sum or average the shards of ``input_tensor`` over ranks, and put this rank's into ``output_tensor``.
+
+        Raises:
+            UnsupportedError: the operation is not a sum or an average.
+            TransportError: connections broke.
+        """
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            raise UnsupportedError(f"reduction {op}: hooks can sum and average (leave the gradient divide factor)")
+        self._reduce(output_tensor, input_tensor)
+        if op == dist.ReduceOp.SUM:
+            output_tensor.mul_(group.size())
+
+
+def sharded_modules(model: nn.Module) -> list[ShardedModule]:
+    """Modules of ``fully_shard`` that have trainable parameters of their own; the root need not be one of them.
+
+    Raises:
+        UnsupportedError: there is none, or torch does not let collectives be replaced.
+    """
+    modules = [(name, cast(Any, module)) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+    if not modules:
+        raise UnsupportedError("the model has no fully_shard-ed module: expected torch.distributed.fsdp.fully_shard")
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise UnsupportedError(f"torch {torch.__version__} does not let FSDP2's reduce-scatter be replaced")
+    managed = [ShardedModule(name, module, tuple(_own_parameters(module, name))) for name, module in modules]
+    return [module for module in managed if module.parameters]
+
+
+def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGroup:
+    """Return the process group over which all parameters are sharded; ``hint`` ends the refusal of several dimensions.
+
+    Raises:
+        UnsupportedError: they have no common group, or lie on a mesh of several dimensions.
+    """
+    groups = set()
+    for name, parameter in (pair for module in modules for pair in module.parameters):
+        if not isinstance(parameter, DTensor):
+            raise UnsupportedError(f"{name} is not a DTensor: expected a model of fully_shard")
+        mesh, placements = parameter.device_mesh, parameter.placements
+        if mesh.ndim != 1 or not isinstance(placements[0], Shard):
+            raise UnsupportedError(
+                f"{name} lies on a mesh of {mesh.ndim} dimensions as {placements}: expected one dimension, sharded "
+                f"({hint})"
+            )
+        groups.add(mesh.get_group())
+    if len(groups) != 1:
+        raise UnsupportedError(f"the parameters lie on {len(groups)} process groups: expected one")
+    return groups.pop()
+
+
+def replace_reduce_scatter(module: ShardedModule, reduce: Reduce) -> None:
+    """Reduce-scatter the gradients of a module by ``reduce`` from now on.
+
+    Raises:
+        UnsupportedError: torch does not let it be replaced.
+    """
+    try:
+        module.module.set_custom_reduce_scatter(ReduceScatter(reduce))
+    except ValueError as error:
+        raise UnsupportedError(
+            f"cannot replace the reduce-scatter of {module.name or 'the model'!r}: {error}"
+        ) from error
+
+
+def plain_reduce_scatter(output: Tensor, gradients: Tensor, group: dist.ProcessGroup) -> None:
+    """Average shards over ranks as FSDP2 itself does."""
+    # torch 2.13 renamed it.
+    reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    reduce_scatter(output, gradients.div_(group.size()), group=group)
+
+
+def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
+    """Shape of a rank's shard, padded; complex values are pairs of real ones."""
+    assert isinstance(parameter, DTensor)
+    placement = parameter.placements[0]
+    assert isinstance(placement, Shard)
+    shape = list(parameter.shape) or [1]
+    shape[placement.dim] = -(-shape[placement.dim] // ranks)
+    return (*shape, 2) if parameter.is_complex() else tuple(shape)
+
+
+def padded_length(parameter: nn.Parameter, ranks: int) -> int:
+    """Number of real values of a parameter whose sharded dimension is padded to a multiple of the number of ranks."""
+    assert isinstance(parameter, DTensor)
+    placement = parameter.placements[0]
+    assert isinstance(placement, Shard)
+    rows = parameter.shape[placement.dim] if parameter.ndim else 1
+    return real_length(parameter) // max(rows, 1) * -(-rows // ranks) * ranks
+
+
+def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
+    """Trainable parameters that FSDP manages with ``module``, in its order: children first, without sharded modules."""
+    visited: set[nn.Module] = set()
+    seen: set[nn.Parameter] = set()
+
+    def walk(inner: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
+        visited.add(inner)
+        for name, child in inner.named_children():
+            if child not in visited and not isinstance(child, FSDPModule):
+                yield from walk(child, f"{path}{name}.")
+        for name, parameter in inner.named_parameters(recurse=False):
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
+                yield f"{path}{name}", parameter
+
+    return walk(module, f"{prefix}." if prefix else "")
+
+
+class FsdpState:
+    """State of the exchanges of a model's gradients on one rank; a ``Stateful`` for checkpoints.
+
+    Residuals belong to complete parameters, padded as FSDP pads them, or to this rank's shards in hybrid sharding.
+    """
+
+    def __init__(self, run: Stepwise, group: dist.ProcessGroup, geometries: list[Geometry], prefix: str = "") -> None:
+        """Begin without history.
+
+        Args:
+            run: what to run.
+            group: what it runs over.
+            geometries: of the gradients of each module.
+            prefix: what keys of checkpoints begin with.
+        """
+        self.statistics = run.statistics
+        self.adaptive = run.adaptive
+        self._run, self._group, self._prefix = run, group, prefix
+        self._geometries = geometries
+        self._exchanged: set[Geometry] = set()
+
+    def reduce_scatter(self, output: Tensor, gradients: Tensor, *, geometry: Geometry) -> None:
+        """Put this rank's shard of the mean over ranks of ``gradients`` (all shards, side by side) into ``output``.
+
+        Raises:
+            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
+            TransportError: connections broke.
+        """
+        output, gradients = _real(output), _real(gradients.detach())
+        last = self._begin(gradients, geometry)
+        ranks = self._group.size()
+        if self._run.use_plain:
+            self._run.give_back(gradients, geometry)
+            plain_reduce_scatter(output, gradients, self._group)
+            self.statistics.add_plain(last=last)
+        else:
+            length, scale = geometry.size // ranks, self._run.scale
+            shards = [slice(k * length, (k + 1) * length) for k in range(ranks)]
+            values = gradients if self._run.exchanger.any_type else gradients.to(torch.float32)
+            values = values / scale if scale != 1.0 else values
+            total = values.new_empty(length)
+            with self._run.counted(geometry.size, last=last, halves=1):
+                self._run.exchanger.reduce_scatter(values, geometry, shards, total)
+            output.copy_(total.mul_(scale) if scale != 1.0 else total)
+        self._end(last)
+
+    def all_reduce(self, shard: Tensor, *, geometry: Geometry) -> None:
+        """Replace a shard of gradients by its mean over nodes.
+
+        Raises:
+            UnsupportedError: the gradients are not those of all parameters of the module, or wider than float32.
+            TransportError: connections broke.
+        """
+        values = _real(shard.detach())
+        last = self._begin(values, geometry)
+        if self._run.use_plain:
+            self._run.give_back(values, geometry)
+            dist.all_reduce(values.div_(self._group.size()), group=self._group)
+            self.statistics.add_plain(last=last)
+        else:
+            with self._run.counted(geometry.size, last=last):
+                self._run.exchanger.average_tensor(values, geometry, self._run.scale)
+        self._end(last)
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self._run.close()
+
+    def state_dict(self) -> StateDict:
+        """Return the state of the method on this rank, and of the adaptive choice."""
+        return with_prefix(self._run.state_dict(), self._prefix)
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        self._run.load_state_dict(without_prefix(state_dict, self._prefix))
+
+    def _begin(self, values: Tensor, geometry: Geometry) -> bool:
+        """Check the gradients of a module; return whether they are the last ones of a step."""
+        if values.numel() != geometry.size:
+            names = ", ".join(dict.fromkeys(piece.tensor for piece in geometry.pieces))
+            raise UnsupportedError(
+                f"{values.numel()} gradients for {names}, which have {geometry.size} values (padded): every parameter "
+                "must get a gradient in each backward pass (see set_reduce_scatter_unused_params), and fully_shard "
+                "must be called with one module at a time"
+            )
+        self._run.exchanger.check_type(values.dtype)
+        if geometry in self._exchanged:  # not all modules took part in the last backward pass
+            self._end(last=True)
+        self._exchanged.add(geometry)
+        return len(self._exchanged) == len(self._geometries)
+
+    def _end(self, last: bool) -> None:
+        if last:
+            self._exchanged.clear()
+            self._run.end_step(time.perf_counter())
+
+    def replace_reduce_scatters(self, modules: Sequence[ShardedModule]) -> None:
+        """Reduce-scatter the gradients of modules from now on; the state is closed if that fails.
+
+        Raises:
+            UnsupportedError: the exchange cannot shard, or torch does not let a reduce-scatter be replaced.
+        """
+        try:
+            self._run.exchanger.check_shards()
+            for module, geometry in zip(modules, self._geometries, strict=True):
+                replace_reduce_scatter(module, partial(self.reduce_scatter, geometry=geometry))
+        except UnsupportedError:
+            self.close()
+            raise
+
+
+def all_shards(module: ShardedModule, ranks: int) -> Geometry:
+    """Geometry of the shards of all ranks, side by side."""
+    lengths = [(name, padded_length(parameter, ranks) // ranks) for name, parameter in module.parameters]
+    pieces, offset = [], 0
+    for rank in range(ranks):
+        for name, length in lengths:
+            pieces.append(Piece(name, rank * length, offset, length))
+            offset += length
+    return Geometry(pieces, offset)
+
+
+def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
+    """Number of values by tensor."""
+    sizes: dict[str, int] = {}
+    for piece in (piece for geometry in geometries for piece in geometry.pieces):
+        sizes[piece.tensor] = sizes.get(piece.tensor, 0) + piece.length
+    return sizes
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """View complex values as pairs of real ones."""
+    return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor
+
+
+# Any method in FSDP2 (``torch.distributed.fsdp.fully_shard``), sharded over all ranks or inside nodes only.
+#
+# for layer in net:
+# fully_shard(layer, mesh=mesh)
+# fully_shard(net, mesh=mesh)
+# state = exchange.attach_fsdp(net, "int4:block=128,feedback")
+#
+# One dimension: the method is the reduce-scatter of gradients. Hybrid sharding: ``mesh`` is a node's dimension of a
+# larger mesh, ``between`` is its other one. Gradients are then reduce-scattered in float inside a node, as FSDP2
+# does, and each shard is averaged between nodes by the method:
+#
+# mesh = init_device_mesh("cuda", (nodes, 8), mesh_dim_names=("between", "inside"))
+# fully_shard(net, mesh=mesh["inside"])
+# state = exchange.attach_fsdp(net, method, between=mesh.get_group("between"))
+#
+# FSDP2's own hybrid sharding, on a mesh of two dimensions, has an all-reduce that torch does not let be replaced.
+# Gathering parameters stays torch's. Nodes must start from equal weights.
 
 _HINT = "for hybrid sharding, shard over the mesh of a node and pass between= the group of its other dimension"
 

@@ -29,18 +29,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed.adaptive import Statistics
 from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
 from lightloom.exchange.method import ExchangeMethod, Gradient
-from lightloom.exchange.methods.periodic import DiLoCoExchange, LocalSgdExchange
-from lightloom.exchange.methods.plain import PlainExchange
-from lightloom.exchange.registry import method_of
-from lightloom.training.gradients.geometry import Geometry
-from lightloom.training.gradients.group import OwnGroup, raw_nbytes
-from lightloom.training.gradients.state_dict import SavedState, StateDict
-from lightloom.training.gradients.statistics import Statistics
-from lightloom.training.transport.channel_group import DEFAULT_TIMEOUT
-from lightloom.training.transport.payload import Traffic
-from lightloom.training.transport.process_group import group_or_default
+from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, PlainExchange, method_of
+from lightloom.exchange.transport.channel import Traffic
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.transport.gloo import group_or_default
 
 _STEP = "step"
 _INNER = "inner/"

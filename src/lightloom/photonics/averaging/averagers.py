@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import log2
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Codes, Ints
-from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.averaging.preprocessing import points_of_servers
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-from lightloom.photonics.block_quantisation import Rounding, mean_codes
+from lightloom.core.arrays import Codes, Floats, Ints
+from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.photonics.averaging.block_quantisation import Rounding, mean_codes
+from lightloom.photonics.averaging.function import check_codes, points_of_servers
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
+from lightloom.photonics.detection import DigitReceiver
 
 TABULATED_POINTS = 1 << 24
 _AT_ONCE = 1 << 16
@@ -183,3 +184,189 @@ class ErringAverager:
 def _check(codes: Codes, servers: int) -> None:
     if codes.ndim != 2 or codes.shape[0] != servers:
         raise InputError(f"codes of shape {codes.shape}: expected ({servers}, n), one row per server")
+
+
+# `digit-sum`: photodiodes add the servers' digits, and adders carry.
+#
+# codes ──▶ digits d_nk ──▶ photodiode k: t_k = sum_n d_nk ──▶ o_k = (t_k + c_k) mod R,  c_k+1 = (t_k + c_k) div R
+# T = sum_k R^k o_k + R^M c_M = sum_n G_n
+# mean = (T + offset) div N
+#
+# Server n sends on a wavelength of its own, so that powers add whatever the lasers' phases. Any number of servers and
+# either rounding is exact as long as every sum is decided right, which `photonics.detection` gives the odds of.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigitSum:
+    """The arithmetic of the averager; `steps` proves that it is exact."""
+
+    servers: int
+    bits: int
+    levels: int = 4
+    rounding: Rounding = "half-up"
+
+    def __post_init__(self) -> None:
+        DigitReceiver(servers=self.servers, bits=self.bits, levels=self.levels)  # checks all three
+        if self.rounding not in ("floor", "half-up"):
+            raise ConfigError(f"rounding = {self.rounding!r}: expected floor or half-up")
+
+    @property
+    def digits(self) -> int:
+        """Digits of a code, M."""
+        return -(-self.bits // self._digit_bits)
+
+    @property
+    def _digit_bits(self) -> int:
+        return int(log2(self.levels))
+
+    @property
+    def offset(self) -> int:
+        """What is added to the sum before the division: floor(N/2) rounds half up."""
+        return self.servers // 2 if self.rounding == "half-up" else 0
+
+    def largest_digits(self) -> Ints:
+        """Return the largest digit of each place, the least significant first; the last may lack a bit."""
+        top = np.full(self.digits, self.levels - 1, np.int64)
+        top[-1] = (1 << self.bits - self._digit_bits * (self.digits - 1)) - 1
+        return top
+
+    def carries(self) -> Ints:
+        """Return the largest carry into each place and out of the last, shape [M + 1]."""
+        carries = [0]
+        for digit in self.largest_digits().tolist():
+            carries.append((self.servers * digit + carries[-1]) // self.levels)
+        return np.array(carries, np.int64)
+
+    def spread(self, codes: Ints) -> NDArray[np.uint8]:
+        """Return the digits of codes [...]: [M, ...], the least significant first."""
+        shifts = self._digit_bits * np.arange(self.digits).reshape(-1, *(1,) * codes.ndim)
+        return ((codes[None] >> shifts) & (self.levels - 1)).astype(np.uint8)
+
+    def mean(self, sums: Ints) -> Ints:
+        """Return the mean codes of decided sums [M, n], by the carries of the module's docstring."""
+        carry = np.zeros(sums.shape[1:], np.int64)
+        total = np.zeros_like(carry)
+        for place, column in enumerate(sums):
+            value = column + carry
+            total += (value & (self.levels - 1)) << self._digit_bits * place
+            carry = value >> self._digit_bits
+        total += carry << self._digit_bits * self.digits
+        mean: Ints = (total + self.offset) // self.servers
+        return mean
+
+    def steps(self) -> tuple[str, ...]:
+        """Return the steps of the proof that the mean is exact, each checked in whole numbers.
+
+        Raises:
+            VerificationError: a step does not hold.
+        """
+        servers, levels, count = self.servers, self.levels, self.digits
+        top, carries = self.largest_digits().tolist(), self.carries().tolist()
+        largest = sum(levels**place * digit for place, digit in enumerate(top))
+        width = max(int(servers * digit + carry).bit_length() for digit, carry in zip(top, carries, strict=False))
+        total = servers * largest
+        steps = {
+            f"the largest digits make the code {(1 << self.bits) - 1}": largest == (1 << self.bits) - 1,
+            f"carries are at most {servers - 1}": max(carries) <= servers - 1,
+            f"adders need no more bits than {servers * levels - 1}": width <= (servers * levels - 1).bit_length(),
+            f"the largest mean is {largest}": (total + self.offset) // servers == largest,
+            "rounding adds nothing to 0": self.offset // servers == 0,
+        }
+        for step, holds in steps.items():
+            if not holds:
+                raise VerificationError(f"digit-sum of {servers} servers and {self.bits} bits: not true that {step}")
+        return (
+            f"digits: every code from 0 to {largest} is the sum of {levels}^k d_k, {count} digits of 0..{levels - 1}",
+            f"sums: t_k lies in 0..{servers * (levels - 1)}, so many steps and one level more; decided right, it is "
+            "the sum of the servers' digits",
+            f"carries: c_k+1 = (t_k + c_k) div {levels} is at most N - 1 = {servers - 1} if c_k is, as N(R-1) + N-1 < "
+            f"NR; here at most {max(carries)}, so that adders of {width} bits suffice",
+            f"total: {levels} c_k+1 + o_k = t_k + c_k at every place, so that {levels}^k o_k and the last carry add up "
+            "to the sum of all codes",
+            f"mean: (T + {self.offset}) div {servers} is the {self.rounding} mean, at most {largest} for T to {total}",
+        )
+
+    def try_sums(self, most: int = 1 << 21, seed: int = 0) -> tuple[int, int]:
+        """Return how many tuples of sums were tried, and how many of their means differ from the mean of the total.
+
+        A grid of up to ``most`` tuples is tried whole; of larger ones so many are drawn, half of them beside totals at
+        which the mean changes.
+        """
+        sizes = [self.servers * digit + 1 for digit in self.largest_digits().tolist()]
+        count = int(np.prod([float(size) for size in sizes])) if len(sizes) * np.log2(max(sizes)) < 60 else most + 1
+        places = np.array([self.levels**place for place in range(self.digits)], np.int64)
+        wrong = tried = 0
+        rng = np.random.default_rng(seed)
+        while tried < min(count, most):
+            size = min(_AT_ONCE, min(count, most) - tried)
+            if count <= most:
+                sums = np.stack(np.unravel_index(np.arange(tried, tried + size), sizes)).astype(np.int64)
+            else:
+                sums = np.stack([rng.integers(0, size_of, size) for size_of in sizes])
+                total = places @ sums
+                near = (total // self.servers) * self.servers + rng.integers(-1, 2, size) - self.offset
+                change = np.where(np.arange(size) % 2 == 0, near - total, 0)
+                sums[0] = np.clip(sums[0] + change, 0, sizes[0] - 1)
+            due = (places @ sums + self.offset) // self.servers
+            wrong += int((self.mean(sums) != due).sum())
+            tried += size
+        return tried, wrong
+
+
+class DigitSumAverager:
+    """Averager that adds digits by light and carries digitally, with or without the noise of the receivers.
+
+    Args:
+        arithmetic: servers, bits, levels and rounding.
+        power: watts of a server's highest level at the detector; None decides every sum right.
+        seed: seed of the noise.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    def __init__(self, arithmetic: DigitSum, power: float | None = None, seed: int = 0) -> None:
+        if power is not None and not 0 < power < 1:
+            raise ConfigError(f"power = {power!r}: expected watts of light, more than 0 and below 1")
+        self.arithmetic, self.power = arithmetic, power
+        self.servers, self.bits, self.rounding = arithmetic.servers, arithmetic.bits, arithmetic.rounding
+        if power is not None:
+            self.rng = np.random.default_rng(seed)
+            """Generator of the noise; checkpoints store its state."""
+
+    @cached_property
+    def receiver(self) -> DigitReceiver:
+        """The receiver of one digit's sum."""
+        made = self.arithmetic
+        return DigitReceiver(servers=made.servers, bits=made.bits, levels=made.levels)
+
+    def __call__(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) of codes (servers, n)."""
+        if codes.ndim != 2 or codes.shape[0] != self.servers:
+            raise InputError(f"codes of shape {codes.shape}: expected ({self.servers}, n), one row per server")
+        result = np.empty(codes.shape[1], np.int64)
+        for start in range(0, codes.shape[1], _AT_ONCE):
+            chunk = slice(start, start + _AT_ONCE)
+            digits = self.arithmetic.spread(check_codes(codes[:, chunk], self.bits))
+            result[chunk] = np.minimum(self.arithmetic.mean(self._decided(digits)), (1 << self.bits) - 1)
+        return result
+
+    def _decided(self, digits: NDArray[np.uint8]) -> Ints:
+        """Return the sums [M, n] that the receivers decide of digits [M, servers, n]."""
+        sums: Ints = digits.sum(axis=1, dtype=np.int64)
+        if self.power is None:
+            return sums
+        noisy = sums + self.rng.normal(size=sums.shape) * self._sigma(digits)
+        highest = self.servers * (self.arithmetic.levels - 1)
+        decided: Ints = np.clip(np.rint(noisy), 0, highest).astype(np.int64)
+        return decided
+
+    def _sigma(self, digits: NDArray[np.uint8]) -> Floats:
+        """Return the standard deviation of each sum [M, n], in steps."""
+        if self.power is None:
+            raise ValueError("without a power every sum is decided right")
+        levels = np.arange(self.arithmetic.levels)
+        counts = (digits[..., None] == levels).sum(axis=1, dtype=np.int64)
+        receiver = self.receiver
+        sigma: Floats = np.sqrt(receiver.noise_variance(self.power, counts)) / receiver.step_current(self.power)
+        return sigma

@@ -10,18 +10,27 @@ from itertools import chain
 from typing import Any, Literal
 
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.photonics.averaging.constructed.circuit import Circuit
-from lightloom.photonics.averaging.constructed.long_division import long_division
-from lightloom.photonics.averaging.constructed.lsb_ripple import lsb_ripple
-from lightloom.photonics.averaging.constructed.msb_first import msb_first
+from lightloom.photonics.averaging.circuits import Circuit, long_division, lsb_ripple, msb_first
+from lightloom.photonics.averaging.compiler import Realisation, Realised, realise
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.proved.noise import EVALUATIONS, TARGET, input_bound, noise_limit, noisy_accuracy
-from lightloom.photonics.averaging.proved.proof import Proof, prove
-from lightloom.photonics.averaging.proved.verify import Verification, verify
-from lightloom.photonics.averaging.realised.area import mzi_count, mzi_of_units
-from lightloom.photonics.averaging.realised.compiler import Realisation, Realised, realise
-from lightloom.photonics.averaging.realised.light import largest_gain_db
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork, Nonlinearity
+from lightloom.photonics.averaging.networks import (
+    LayeredNetwork,
+    Nonlinearity,
+    largest_gain_db,
+    mzi_count,
+    mzi_of_units,
+)
+from lightloom.photonics.averaging.proof import (
+    EVALUATIONS,
+    TARGET,
+    Proof,
+    Verification,
+    input_bound,
+    noise_limit,
+    noisy_accuracy,
+    prove,
+    verify,
+)
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 WINDOWS = (HALF, QUARTER, Fraction(1, 8), Fraction(1, 16))

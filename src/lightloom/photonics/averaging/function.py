@@ -12,13 +12,142 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.pam4 import symbols_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# Integers as PAM4 signals: two bits per signal, most significant first (OptINC, arXiv 2603.28290, eq. 2).
+#
+# Signed gradients are sent in offset binary: code = value + 2^(bits-1). The mean of codes is the mean of the values
+# plus the same offset. Averages of the digits of two's complement are meaningless, as -1 is all ones there.
+
+LEVELS = 4
+MAX_BITS = 32
+
+
+def symbols_for(bits: int) -> int:
+    """Return the number of PAM4 signals that carry ``bits`` bits: ceil(bits / 2).
+
+    Raises:
+        ConfigError: ``bits`` is not a whole number from 1 to 32.
+    """
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not 1 <= bits <= MAX_BITS:
+        raise ConfigError(f"bits = {bits!r}: expected a whole number from 1 to {MAX_BITS}")
+    return -(-int(bits) // 2)
+
+
+def encode(codes: ArrayLike, bits: int) -> NDArray[np.uint8]:
+    """Return the levels 0..3 of each code, most significant first (eq. 2).
+
+    Args:
+        codes: whole numbers in [0, 2^bits), of any shape.
+        bits: bits per code.
+
+    Returns:
+        Levels, of the codes' shape with an additional last axis of ceil(bits / 2).
+
+    Raises:
+        InputError: a code does not fit into ``bits`` bits.
+    """
+    count = symbols_for(bits)
+    values = check_codes(codes, bits)
+    shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)
+    return ((values[..., None] >> shifts) & 3).astype(np.uint8)
+
+
+def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
+    """Return codes of any shape as int64.
+
+    Raises:
+        InputError: a code is not a whole number in [0, 2^bits).
+    """
+    symbols_for(bits)
+    return _whole(codes, "codes", 0, (1 << bits) - 1)
+
+
+def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
+    """Return the codes of levels, the inverse of `encode`: ``decode(encode(x, bits), bits) == x``.
+
+    Raises:
+        InputError: the number of signals is not that of ``bits`` bits, or a level is outside 0..3.
+    """
+    count = symbols_for(bits)
+    digits = _whole(levels, "levels", 0, LEVELS - 1)
+    if digits.ndim == 0 or digits.shape[-1] != count:
+        raise InputError(f"levels of shape {digits.shape}: expected {count} signals on the last axis for {bits} bits")
+    return digits @ (np.int64(1) << 2 * np.arange(count - 1, -1, -1, dtype=np.int64))
+
+
+def decide(signals: ArrayLike) -> NDArray[np.uint8]:
+    """Round each analogue signal, in units of a level, to the nearest level 0..3, as a receiver does."""
+    return np.clip(np.rint(np.asarray(signals, dtype=np.float64)), 0, LEVELS - 1).astype(np.uint8)
+
+
+def _whole(values: ArrayLike, what: str, low: int, high: int) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.size and not (np.issubdtype(array.dtype, np.integer) or (array == np.floor(array)).all()):
+        raise InputError(f"{what} of type {array.dtype}: expected whole numbers from {low} to {high}")
+    if array.size and (array.min() < low or array.max() > high):
+        bad = array.min() if array.min() < low else array.max()
+        raise InputError(f"{what} hold {bad}: expected whole numbers from {low} to {high}")
+    return array.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverErrors:
+    """Errors of uniformly distributed codes due to Gaussian noise at the receivers."""
+
+    noise: float
+    """Standard deviation of the noise, in units of the spacing of levels."""
+    symbol_error: float
+    """Probability that a signal is received wrong."""
+    code_error: float
+    """Probability that at least one signal of a code is received wrong."""
+    rms: float
+    """Root mean square error of a code, in units of the last place."""
+
+
+def receiver_errors(snr: float, bits: int) -> ReceiverErrors:
+    """Return symbol and code errors at a signal-to-noise ratio.
+
+    The ratio is the variance of the four levels (1.25 spacings squared) over that of the noise, so the symbol error is
+    3/2 Q(sqrt(snr / 5)), with Q the Gaussian tail.
+
+    Args:
+        snr: signal-to-noise ratio as a power ratio, not in decibels.
+        bits: bits per code.
+
+    Raises:
+        InputError: the ratio is not positive.
+    """
+    from scipy.special import ndtr
+
+    count = symbols_for(bits)
+    if not snr > 0:
+        raise InputError(f"snr = {snr!r}: expected a positive power ratio")
+    noise = float(np.sqrt(1.25 / snr))
+    edges = np.array([-np.inf, 0.5, 1.5, 2.5, np.inf])
+    sent = np.arange(LEVELS)
+    read = np.diff(ndtr((edges[None, :] - sent[:, None]) / noise), axis=1)
+    offset = sent[None, :] - sent[:, None]
+    wrong = 1.5 * float(ndtr(-0.5 / noise))
+    # Digits of a uniform code are independent and their errors average to zero, so squares add up.
+    variance = float((read * offset**2).sum() / LEVELS * (16.0 ** np.arange(count)).sum())
+    return ReceiverErrors(
+        noise=noise,
+        symbol_error=wrong,
+        code_error=float(-np.expm1(count * np.log1p(-wrong))),
+        rms=float(np.sqrt(variance)),
+    )
+
 
 MAX_SERVERS = 1 << 20
 
@@ -156,3 +285,98 @@ class AveragingFunction:
             columns.append(rng.integers(low, high + 1))
             rest -= i.weight * columns[-1]
         return np.stack(columns)
+
+
+# The units around the network of OptINC: P averages digits over servers, T sends the result to every server.
+#
+# server 1 ─M─▶ ┌───┐        ┌─────────┐        ┌───┐ ─M─▶ server 1
+# ...        │ P │ ──K──▶ │ network │ ──M──▶ │ T │       ...
+# server N ─M─▶ └───┘        └─────────┘        └───┘ ─M─▶ server N
+#
+# Both are matrices that :func:`map_matrix` maps to meshes (OptINC paper, Sec. III-A, Fig. 3).
+
+
+def preprocessing_matrix(servers: int, signals: int, inputs: int) -> NDArray[np.float64]:
+    """Return P [inputs, servers · signals]: A_k is the mean over servers of the number that its PAM4 digits spell.
+
+    Signal j of server n is column n · signals + j, most significant first. Each A_k takes g = ⌈signals/inputs⌉ digits
+    (the first ones fewer where they do not divide), weights 4^{g−1}, ..., 4, 1, so it ranges to 4^g − 1.
+
+    Raises:
+        ConfigError: there are no servers or signals, or more inputs than signals fill.
+    """
+    if servers < 1 or signals < 1 or inputs < 1:
+        raise ConfigError(f"servers={servers}, signals={signals}, inputs={inputs}: expected at least 1 of each")
+    group = -(-signals // inputs)
+    if -(-signals // group) != inputs:
+        raise ConfigError(f"inputs={inputs}: {signals} signals in groups of {group} fill {-(-signals // group)}")
+    weights = np.zeros((inputs, signals))
+    for j in range(signals):
+        place = signals - 1 - j  # position above the least significant digit
+        weights[inputs - 1 - place // group, j] = 4.0 ** (place % group)
+    return np.tile(weights / servers, (1, servers))
+
+
+def splitting_matrix(servers: int, signals: int) -> NDArray[np.float64]:
+    """Return T [servers · signals, signals]: every server receives every signal with its amplitude divided by √servers.
+
+    The columns are orthonormal: splitting loses no light, but each server receives 1/servers of the power.
+
+    Raises:
+        ConfigError: no servers or signals.
+    """
+    if servers < 1 or signals < 1:
+        raise ConfigError(f"servers={servers}, signals={signals}: expected at least 1 of each")
+    return np.asarray(np.tile(np.eye(signals), (servers, 1)) / np.sqrt(servers))
+
+
+def splitting_loss_db(servers: int, *, columns: int = 0, loss_db: float = 0.0) -> float:
+    """Return the loss from a signal before T to a server's copy in dB: 10 log₁₀ servers, and ``loss_db`` per column.
+
+    Raises:
+        ConfigError: there are no servers, or a loss is negative.
+    """
+    if servers < 1 or columns < 0 or not loss_db >= 0:
+        raise ConfigError(f"servers={servers}, columns={columns}, loss_db={loss_db}: expected 1, 0 and 0 or more")
+    return float(10 * np.log10(servers) + columns * loss_db)
+
+
+def received_power(launched: float, loss_db: float, gain_db: float = 0.0) -> float:
+    """Return the power at a receiver after ``loss_db`` of loss and ``gain_db`` of amplification, in watts."""
+    if not launched > 0:
+        raise ConfigError(f"launched={launched}: expected a power above 0 W")
+    return float(launched * 10 ** ((gain_db - loss_db) / 10))
+
+
+# The preprocessing unit P for absent servers, and the grid points of servers' codes.
+#
+# With all servers present, P and T are `photonics.meshes.preprocessing_matrix` and `splitting_matrix`.
+
+
+def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
+    """Return P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
+
+    Unused ports have weight 0 and active ones weight 1/active, so the result is the mean over the active servers.
+
+    Raises:
+        InputError: ``active`` is 0 or exceeds the number of ports.
+    """
+    if not 1 <= active <= ports:
+        raise InputError(f"active = {active}: expected 1 to {ports} servers on {ports} ports")
+    count = symbols_for(bits)
+    used = -(-count // -(-count // inputs))
+    preprocessing = preprocessing_matrix(active, count, used)
+    return np.concatenate([preprocessing, np.zeros((used, (ports - active) * count))], axis=1)
+
+
+def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
+    """Return the grid points a of servers' codes: (servers, n) codes to (K, n) integers, without rounding.
+
+    Raises:
+        InputError: a code does not fit into ``bits`` bits.
+    """
+    values = check_codes(codes, bits)
+    inputs = len(function.inputs)
+    group = 2 * -(-symbols_for(bits) // inputs)
+    digits = ((values >> group * (inputs - 1 - k)) & ((1 << group) - 1) for k in range(inputs))
+    return np.stack([digit.sum(axis=0, dtype=np.int64) for digit in digits])

@@ -7,9 +7,7 @@ from typing import Any
 
 from lightloom.photonics.averaging.construct import Construction, candidates
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.realised.area import TABLE_I, PaperNetwork, mzi_count
-from lightloom.photonics.averaging.realised.light import largest_gain_db
-from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.networks import TABLE_I, Nonlinearity, PaperNetwork, largest_gain_db, mzi_count
 
 CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
     ("", "relu"),

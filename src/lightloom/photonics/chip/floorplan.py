@@ -15,9 +15,8 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, Part
-from lightloom.photonics.meshes.blocks import MappedBlocks
-from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.averaging.mapped import MappedAverager, Part
+from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
 _LONGEST = 1e6

@@ -6,11 +6,138 @@ is common to all paths of a part, as every column has one length and shorter blo
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, replace
+from math import pi
 
-from lightloom.photonics.averaging.mapped_averager import MappedAverager, Part
-from lightloom.photonics.dispersion import Dispersion, at_wavelength
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.mapped import MappedAverager, Part
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.disturb import (
+    Disturbed,
+    DisturbedBlocks,
+    DisturbedMatrix,
+    DisturbedMesh,
+    Fabrication,
+)
+from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
+from lightloom.photonics.meshes.mesh import Mesh
+
+# One mesh at several wavelengths: what its couplers, heaters and waveguides do beside the one it was set at.
+#
+# coupler     mixing angle π/4 + slope · (λ - λ0): the waves couple over a length that grows with the wavelength
+# heater      phase · λ0 / λ: the same change of the index over the same length
+# waveguide   2π n(λ) L / λ, n(λ) = n0 - (n_g - n0) (λ - λ0) / λ0: the same for paths of equal length
+#
+# Columns of a rectangular mesh make all paths equally long, so that only couplers and heaters differ there;
+# `mismatch` is what is left of it, the standard deviation of the length of an arm.
+
+LIGHT = 299792458.0
+"""Speed of light in vacuum, in metres per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispersion:
+    """How devices of a mesh change with the wavelength."""
+
+    wavelength: float = 1.55e-6
+    """Wavelength at which the mesh was set, in metres."""
+    coupler_slope: float = 5e6
+    """Change of a coupler's mixing angle, in radians per metre. An assumption: 5e-3 rad/nm, half a percent of power per
+    nm for couplers of two parallel silicon strips; bent and adiabatic ones change less."""
+    group_index: float = 4.2
+    """Group index. An assumption: silicon strips, 220 nm high, near 1550 nm."""
+    effective_index: float = 2.4
+    """Effective index. An assumption, for the same strips."""
+    mismatch: float = 0.0
+    """Standard deviation of the length of an interferometer's arm, in metres; phases are set for it at `wavelength`."""
+
+    def __post_init__(self) -> None:
+        for name in ("wavelength", "group_index", "effective_index"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} = {getattr(self, name)!r}: expected more than 0")
+        if not (np.isfinite(self.coupler_slope) and 0 <= self.mismatch < 1):
+            raise ConfigError(f"coupler_slope = {self.coupler_slope!r}, mismatch = {self.mismatch!r}: expected numbers")
+
+    def coupler_error(self, wavelength: float) -> float:
+        """Return the mixing-angle error of every coupler, in radians."""
+        return self.coupler_slope * (wavelength - self.wavelength)
+
+    def heater_phases(self, phases: ArrayLike, wavelength: float) -> NDArray[np.float64]:
+        """Return the phases of heaters that were set to ``phases`` at their own wavelength."""
+        return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
+
+    def index(self, wavelength: float) -> float:
+        """Return the effective index, to first order."""
+        relative = (wavelength - self.wavelength) / self.wavelength
+        return self.effective_index - (self.group_index - self.effective_index) * relative
+
+    def guide_phase(self, length: ArrayLike, wavelength: float) -> NDArray[np.float64]:
+        """Return the phase of waveguides of ``length`` metres beyond that at their own wavelength."""
+        change = self.index(wavelength) / wavelength - self.effective_index / self.wavelength
+        return 2 * pi * change * np.asarray(length, np.float64)
+
+
+def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
+    """Return the distance of wavelengths that are ``hertz`` apart near ``wavelength``."""
+    return wavelength**2 * hertz / LIGHT
+
+
+def at_wavelength(
+    ideal: Mesh | MappedMatrix | MappedBlocks, wavelength: float, dispersion: Dispersion, seed: int = 0
+) -> Disturbed:
+    """Return meshes as light of another wavelength meets them; ``seed`` draws the mismatch of arms."""
+    if isinstance(ideal, Mesh):
+        return _mesh(ideal, wavelength, dispersion, seed)
+    if isinstance(ideal, MappedMatrix):
+        return _matrix(ideal, wavelength, dispersion, seed)
+    blocks = [_matrix(block, wavelength, dispersion, seed + 3 * place) for place, block in enumerate(ideal.blocks)]
+    return DisturbedBlocks(mapped=ideal, non_idealities=NonIdealities(), blocks=tuple(blocks))
+
+
+def _mesh(ideal: Mesh, wavelength: float, dispersion: Dispersion, seed: int) -> DisturbedMesh:
+    devices = _devices(ideal.theta, ideal.phi, wavelength, dispersion, seed)
+    later = dispersion.heater_phases(ideal.output_phases, wavelength) - ideal.output_phases
+    return DisturbedMesh(
+        mesh=ideal, non_idealities=NonIdealities(), fabrication=replace(devices, output_error=np.asarray(later))
+    )
+
+
+def _matrix(ideal: MappedMatrix, wavelength: float, dispersion: Dispersion, seed: int) -> DisturbedMatrix:
+    output = ideal.output_mesh
+    return DisturbedMatrix(
+        mapped=ideal,
+        non_idealities=NonIdealities(),
+        input_mesh=_mesh(ideal.input_mesh, wavelength, dispersion, seed),
+        attenuator_phases=ideal.attenuator_phases,
+        attenuators=_devices(*ideal.attenuator_phases, wavelength, dispersion, seed + 1),
+        output_mesh=None if output is None else _mesh(output, wavelength, dispersion, seed + 2),
+    )
+
+
+def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> NDArray[np.float64]:
+    """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count]."""
+    return np.asarray(dispersion.mismatch * np.random.default_rng([seed, 7]).normal(size=(2, count)))
+
+
+def _devices(
+    theta: NDArray[np.float64], phi: NDArray[np.float64], wavelength: float, dispersion: Dispersion, seed: int
+) -> Fabrication:
+    arms = dispersion.guide_phase(arm_lengths(theta.size, dispersion, seed), wavelength)
+    error = np.full(theta.size, dispersion.coupler_error(wavelength))
+    return Fabrication(
+        theta_error=dispersion.heater_phases(theta, wavelength) - theta + arms[0],
+        phi_error=dispersion.heater_phases(phi, wavelength) - phi + arms[1],
+        output_error=np.zeros(0),
+        first=error,
+        second=error,
+        transmission=np.ones(theta.size),
+        theta_efficiency=np.ones(theta.size),
+        phi_efficiency=np.ones(theta.size),
+    )
+
 
 COLUMN_LENGTH = 3e-4
 """Waveguide of a column, in metres. An assumption: two heaters of about 0.1 mm and two couplers."""

@@ -10,19 +10,403 @@ the fields of the signals, and each server detects its own share; receivers foll
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Float32s, Floats, Ints
-from lightloom.photonics.link.calibration import Calibrated, calibrated_chip
-from lightloom.photonics.link.chip import Chip, Complex, fabricated
-from lightloom.photonics.link.detection import emitted_noise, homodyne_noise
-from lightloom.photonics.link.sender import Senders, laser_noise, modulate
-from lightloom.photonics.link.settings import Link
-from lightloom.photonics.link.units import sent_on
-from lightloom.photonics.pam4 import LEVELS, symbols_for
+from lightloom.core.arrays import Codes, Float32s, Floats, Ints, Mask
+from lightloom.core.errors import InputError
+from lightloom.photonics.averaging.function import (
+    LEVELS,
+    AveragingFunction,
+    check_codes,
+    points_of_servers,
+    symbols_for,
+)
+from lightloom.photonics.averaging.mapped import MappedAverager, Part, map_averager, output_factors, set_levels
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, light_biases, light_units
+from lightloom.photonics.detection import homodyne_variance
+from lightloom.photonics.devices import NonIdealities, amplifier_noise
+from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
+from lightloom.photonics.meshes.disturb import disturb
+from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
+from lightloom.photonics.nonlinear import (
+    ElectroOptic,
+    LimitingHomodyne,
+    NonlinearUnit,
+    SaturableAbsorber,
+)
+
+# Senders: levels of PAM4 to fields at the chip.
+#
+# field of a lane = √(1 + power error) · √(1 + laser noise) · cos(polarisation) · e^{i phase} · level / 3
+#
+# in units of the field of a full level. Every lane of a server has a laser, a modulator and a fibre of its own, whose
+# errors are drawn on their own. A skewed lane's symbols are read off their centre: with raised-cosine
+# transitions one symbol long, the neighbour's share at an offset of s symbols is sin²(π s / 2).
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Senders:
+    """The static errors of the servers' lanes of one fabrication; every array is [servers, signals]."""
+
+    amplitude: Floats
+    """Field that reaches the chip's polarisation, relative to the design."""
+    skew: Floats
+    """Time of arrival in symbols: positive lanes are late."""
+
+    @classmethod
+    def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
+        """Draw the lanes of one fabrication."""
+        power, angle, late = rng.normal(size=(3, servers, signals))
+        amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
+        return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
+
+
+def digits(codes: Ints, bits: int) -> Float32s:
+    """Return the levels [..., signals, words] of codes [..., words], most significant first."""
+    count = symbols_for(bits)
+    shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)[:, None]
+    return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
+
+
+def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words].
+
+    Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal.
+    """
+    levels = digits(codes, bits) / np.float32(LEVELS - 1)
+    fields = np.sqrt(levels) if link.modulation == "intensity" else levels
+    if senders.skew.any():
+        share = (np.sin(np.pi / 2 * senders.skew) ** 2).astype(np.float32)[..., None]
+        late = (senders.skew > 0)[..., None]
+        beside = np.where(late, np.roll(fields, 1, axis=2), np.roll(fields, -1, axis=2))
+        fields = fields + share * (beside - fields)
+    strength = np.broadcast_to(senders.amplitude.astype(np.float32)[..., None], fields.shape)
+    if link.rin_db is not None:
+        strength = strength * laser_noise(link, fields.shape, rng)
+    along, across = strength, np.zeros_like(strength)
+    if link.phase_lock:
+        angles = np.float32(link.phase_lock) * rng.standard_normal(fields.shape, np.float32)
+        along, across = strength * np.cos(angles), strength * np.sin(angles)
+    return np.stack([fields * along, fields * across]).reshape(2, -1, codes.shape[1])
+
+
+def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
+    """Return amplitudes of lasers with relative intensity noise over the detectors' bandwidth, around 1.
+
+    Intensity noise is seen where light is detected, and only as fast as detectors are.
+    """
+    if link.rin_db is None:
+        return np.ones(shape, np.float32)
+    deviation = np.float32(np.sqrt(10 ** (link.rin_db / 10) * link.detector_bandwidth))
+    return np.asarray(np.sqrt(np.maximum(1 + deviation * rng.standard_normal(shape, np.float32), 0)), np.float32)
+
+
+# Balanced homodyne detection, and optical amplification: noise in units of the field of full scale.
+#
+# photocurrent = 2 R √(P_LO P) Re(field),   variance = 2 e R P_LO B + i_n² B
+#
+# The oscillator's mean power cancels between the two photodiodes, its shot noise does not. Its relative intensity
+# noise multiplies the signal (`simulate`).
+
+
+def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
+    """Return the noise of a detected field, relative to full scale behind ``loss_db`` of loss."""
+    shining = link.local_oscillator if link.shot_noise else 0.0
+    current = math.sqrt(homodyne_variance(shining, link.responsivity, link.noise_density, link.detector_bandwidth))
+    power = link.full_scale * 10 ** (-loss_db / 10)
+    return current / (2 * link.responsivity * math.sqrt(link.local_oscillator * power))
+
+
+def emitted_noise(link: Link, gains: Floats) -> Floats:
+    """Return the field noise per quadrature behind optical amplifiers of amplitude ``gains``, relative to full scale.
+
+    A gain of at most 1 is an attenuator and adds none.
+    """
+    if link.gain == "electrical" or not link.amplifier_noise:
+        return np.zeros_like(gains)
+    return amplifier_noise(np.maximum(np.square(gains), 1.0), link.noise_figure_db, link.bandwidth, link.full_scale)
+
+
+# Transfer functions of the nonlinear units behind a mesh, and which units decide bits.
+#
+# Amplitudes are relative to full scale. A unit *decides* when no argument that can occur lies between its rails or
+# near them, as those of constructed bits do: any limiter serves there. Other units *keep* a value and need a linear
+# driver.
+
+DECIDED_MARGIN = 0.25
+"""Distance from both rails, in units of the distance between them, that every argument of a deciding unit keeps."""
+_POINTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """The units of one layer."""
+
+    decides: Mask
+    """Which units decide a bit, [units]."""
+    ceilings: NDArray[np.float32]
+    """Largest output of each unit, [units]."""
+    saturates: bool
+    """Whether outputs end at the ceiling; plain ReLUs go on."""
+
+    def transfer(self, arguments: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
+        """Return the outputs of arguments [units, words]; both are amplitudes, and the arguments may be overwritten."""
+        if link.unit in ("electro-optic", "saturable"):
+            return _behind_a_carrier(arguments, all_optical_unit(link))
+        np.maximum(arguments, 0, out=arguments)
+        if link.unit == "clip":
+            return np.minimum(arguments, self.ceilings[:, None], out=arguments) if self.saturates else arguments
+        arguments /= self.ceilings[:, None]
+        np.minimum(arguments, 1, out=arguments)
+        swings = np.where(self.decides, math.pi / 2, link.swing).astype(np.float32)[:, None]
+        kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
+        heights = np.where(self.decides, 1.0, kept.height).astype(np.float32)[:, None]
+        return np.asarray(self.ceilings[:, None] * heights * np.sin(swings * arguments), np.float32)
+
+
+def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
+    """Return the fields of modulators at null that send outputs of both signs to T, limited to full scale."""
+    limited = np.clip(outputs, -1, 1)
+    if link.unit == "clip":
+        return limited
+    kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
+    return np.asarray(kept.height * np.sin(np.float32(link.swing) * limited), np.float32)
+
+
+def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: tuple[float, ...]) -> list[Units]:
+    """Return the units of every hidden layer; arguments are tried on the grid, or on points of it if it is large."""
+    points = next(iter(function.grid(_POINTS)))
+    if function.points > _POINTS:
+        rng = np.random.default_rng(0)
+        points = np.stack([rng.integers(0, i.maximum + 1, _POINTS) for i in function.inputs])
+    signals = network.signals(function.light(points))
+    saturates = network.nonlinearity == "clipped"
+    units = []
+    for layer in range(1, len(network.weights)):
+        arguments = network.weights[layer - 1] @ signals[layer - 1] + network.biases[layer - 1][:, None]
+        beyond = np.maximum(-arguments, arguments - 1)
+        decides = saturates & (beyond.min(axis=1) >= DECIDED_MARGIN)
+        ceilings = np.ones(len(decides)) if saturates else np.maximum(network.full_scale[layer], 1e-9)
+        units.append(Units(decides, (ceilings / light_units[layer]).astype(np.float32), saturates))
+    return units
+
+
+def all_optical_unit(link: Link) -> NonlinearUnit:
+    """Return the unit without a homodyne detector, scaled so that it is half open at the carrier's power."""
+    power = link.full_scale
+    if link.unit == "saturable":
+        return SaturableAbsorber(saturation_power=power)
+    return ElectroOptic(gain=math.pi / (4 * power))
+
+
+def _behind_a_carrier(arguments: NDArray[np.float32], unit: NonlinearUnit) -> NDArray[np.float32]:
+    """Return what a unit makes of arguments on a carrier of full scale, shifted and scaled so that 0 and 1 are kept.
+
+    Without a carrier a unit that sees powers cannot tell a field from its opposite.
+    """
+    scale = unit.gain if isinstance(unit, ElectroOptic) else unit.saturation_power  # type: ignore[attr-defined]
+    power = math.pi / (4 * scale) if isinstance(unit, ElectroOptic) else scale
+    root = math.sqrt(power)
+    low, high = np.abs(unit.transfer(np.array([1.0, 2.0]) * root))
+    return np.asarray((np.abs(unit.transfer((arguments + 1) * root)) - low) / (high - low), np.float32)
+
+
+# Words that are tried: half of them uniform, half near-equal, as the gradients of similar batches are.
+
+NEAR = 2
+"""Largest difference of a server's code from the common one in near-equal words."""
+
+
+def draw_words(servers: int, bits: int, count: int, rng: np.random.Generator) -> Ints:
+    """Return codes [servers, count]; near-equal and uniform words alternate at random."""
+    largest = (1 << bits) - 1
+    codes = rng.integers(0, largest + 1, (servers, count))
+    near = rng.random(count) < 0.5
+    common = codes[0, near]
+    codes[:, near] = np.clip(common + rng.integers(-NEAR, NEAR + 1, (servers, common.size)), 0, largest)
+    return codes
+
+
+# Setting gains, biases and levels on a fabricated chip.
+#
+# none     as designed
+# rows     every gain brings its row nearest to the designed one (least squares over the row's elements)
+# levels   rows, and the levels of the lanes and of the units' outputs, which make up for the loss of their paths
+# words    every gain and bias brings its argument nearest to the designed one over known words (a regression on what
+# the detector reads)
+#
+# Words weigh what signals do together: errors of elements whose signals rise and fall together cancel in the gain,
+# and those of their mean values in the bias.
+
+KNOWN_WORDS = 20_000
+
+
+class Statistics(NamedTuple):
+    """Means [signals] and covariances [signals, signals] of the inputs of a matrix over known words."""
+
+    means: Floats
+    covariances: Floats
+
+
+class Calibrated(NamedTuple):
+    """What is set at one matrix of a fabricated chip."""
+
+    gains: Floats
+    """Amplitude gain of every output, [outputs]."""
+    added: Floats
+    """What is added to the bias of every output, [outputs]."""
+    levels: Floats
+    """Field of every input relative to the designed one, [inputs]."""
+
+
+def word_statistics(
+    network: LayeredNetwork, arguments: FunctionArguments, function: AveragingFunction
+) -> list[Statistics]:
+    """Return the statistics of the servers' lanes, of the inputs of every further layer, and of T's inputs."""
+    codes = draw_words(arguments.servers, arguments.bits, KNOWN_WORDS, np.random.default_rng(0))
+    lanes = digits(codes, arguments.bits).reshape(-1, KNOWN_WORDS) / (LEVELS - 1)
+    points = points_of_servers(codes, arguments.bits, function)
+    signals = network.signals(function.light(points))[1:]
+    fields = [signal / unit for signal, unit in zip(signals, light_units(network)[1:], strict=True)]
+    return [Statistics(x.mean(axis=1), np.atleast_2d(np.cov(x))) for x in (lanes, *fields)]
+
+
+def calibrated(
+    passive: NDArray[np.complex128], target: Floats, designed: Floats, statistics: Statistics, how: Calibration
+) -> Calibrated:
+    """Return what is set for a passive matrix [outputs, inputs] behind which gains of ``designed`` [outputs] stand."""
+    nothing, even = np.zeros_like(designed), np.ones(passive.shape[1])
+    if how == "none":
+        return Calibrated(designed, nothing, even)
+    if how == "levels":
+        levels = set_levels(designed[:, None] * passive, target, "levels")
+        return Calibrated(designed * levels.outputs, nothing, levels.inputs)
+    gains = designed * _amplifying(output_factors(designed[:, None] * passive.real, target))
+    if how == "rows":
+        return Calibrated(gains, nothing, even)
+    # A row whose inputs do not vary over the words keeps the gain that fits its elements.
+    gains = gains * _amplifying(output_factors(gains[:, None] * passive.real, target, statistics.covariances))
+    return Calibrated(gains, (target - gains[:, None] * passive.real) @ statistics.means, even)
+
+
+def calibrated_chip(
+    passive: Sequence[NDArray[np.complex128]],
+    targets: Sequence[Floats],
+    designed: Sequence[Floats],
+    statistics: Sequence[Statistics],
+    how: Calibration,
+    detected: bool,
+) -> list[Calibrated]:
+    """Return what is set at every layer (P with the first one) and at T, in the order of the light.
+
+    Args:
+        passive: fabricated matrices [outputs, inputs] without their gains.
+        targets: what they should be with their gains.
+        designed: gains behind them, those of T at the receivers.
+        statistics: of the inputs of each.
+        how: what is set.
+        detected: whether the outputs of the last layer are detected and sent anew; if they are not, levels are set for
+            the last layer and T together, as no modulator stands between them.
+    """
+    made = [
+        calibrated(matrix, target, gains, inputs, how)
+        for matrix, target, gains, inputs in zip(passive, targets, designed, statistics, strict=True)
+    ]
+    if how == "levels" and not detected:
+        last, exit_gains = made[-2], designed[-1]
+        light = last.gains[:, None] * passive[-2] * last.levels
+        joint = set_levels(exit_gains[:, None] * (passive[-1] @ light), targets[-1] @ targets[-2], "levels")
+        made[-2] = last._replace(levels=last.levels * joint.inputs)
+        made[-1] = Calibrated(exit_gains * joint.outputs, made[-1].added, np.ones(passive[-1].shape[1]))
+    return made
+
+
+def _amplifying(factors: Floats) -> Floats:
+    """Return factors without those that no amplifier has: a row that fits no positive gain keeps its own."""
+    return np.where(factors > 0, factors, 1.0)
+
+
+# The averager's chip as the link sees it: passive meshes, the gain of every row, and one fabrication of them.
+#
+# lanes ─▶ P ─▶ H_1 ─▶ gains ─▶ units ─▶ H_2 ─▶ ... ─▶ H_L ─▶ gains ─▶ T ─▶ servers
+#
+# A matrix is diag(gains) · H with a passive H. P has no amplifiers: the servers' lanes are as strong as it needs. T
+# only divides.
+
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chip:
+    """Meshes, gains, biases and units of an averager."""
+
+    mapped: MappedAverager
+    units: tuple[Units, ...]
+    """Units behind every layer but the last."""
+    statistics: tuple[Statistics, ...]
+    """Of the signals that enter P, every layer but the first, and T."""
+
+    @property
+    def arguments(self) -> FunctionArguments:
+        """Arguments of the function."""
+        return self.mapped.arguments
+
+    @property
+    def function(self) -> AveragingFunction:
+        """The function that is computed."""
+        return self.mapped.function
+
+    @property
+    def layers(self) -> tuple[Part, ...]:
+        """Meshes of the layers."""
+        return self.mapped.layers.matrices
+
+    @property
+    def biases(self) -> list[Floats]:
+        """Bias of every output of every layer, relative to full scale."""
+        return light_biases(self.mapped.network)
+
+    @property
+    def input_scale(self) -> float:
+        """Field that the first layer reads where P gives full scale: 1 unless the network's own scale differs."""
+        largest = max(grid_input.maximum / grid_input.denominator for grid_input in self.function.inputs)
+        return float(largest / light_units(self.mapped.network)[0])
+
+    @property
+    def output_scale(self) -> float:
+        """Level that the last layer sends at full scale."""
+        return light_units(self.mapped.network)[-1]
+
+    @property
+    def lane_share(self) -> float:
+        """Power of a server's lane at P, relative to full scale: what P needs without amplifiers."""
+        return float(self.mapped.preprocessing.gains.max()) ** 2
+
+
+def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping = BALANCED) -> Chip:
+    """Map P, all layers and T, as `map_averager` does; the default bears errors best.
+
+    Raises:
+        ConfigError: the network carries decimals, or the form is an approximation.
+    """
+    mapped = map_averager(network, arguments, mapping.exact())
+    function = arguments.function()
+    return Chip(
+        mapped=mapped,
+        units=tuple(units_of(network, function, light_units(network))),
+        statistics=tuple(word_statistics(network, arguments, function)),
+    )
+
+
+def fabricated(part: Part, errors: NonIdealities, rng: np.random.Generator) -> Complex:
+    """Return the passive matrix of one fabrication, [outputs, inputs]."""
+    return np.asarray(disturb(part, errors, rng).matrix() / part.gains[:, None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -175,3 +559,124 @@ class FabricatedLink:
 
 def _column(values: Floats) -> Float32s:
     return values.astype(np.float32)[:, None]
+
+
+# Light and gain of a link in watts and dB: lasers, oscillators, carriers, and the largest power anywhere.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Light:
+    """Optical powers of one averager, in watts."""
+
+    lane: float
+    """A server's lane at full scale, at P."""
+    laser_per_lane: float
+    """Laser of that lane, before the path's loss."""
+    server_lasers: float
+    """Lasers of all lanes of all servers."""
+    oscillators: float
+    """Local oscillators of all detectors on the chip."""
+    carriers: float
+    """Carriers of the modulators on the chip; with optical gain the power that amplifiers emit is not counted."""
+    peaks: Mapping[str, float]
+    """Largest power of a signal by place."""
+    largest_gain_db: float
+    """Largest gain of a row, in dB."""
+    levels_raised_db: float
+    """Largest power that calibration of levels adds to a lane or a unit's output, in dB."""
+
+    @property
+    def peak(self) -> tuple[str, float]:
+        """Place and power of the largest signal, and the oscillators' power where it is larger."""
+        place = max(self.peaks, key=lambda name: self.peaks[name])
+        return place, self.peaks[place]
+
+    @property
+    def beyond_amplifiers(self) -> list[str]:
+        """Places where more power is wanted than an optical amplifier emits."""
+        return [place for place, power in self.peaks.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the powers of lasers, lanes and oscillators and the largest one of a signal, in watts."""
+        place, power = self.peak
+        return {
+            "full_scale_at_lane_watts": self.lane,
+            "laser_per_server_lane_watts": self.laser_per_lane,
+            "server_lasers_watts": self.server_lasers,
+            "oscillators_watts": self.oscillators,
+            "carriers_watts": self.carriers,
+            "peak_watts": power,
+            "peak_place": place,
+            "peaks_watts": dict(self.peaks),
+            "largest_gain_db": self.largest_gain_db,
+            "levels_raised_db": self.levels_raised_db,
+            "beyond_optical_amplifiers": self.beyond_amplifiers,
+        }
+
+
+def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Light:
+    """Return the powers of a link, for signals of relative ``peaks``.
+
+    Where calibration sets levels, lanes and carriers have up to ``raised`` times the power that the design gives them.
+    """
+    lane = link.full_scale * chip.lane_share * raised
+    laser = lane * 10 ** (link.path_loss_db / 10)
+    hidden = sum(len(units.decides) for units in chip.units)
+    outputs = len(chip.layers[-1].gains) if link.gain == "electrical" else 0
+    limiting = link.unit == "limiting"
+    decided = sum(int(units.decides.sum()) for units in chip.units) if limiting else hidden + outputs
+    kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing if limiting else math.pi / 2)
+    carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * kept.carrier)
+    return Light(
+        lane=lane,
+        laser_per_lane=laser,
+        server_lasers=laser * chip.mapped.preprocessing.shape[1],
+        oscillators=(hidden + outputs) * link.local_oscillator,
+        carriers=carriers,
+        peaks={place: power * link.full_scale for place, power in peaks.items()},
+        largest_gain_db=decibels(chip.mapped.gain),
+        levels_raised_db=10 * math.log10(raised),
+    )
+
+
+# An averager of gradients whose codes pass a fabricated link, noise and all.
+
+_AT_ONCE = 1 << 13
+
+
+class LinkAverager:
+    """Averager on one fabrication of a link; all ranks take what the first server receives.
+
+    Args:
+        network: the averaging network.
+        arguments: of its function.
+        link: everything that errs.
+        seed: seed of the noise.
+        fabrication: seed of the chip, the servers and the receivers: equal on all ranks, which share one chip.
+        mapping: of the network's matrices to meshes.
+    """
+
+    def __init__(
+        self,
+        network: LayeredNetwork,
+        arguments: FunctionArguments,
+        link: Link,
+        seed: int = 0,
+        fabrication: int = 0,
+        mapping: MeshMapping = BALANCED,
+    ) -> None:
+        self.made = FabricatedLink(design_chip(network, arguments, mapping), link, (fabrication, 0))
+        self.servers, self.bits, self.rounding = arguments.servers, arguments.bits, arguments.rounding
+        self.arguments = asdict(link)
+        self.rng = np.random.default_rng(seed)
+        """Generator of the noise; checkpoints store its state."""
+
+    def __call__(self, codes: Codes) -> Ints:
+        if codes.ndim != 2 or codes.shape[0] != self.servers:
+            raise InputError(f"codes of shape {codes.shape}: expected ({self.servers}, n), one row per server")
+        values = check_codes(codes, self.bits)
+        received = np.empty(values.shape[1], np.int64)
+        for start in range(0, values.shape[1], _AT_ONCE):
+            chunk = slice(start, start + _AT_ONCE)
+            received[chunk] = self.made.receive(values[:, chunk], self.rng)[0]
+        return received

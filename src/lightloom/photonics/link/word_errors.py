@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.link.chip import Chip
-from lightloom.photonics.link.intervals import interval
-from lightloom.photonics.link.settings import Link
-from lightloom.photonics.link.simulate import FabricatedLink
-from lightloom.photonics.link.words import draw_words
+from lightloom.photonics.link.settings import (
+    RANGES,
+    Link,
+    erring,
+    only,
+    without,
+)
+from lightloom.photonics.link.simulate import Chip, FabricatedLink, draw_words
+
+# Intervals of word error rates: Clopper-Pearson over words, bootstrap over fabrications.
+
+RESAMPLES = 2000
+
+
+def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the exact two-sided interval of a share, for ``wrong`` of ``words`` independent words."""
+    from scipy.special import betaincinv
+
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(wrong, words - wrong + 1, tail)) if wrong else 0.0
+    high = float(betaincinv(wrong + 1, words - wrong, 1 - tail)) if wrong < words else 1.0
+    return low, high
+
+
+def bootstrap(rates: Floats, confidence: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """Return the percentile interval of the mean of ``rates`` [fabrications], which are drawn anew with replacement."""
+    rng = np.random.default_rng((seed, rates.size))
+    means = rates[rng.integers(0, rates.size, (RESAMPLES, rates.size))].mean(axis=1)
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(means, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def interval(wrong: Ints, words: int) -> tuple[float, float]:
+    """Return the 95 % interval of the word error rate for wrong words [fabrications] of ``words`` each.
+
+    It reaches from the lower of the lower ends to the higher of the upper ends of both intervals: words of one
+    fabrication err together, and a few fabrications without a wrong word bound nothing by themselves.
+    """
+    over_words = clopper_pearson(int(wrong.sum()), words * wrong.size)
+    if wrong.size == 1:
+        return over_words
+    over_chips = bootstrap(wrong / words)
+    return min(over_words[0], over_chips[0]), max(over_words[1], over_chips[1])
+
 
 _AT_ONCE = 1 << 13
 """Words that are simulated together: their signals stay in the cache."""
@@ -97,3 +140,118 @@ def word_errors(
         if advance is not None:
             advance(1)
     return WordErrors(wrong=wrong, split=split, words=words, peaks=peaks, raised=raised)
+
+
+# Which part of a link causes its wrong words: each part made ideal in turn, and each part alone.
+#
+# Where hardly a word is wrong, all errors are enlarged together until enough are, since a table of zeros names
+# nothing.
+
+ENOUGH = 50
+"""Wrong words from which parts can be compared."""
+FACTORS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)
+"""Factors by which errors are enlarged, in turn."""
+_SPREADS = (
+    "phase_lock",
+    "power_error",
+    "polarisation",
+    "skew",
+    "bias_error",
+    "gain_error",
+    "threshold_error",
+    "phase_error",
+    "coupler_error",
+    "loss_db",
+    "loss_spread_db",
+    "crossing_loss_db",
+    "thermal_crosstalk",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contribution:
+    """What one part does."""
+
+    part: str
+    without: WordErrors
+    """Word errors with this part ideal."""
+    alone: WordErrors
+    """Word errors with every other part ideal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contributions:
+    """The parts of a link, the one whose removal helps most first."""
+
+    factor: float
+    """Factor by which all errors were enlarged."""
+    together: WordErrors
+    """Word errors of all parts with the enlarged errors."""
+    parts: tuple[Contribution, ...]
+
+    @property
+    def weakest(self) -> str | None:
+        """The part whose removal leaves the fewest wrong words; None if too few are wrong to tell."""
+        return self.parts[0].part if self.parts and self.together.wrong.sum() >= ENOUGH else None
+
+    def to_json(self) -> Document:
+        """Return all rates with their intervals."""
+        rows = [
+            {"part": row.part, "without": row.without.to_json(), "alone": row.alone.to_json()} for row in self.parts
+        ]
+        return {
+            "errors_enlarged_by": self.factor,
+            "together": self.together.to_json(),
+            "weakest_part": self.weakest,
+            "parts": rows,
+        }
+
+
+def enlarged(link: Link, factor: float) -> Link:
+    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square, and
+    phase settings lose the bits that this takes.
+
+    What would be out of its range stops there.
+    """
+    changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
+    changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
+    changed["dac_bits"] = max(link.dac_bits - round(math.log2(factor)), 1) if link.dac_bits else 0
+    changed["swing"] = min(link.swing * factor, math.pi / 2)
+    if link.rin_db is not None:
+        changed["rin_db"] = min(link.rin_db + 20 * math.log10(factor), -80.0)
+    return replace(link, **changed)
+
+
+def contributions(
+    chip: Chip,
+    link: Link,
+    together: WordErrors,
+    *,
+    advance: Callable[[int], object] | None = None,
+    **tried: Any,
+) -> Contributions:
+    """Compare the parts of a link.
+
+    Args:
+        chip: the chip.
+        link: the link.
+        together: its word errors.
+        advance: called with the number of fabrications done.
+        tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
+    """
+    factor, errors = FACTORS[0], together
+    for factor in FACTORS:
+        errors = together if factor == 1 else word_errors(chip, enlarged(link, factor), advance=advance, **tried)
+        if errors.wrong.sum() >= ENOUGH:
+            break
+    larger = enlarged(link, factor)
+    rows = [
+        Contribution(
+            part=part,
+            without=word_errors(chip, without(larger, part), advance=advance, **tried),
+            alone=word_errors(chip, only(larger, part), advance=advance, **tried),
+        )
+        for part in erring(larger)
+    ]
+    rows.sort(key=lambda row: (int(row.without.wrong.sum()), -int(row.alone.wrong.sum())))
+    return Contributions(factor=factor, together=errors, parts=tuple(rows))

@@ -21,11 +21,12 @@ from lightloom.photonics.meshes.disturb import (
     DisturbedBlocks,
     DisturbedMatrix,
     DisturbedMesh,
+    Wiring,
     heat_from_neighbours,
     neighbours,
+    wiring_of,
 )
 from lightloom.photonics.meshes.mesh import Mesh
-from lightloom.photonics.meshes.wiring import Wiring, wiring_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lightloom.core.effort import Effort
+from lightloom.core.arrays import Effort
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.photonics.meshes.layout import Kind, Layout, layout
-from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.mesh import Kind, Layout, Mesh, layout
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
 
 _PADDING: Effort = 8  # float64 numbers in a cache line
 
@@ -32,7 +33,7 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
         ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.
         InputError: the matrix deviates from a unitary one by more than ``tolerance``.
     """
-    from lightloom.photonics.meshes import _nulling_kernels as kernels
+    from lightloom.photonics.meshes import kernels
 
     values = checked_matrix(matrix)
     outputs, inputs = values.shape
@@ -118,3 +119,22 @@ def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64],
     from_left = modes + columns >= size - 1
     sweeps = np.where(from_left, 2 * size - 2 - modes - columns, modes + columns + 1)
     return sweeps, np.where(from_left, size - 1 - columns, columns), from_left
+
+
+# A mesh as a circuit switch: with every MZI in the cross or bar state, it implements any permutation of ports.
+#
+# The paper's optical circuit switch (Sec. II-A) is the same array that computes averages.
+
+
+def switch(destinations: Sequence[int], kind: Kind = "rectangular") -> Mesh:
+    """Return the mesh that connects input i to output ``destinations[i]``; all θ are 0 (cross) or π (bar).
+
+    Raises:
+        ConfigError: ``destinations`` is not a permutation of 0, 1, ..., n − 1.
+    """
+    outputs = list(destinations)
+    if sorted(outputs) != list(range(len(outputs))) or not outputs:
+        raise ConfigError(f"destinations={outputs}: expected each of 0 to {len(outputs) - 1} once")
+    matrix = np.zeros((len(outputs), len(outputs)))
+    matrix[outputs, np.arange(len(outputs))] = 1.0
+    return decompose(matrix, kind)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from lightloom.core.arrays import Mask
-from lightloom.core.errors import ConfigError
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes.blocks import MappedBlocks
-from lightloom.photonics.meshes.mapping import MappedMatrix
+from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh, propagate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from lightloom.photonics.meshes.layout import Layout
+    from lightloom.photonics.meshes.mesh import Layout
+
+    Devices = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,3 +250,293 @@ def disturbed_devices(
         second=fabrication.second,
         transmission=fabrication.transmission,
     )
+
+
+# Many fabrications of a matrix at once, for statistics: matrices [fabrications, outputs, inputs].
+#
+# The devices follow the same distributions as those of :func:`disturb.disturb`, drawn in another order.
+
+
+def fabricated_matrices(
+    part: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator, count: int
+) -> NDArray[np.complex128]:
+    """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs]."""
+    if isinstance(part, MappedBlocks):
+        return part.joined([fabricated_matrices(block, non_idealities, rng, count) for block in part.blocks])
+    if isinstance(part, Mesh):
+        return _mesh_matrices(part, non_idealities, rng, count)
+    inner = _mesh_matrices(part.input_mesh, non_idealities, rng, count)
+    size = part.attenuations.size
+    beside = np.ones(max(size - 1, 0), np.bool_)
+    column = _devices(part.attenuator_phases, beside, non_idealities, rng, count)[:, :, 0, 0]
+    lit = min(inner.shape[1], size)
+    passed = column[:, :lit, None] * inner[:, :lit]
+    if part.output_mesh is not None:
+        passed = _mesh_matrices(part.output_mesh, non_idealities, rng, count)[:, :, :lit] @ passed
+    return np.asarray(part.gains[:, None] * passed)
+
+
+def _mesh_matrices(
+    mesh: Mesh, non_idealities: NonIdealities, rng: np.random.Generator, count: int
+) -> NDArray[np.complex128]:
+    """Return matrices [count, outputs, inputs], column by column of MZIs."""
+    place = mesh.layout
+    devices = _devices((mesh.theta, mesh.phi), neighbours(place), non_idealities, rng, count)
+    fields = np.zeros((count, place.size, mesh.inputs), np.complex128)
+    fields[:, np.arange(mesh.inputs), np.arange(mesh.inputs)] = 1.0
+    ends = np.searchsorted(place.columns, np.arange(place.depth + 1))
+    for start, stop in pairwise(ends):
+        modes, settings = place.modes[start:stop], devices[:, start:stop, :, :, None]
+        upper, lower = fields[:, modes], fields[:, modes + 1]
+        fields[:, modes] = settings[:, :, 0, 0] * upper + settings[:, :, 0, 1] * lower
+        fields[:, modes + 1] = settings[:, :, 1, 0] * upper + settings[:, :, 1, 1] * lower
+    phases = quantised(mesh.output_phases, non_idealities.dac_bits)
+    errors = non_idealities.phase_error * rng.standard_normal((count, mesh.outputs))
+    return np.asarray(fields[:, : mesh.outputs] * np.exp(1j * (phases + errors))[:, :, None])
+
+
+def _devices(
+    phases: tuple[NDArray[np.float64], NDArray[np.float64]],
+    beside: Mask,
+    non_idealities: NonIdealities,
+    rng: np.random.Generator,
+    count: int,
+) -> Devices:
+    """Return transfer matrices of MZIs [count, mzis, 2, 2] for settings of θ and φ [mzis]."""
+    theta, phi = (quantised(setting, non_idealities.dac_bits) for setting in phases)
+    theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
+    errors = rng.standard_normal((5, count, theta.size))
+    loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * errors[4], 0.0)
+    efficiencies = heater_efficiencies((count, theta.size), non_idealities, rng)
+    return mzi(
+        efficiencies[0] * theta
+        + non_idealities.thermal_crosstalk * theta_heat
+        + non_idealities.phase_error * errors[0],
+        efficiencies[1] * phi + non_idealities.thermal_crosstalk * phi_heat + non_idealities.phase_error * errors[1],
+        first=non_idealities.coupler_error * errors[2],
+        second=non_idealities.coupler_error * errors[3],
+        transmission=10 ** (-loss / 10),
+    )
+
+
+# Which two waveguides each interferometer of a chip joins: one mesh, or V†, Σ and U of a mapped matrix in a row.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wiring:
+    """Places of the interferometers of a chip, ordered by column; light enters the first ``inputs`` waveguides."""
+
+    inputs: int
+    size: int
+    """Number of waveguides, those included that begin dark or end in a dump."""
+    upper: Ints
+    """Upper waveguide of each interferometer, [devices]."""
+    lower: Ints
+    """Lower waveguide of each interferometer, [devices]."""
+    columns: Ints
+    """Column of each interferometer, ascending, [devices]."""
+    beside: Mask
+    """Whether the next interferometer's heaters are nearest neighbours, [devices - 1]."""
+    output_modes: Ints
+    """Waveguide of each output, [outputs]."""
+
+    @property
+    def devices(self) -> int:
+        """Number of interferometers of all columns."""
+        return int(self.upper.size)
+
+    @property
+    def outputs(self) -> int:
+        """Number of modes that are detected."""
+        return int(self.output_modes.size)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """The interferometers of each column."""
+        if not self.devices:
+            return ()
+        starts = np.flatnonzero(np.diff(self.columns, prepend=-1))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise([*starts, self.devices]))
+
+
+def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
+    """Return the places of the interferometers of a mesh, or of a mapped matrix with Σ between its meshes.
+
+    An attenuator of Σ is an interferometer whose second waveguide begins dark and ends in a dump.
+    """
+    if isinstance(ideal, Mesh):
+        place = ideal.layout
+        return Wiring(
+            inputs=ideal.inputs,
+            size=place.size,
+            upper=place.modes,
+            lower=place.modes + 1,
+            columns=place.columns,
+            beside=neighbours(place),
+            output_modes=np.arange(ideal.outputs),
+        )
+    return _matrix_wiring(ideal)
+
+
+def design(ideal: Mesh | MappedMatrix) -> tuple[Floats, Floats]:
+    """Return θ and φ [devices] for which ideal devices implement ``ideal`` up to phases at its outputs.
+
+    The output phases of V† become part of the phases φ of Σ, which lie in series with them.
+    """
+    if isinstance(ideal, Mesh):
+        return ideal.theta, ideal.phi
+    theta, phi = ideal.attenuator_phases
+    pending = np.zeros(phi.size)
+    count = min(phi.size, ideal.input_mesh.outputs)
+    pending[:count] = ideal.input_mesh.output_phases[:count]
+    thetas, phis = [ideal.input_mesh.theta, theta], [ideal.input_mesh.phi, (phi + pending) % (2 * np.pi)]
+    if ideal.output_mesh is not None:
+        thetas.append(ideal.output_mesh.theta)
+        phis.append(ideal.output_mesh.phi)
+    return np.concatenate(thetas), np.concatenate(phis)
+
+
+def _matrix_wiring(mapped: MappedMatrix) -> Wiring:
+    first, count = mapped.input_mesh.layout, mapped.attenuations.size
+    dumps = max(first.size, count)
+    upper, lower = [first.modes, np.arange(count)], [first.modes + 1, dumps + np.arange(count)]
+    columns = [first.columns, np.full(count, first.depth)]
+    # With a last one for each mesh, as the first device of the next mesh is no neighbour.
+    beside = [np.append(part, False) for part in (neighbours(first), np.ones(count - 1, np.bool_))]
+    if not first.count:
+        del beside[0]
+    size, output_modes = dumps + count, np.arange(count)
+    if mapped.output_mesh is not None:
+        second = mapped.output_mesh.layout
+        dark = second.size - min(mapped.output_mesh.inputs, count)
+        modes = np.concatenate([np.arange(second.size - dark), size + np.arange(dark)])
+        upper.append(modes[second.modes])
+        lower.append(modes[second.modes + 1])
+        columns.append(first.depth + 1 + second.columns)
+        if second.count:
+            beside.append(np.append(neighbours(second), False))
+        size, output_modes = size + dark, modes[: mapped.output_mesh.outputs]
+    return Wiring(
+        inputs=mapped.input_mesh.inputs,
+        size=size,
+        upper=np.concatenate(upper),
+        lower=np.concatenate(lower),
+        columns=np.concatenate(columns),
+        beside=np.concatenate(beside)[:-1],
+        output_modes=output_modes,
+    )
+
+
+# Monte Carlo over fabrications: from device noise to the error of a matrix or the accuracy of a network.
+
+SCHEMA = "lightloom.disturb/1"
+Ideal = Mesh | MappedMatrix | MappedBlocks
+Evaluate = Callable[[Sequence[Disturbed], np.random.Generator], float]
+"""Function of one fabrication of all matrices of a network and a generator of detector noise: accuracy, error, ..."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Values of an evaluation over several draws of the devices."""
+
+    values: NDArray[np.float64]
+
+    @property
+    def row(self) -> dict[str, float]:
+        """Mean, sample standard deviation, minimum and maximum."""
+        deviation = float(self.values.std(ddof=1)) if self.values.size > 1 else 0.0
+        return {
+            "mean": float(self.values.mean()),
+            "standard_deviation": deviation,
+            "least": float(self.values.min()),
+            "largest": float(self.values.max()),
+        }
+
+
+def monte_carlo(
+    network: Sequence[Ideal], non_idealities: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
+) -> Spread:
+    """Evaluate ``draws`` fabrications of all matrices of ``network``. Draw k is the same for all ``non_idealities``.
+
+    Raises:
+        ConfigError: ``draws`` is below 1.
+    """
+    if draws < 1:
+        raise ConfigError(f"draws={draws}: expected at least 1")
+    values = []
+    for k in range(draws):
+        rng = np.random.default_rng((seed, k))
+        values.append(evaluate([disturb(ideal, non_idealities, rng) for ideal in network], rng))
+    return Spread(values=np.array(values, np.float64))
+
+
+def sweep(
+    network: Sequence[Ideal],
+    parameter: str,
+    values: Sequence[float],
+    evaluate: Evaluate,
+    *,
+    base: NonIdealities | None = None,
+    draws: int = 20,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Run :func:`monte_carlo` for each value of one field of ``base`` (default ideal), and return a JSON document.
+
+    ``{"schema", "parameter", "draws", "seed", "mzis", "rows": [{"value", "mean", "standard_deviation", "least",
+    "largest"}]}``
+
+    Raises:
+        UnknownNameError: the field does not exist.
+        ConfigError: a value is out of the field's range.
+    """
+    known = [field.name for field in fields(NonIdealities)]
+    if parameter not in known:
+        raise UnknownNameError("non-ideality", parameter, known)
+    rows = []
+    for value in values:
+        setting = int(value) if parameter == "dac_bits" and value == int(value) else value
+        non_idealities = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
+        rows.append({"value": value, **monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed).row})
+    return {
+        "schema": SCHEMA,
+        "parameter": parameter,
+        "draws": draws,
+        "seed": seed,
+        "mzis": sum(ideal.mzis for ideal in network),
+        "rows": rows,
+    }
+
+
+def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Evaluate:
+    """Return the evaluation ε = ‖W' − W‖ / ‖W‖ (Frobenius norm over all matrices) for :func:`monte_carlo`.
+
+    W' is measured column by column, with detector noise relative to the largest element of W. With ``calibrated``,
+    receivers apply the real factor to each matrix that minimises its error, so uniform loss causes no error.
+    """
+    targets = [np.asarray(matrix) for matrix in wanted]
+
+    def evaluate(fabricated: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        missed = total = 0.0
+        for target, device in zip(targets, fabricated, strict=True):
+            matrix = device.matrix()
+            noise = rng.normal(size=matrix.shape) + 1j * rng.normal(size=matrix.shape)
+            measured = matrix + device.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
+            if calibrated:
+                measured *= np.vdot(measured, target).real / np.vdot(measured, measured).real
+            missed += float(np.linalg.norm(measured - target) ** 2)
+            total += float(np.linalg.norm(target) ** 2)
+        return float(np.sqrt(missed / total))
+
+    return evaluate
+
+
+def expected_error(non_idealities: NonIdealities, size: int) -> float:
+    """Return ε of one rectangular or triangular mesh of ``size`` modes, to first order in small errors.
+
+    Squares of errors add up: an error δ of a phase shifter adds δ², an error δ of a coupler 2δ². Phase errors give
+    σ√N, coupler errors σ√(2(N − 1)), and a DAC of b bits acts as a phase error σ = 2π/(2ᵇ√12). Loss, spread of
+    heaters, crosstalk and detector noise are not included.
+    """
+    step = 2 * np.pi / 2**non_idealities.dac_bits / np.sqrt(12) if non_idealities.dac_bits else 0.0
+    phases = (non_idealities.phase_error**2 + step**2) * size
+    return float(np.sqrt(phases + non_idealities.coupler_error**2 * 2 * (size - 1)))

@@ -9,20 +9,26 @@ but with one gain for all outputs it reaches each of them in proportion to the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from lightloom.core.arrays import Column
+from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.photonics.devices import mzi
 from lightloom.photonics.meshes.decompose import checked_matrix, decompose
-from lightloom.photonics.meshes.layout import Kind
-from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.mesh import KINDS, Kind, Mesh
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
+
+    from lightloom.core.results import Document
+
 
 Form = Literal["svd", "economy", "compact", "sigma-u"]
 FORMS: tuple[str, ...] = get_args(Form)
@@ -207,3 +213,316 @@ def sigma_u(matrix: ArrayLike) -> tuple[Column, NDArray[np.float64]]:
     unitary = u @ v
     scales = np.einsum("ij,ij->i", values, unitary.conj()).real
     return unitary, np.maximum(scales, 0.0)
+
+
+# Matrices of several meshes: the paper's square approximations, and connected components.
+#
+# squares       blocks Σ_a · U_a along the longer side (OptINC, Fig. 4, eq. 4 to 6), an approximation
+# components    rows and columns that no element joins to the others: exact, fewer MZIs, and waveguides that cross
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MappedBlocks:
+    """Blocks of a matrix of ``shape`` (outputs, inputs), each with meshes of its own.
+
+    Inputs that several blocks read are split, and outputs that several blocks give are combined. A block may have more
+    modes than waveguides; the others are dark. Outputs of no block carry no light.
+
+    Raises:
+        ConfigError: a block has no waveguide, more of them than modes, or one that does not exist or appears twice.
+    """
+
+    shape: tuple[int, int]
+    blocks: tuple[MappedMatrix, ...]
+    outputs: tuple[Ints, ...]
+    """Output of the matrix that each output of a block is, for every block."""
+    inputs: tuple[Ints, ...]
+    """Input of the matrix that each input of a block is, for every block."""
+
+    def __post_init__(self) -> None:
+        if not len(self.blocks) == len(self.outputs) == len(self.inputs):
+            raise ConfigError(f"{len(self.blocks)} blocks, waveguides of {len(self.outputs)} and {len(self.inputs)}")
+        for number, block in enumerate(self.blocks, 1):
+            ends = zip(("outputs", "inputs"), (self.outputs[number - 1], self.inputs[number - 1]), strict=True)
+            for (name, guides), modes, count in zip(ends, block.shape, self.shape, strict=True):
+                if not 1 <= guides.size <= modes or guides.min() < 0 or guides.max() >= count:
+                    raise ConfigError(f"block {number}: {name} {guides.tolist()}, expected up to {modes} below {count}")
+                if np.unique(guides).size < guides.size:
+                    raise ConfigError(f"block {number}: {name} {guides.tolist()}, expected each one once")
+
+    @property
+    def mzis(self) -> int:
+        """Number of MZIs of all blocks, without splitters and combiners."""
+        return sum(block.mzis for block in self.blocks)
+
+    @property
+    def depth(self) -> int:
+        """Number of columns of the deepest block."""
+        return max((block.depth for block in self.blocks), default=0)
+
+    @property
+    def gain(self) -> float:
+        """Largest amplitude gain of an amplifier."""
+        return float(self.gains.max())
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Largest amplitude gain of the amplifiers behind each output, [outputs]; 1 for dark outputs.
+
+        A gain makes up for splitters and combiners too: light for k blocks, or from k blocks, loses a factor of √k.
+        """
+        split = np.bincount(np.concatenate([*self.inputs, [0]]).astype(np.int64))
+        combined = np.bincount(np.concatenate([*self.outputs, [0]]).astype(np.int64), minlength=self.shape[0])
+        split[0] -= 1
+        combined[0] -= 1
+        gains = np.zeros(self.shape[0])
+        for block, rows, columns in zip(self.blocks, self.outputs, self.inputs, strict=True):
+            shared = np.sqrt(split[columns].max() * combined[rows])
+            gains[rows] = np.maximum(gains[rows], block.gains[: rows.size] * shared)
+        return np.where(gains > 0, gains, 1.0)
+
+    def matrix(self) -> NDArray[np.complex128]:
+        """Return the matrix that is implemented."""
+        return self.joined([block.matrix() for block in self.blocks])
+
+    def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
+        """Return the matrix of ``shape`` from those of the blocks; with leading axes, [..., outputs, inputs]."""
+        leading = matrices[0].shape[:-2] if matrices else ()
+        total = np.zeros((*leading, *self.shape), np.complex128)
+        for matrix, rows, columns in zip(matrices, self.outputs, self.inputs, strict=True):
+            total[..., rows[:, None], columns] += matrix[..., : rows.size, : columns.size]
+        return total
+
+    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
+        return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
+
+
+def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
+    """Map ``matrix`` [outputs, inputs] to approximated square blocks, each with one mesh.
+
+    Raises:
+        ConfigError: the argument is not a finite matrix.
+    """
+    values = checked_matrix(matrix)
+    blocks = tuple(map_matrix(block, "sigma-u", kind, gains) for block in _squares(values))
+    return square_blocks((values.shape[0], values.shape[1]), blocks)
+
+
+def square_blocks(shape: tuple[int, int], blocks: Sequence[MappedMatrix]) -> MappedBlocks:
+    """Return square blocks along the longer side of a matrix of ``shape``; the last one may be partly dark."""
+    side, most = sorted(shape)
+    along = [np.arange(start, min(start + side, most)) for start in range(0, most, side)]
+    across = [np.arange(side)] * len(along)
+    outputs, inputs = (along, across) if shape[0] >= shape[1] else (across, along)
+    return MappedBlocks(shape=shape, blocks=tuple(blocks), outputs=tuple(outputs), inputs=tuple(inputs))
+
+
+def map_components(
+    matrix: ArrayLike, form: Form = "compact", kind: Kind = "rectangular", gains: Gains = "rows"
+) -> MappedBlocks:
+    """Map every connected component of ``matrix`` [outputs, inputs] to meshes of its own, exactly.
+
+    Raises:
+        ConfigError: the argument is not a finite matrix, or ``form`` is the approximation sigma-u.
+    """
+    values = checked_matrix(matrix)
+    if form == "sigma-u":
+        raise ConfigError("sigma-u: the approximation has square blocks, components need svd, economy or compact")
+    parts = connected_components(values)
+    return MappedBlocks(
+        shape=(values.shape[0], values.shape[1]),
+        blocks=tuple(map_matrix(values[np.ix_(rows, columns)], form, kind, gains) for rows, columns in parts),
+        outputs=tuple(rows for rows, _ in parts),
+        inputs=tuple(columns for _, columns in parts),
+    )
+
+
+def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
+    """Return outputs and inputs of every component, in the order of their mean places; dark ones are in none.
+
+    Outputs and inputs are joined where the element of ``matrix`` [outputs, inputs] is not 0.
+    """
+    lit = checked_matrix(matrix) != 0
+    outputs, inputs = lit.shape
+    free, parts = lit.any(axis=1), []
+    while free.any():
+        rows, columns = np.zeros(outputs, np.bool_), np.zeros(inputs, np.bool_)
+        rows[int(free.argmax())] = True
+        while True:
+            columns = lit[rows].any(axis=0)
+            reached = lit[:, columns].any(axis=1)
+            if (reached == rows).all():
+                break
+            rows = reached
+        parts.append((np.flatnonzero(rows), np.flatnonzero(columns)))
+        free &= ~rows
+    return sorted(parts, key=lambda part: float(part[0].mean() / outputs + part[1].mean() / inputs))
+
+
+def crossings(places: Sequence[int] | Ints) -> Ints:
+    """Return how many others each waveguide crosses, if they leave in ascending order and arrive as ``places``."""
+    order = np.asarray(places)
+    exchanged = np.triu(order[:, None] > order, 1)
+    return np.asarray(exchanged.sum(axis=0) + exchanged.sum(axis=1))
+
+
+def approximate(matrix: ArrayLike) -> Column:
+    """Return the matrix that `map_blocks` implements; hardware-aware training projects its weights to it.
+
+    Raises:
+        ConfigError: the argument is not a finite matrix.
+    """
+    values = checked_matrix(matrix)
+    parts = []
+    for block in _squares(values):
+        unitary, scales = sigma_u(block)
+        parts.append(scales[:, None] * unitary)
+    return np.concatenate(parts, axis=0 if _is_tall(values) else 1)[: values.shape[0], : values.shape[1]]
+
+
+def _is_tall(values: Column) -> bool:
+    return bool(values.shape[0] >= values.shape[1])
+
+
+def _squares(values: Column) -> list[Column]:
+    side = min(values.shape)
+    count = -(-max(values.shape) // side)
+    tall = _is_tall(values)
+    filled = np.zeros((count * side, side) if tall else (side, count * side), values.dtype)
+    filled[: values.shape[0], : values.shape[1]] = values
+    return np.split(filled, count, axis=0 if tall else 1)
+
+
+# Number of MZIs of a matrix or a network, in closed form.
+#
+# The *paper* convention is the OptINC paper's count (Sec. II-B): a full singular value decomposition with
+# M(M+1)/2 + N(N−1)/2 MZIs. The *economy* convention leaves out MZIs that no light reaches: M · N.
+
+Convention = Literal["paper", "economy"]
+
+
+def compact_count(outputs: int, inputs: int, rank: int) -> int:
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix without modes beyond its rank, with Σ.
+
+    Raises:
+        ConfigError: the rank is not from 1 to the smaller side.
+    """
+    full_count(outputs, inputs)  # refuses sizes below 1
+    if not 1 <= rank <= min(outputs, inputs):
+        raise ConfigError(f"rank {rank} of a matrix of {outputs} x {inputs}: expected 1 to {min(outputs, inputs)}")
+    return rank * (outputs + inputs) - rank**2
+
+
+def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> int:
+    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix, with Σ.
+
+    Raises:
+        ConfigError: a size is below 1.
+    """
+    if outputs < 1 or inputs < 1:
+        raise ConfigError(f"matrix of {outputs} x {inputs}: expected at least 1 x 1")
+    if convention == "economy":
+        return outputs * inputs
+    return (outputs * (outputs + 1) + inputs * (inputs - 1)) // 2
+
+
+def approximated_count(outputs: int, inputs: int) -> int:
+    """Return the number of MZIs with square blocks Σ_a · U_a (eq. 4): s(s+1)/2 per block, s = min(outputs, inputs)."""
+    full_count(outputs, inputs)  # refuses sizes below 1
+    side = min(outputs, inputs)
+    return -(-max(outputs, inputs) // side) * side * (side + 1) // 2
+
+
+def network_count(layers: Sequence[int], approximated: Collection[int] = (), convention: Convention = "paper") -> int:
+    """Return the number of MZIs of a network; ``approximated`` lists its approximated matrices, from 1 as in Table I.
+
+    Raises:
+        ConfigError: there are fewer than two layers, or an approximated matrix does not exist.
+    """
+    if len(layers) < 2:
+        raise ConfigError(f"layers={list(layers)}: expected at least an input and an output")
+    if unknown := sorted(set(approximated) - set(range(1, len(layers)))):
+        raise ConfigError(f"approximated layer {unknown[0]}: the network has matrices 1 to {len(layers) - 1}")
+    return sum(
+        approximated_count(outputs, inputs) if index in approximated else full_count(outputs, inputs, convention)
+        for index, (inputs, outputs) in enumerate(pairwise(layers), 1)
+    )
+
+
+# How matrices become meshes: one value that commands, files of networks and chips share.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshMapping:
+    """Form, kind of mesh, gains, and whether connected components have meshes of their own.
+
+    Raises:
+        ConfigError: ``sigma-u`` has components, or ``components`` is no truth value.
+        UnknownNameError: the form, the kind of mesh or the kind of gains does not exist.
+    """
+
+    form: Form = "economy"
+    mesh: Kind = "rectangular"
+    gains: Gains = "rows"
+    components: bool = False
+
+    def __post_init__(self) -> None:
+        names = (("form", self.form, FORMS), ("mesh", self.mesh, KINDS), ("gains", self.gains, GAINS))
+        for name, value, known in names:
+            if value not in known:
+                raise UnknownNameError(name, str(value), known)
+        if type(self.components) is not bool:
+            raise ConfigError(f"components = {self.components!r}: expected true or false")
+        if self.components and not self.is_exact:
+            raise ConfigError("sigma-u: the approximation has square blocks, components need svd, economy or compact")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ideal devices implement the matrix itself; ``sigma-u`` approximates it."""
+        return self.form != "sigma-u"
+
+    def exact(self) -> MeshMapping:
+        """Return the mapping itself.
+
+        Raises:
+            ConfigError: its form is an approximation.
+        """
+        if not self.is_exact:
+            raise ConfigError(f"form {self.form!r} approximates: expected economy, compact or svd, which are exact")
+        return self
+
+    def around(self) -> MeshMapping:
+        """Return the mapping of P and T, which the paper does not approximate: ``svd`` in place of ``sigma-u``."""
+        return self if self.is_exact else replace(self, form="svd")
+
+    def but(self, **changes: Any) -> MeshMapping:
+        """Return the mapping with other values."""
+        return replace(self, **changes)
+
+    def to_json(self) -> Document:
+        """Return all four values by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        what = "connected components" if self.components else "whole matrices"
+        gain = "a gain for each output" if self.gains == "rows" else "one gain for all outputs"
+        return f"{self.form}, {self.mesh} meshes of {what}, {gain}"
+
+
+BALANCED = MeshMapping(form="svd", components=True)
+"""The mapping that bears loss best: square meshes of connected components, whose paths are the most alike."""
+
+
+def map_part(matrix: ArrayLike, mapping: MeshMapping | None = None) -> MappedMatrix | MappedBlocks:
+    """Map one matrix [outputs, inputs] to meshes: all of it, its connected components, or the squares of ``sigma-u``.
+
+    Raises:
+        ConfigError: the argument is not a finite matrix.
+    """
+    chosen = MeshMapping() if mapping is None else mapping
+    if chosen.components:
+        return map_components(matrix, chosen.form, chosen.mesh, chosen.gains)
+    if not chosen.is_exact:
+        return map_blocks(matrix, chosen.mesh, chosen.gains)
+    return map_matrix(matrix, chosen.form, chosen.mesh, chosen.gains)

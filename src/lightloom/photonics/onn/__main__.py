@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lightloom.core.errors import LightloomError
 from lightloom.photonics.onn import aware, compare
-from lightloom.photonics.onn.rival import train_and_keep
+from lightloom.photonics.onn.compare import train_and_keep
 
 USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FILE | aware FILE"
 

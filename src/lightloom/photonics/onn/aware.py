@@ -21,14 +21,13 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import provenance
-from lightloom.core.results import Document
+from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.construct import build
-from lightloom.photonics.averaging.fabrication import averaging_accuracy, map_network
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
+from lightloom.photonics.averaging.mapped import averaging_accuracy, map_network
+from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes import monte_carlo
+from lightloom.photonics.meshes.disturb import monte_carlo
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import train
 

@@ -9,11 +9,10 @@ from typing import Any, Literal, get_args
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.cascade import second_level
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.realised.area import TABLE_I
-from lightloom.photonics.averaging.realised.networks import Nonlinearity
+from lightloom.photonics.averaging.networks import TABLE_I, Nonlinearity
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.counts import network_count
 from lightloom.photonics.meshes.mapping import Form as MeshForm
+from lightloom.photonics.meshes.mapping import network_count
 
 Form = Literal["free", "periodic", "cayley"]
 GradientLoss = Literal["raw", "straight-through"]
@@ -204,3 +203,29 @@ def _scaled_epochs(points: int) -> int:
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"{name} = {value!r}: expected one of {', '.join(known)}")
+
+
+# Schedule of the training noise, controlled by the share of noisy inputs received correctly.
+
+START = 5e-4
+RISING = 0.9995
+"""Share of noisy inputs received correctly above which the noise rises; below it the noise falls. The noise limit is
+defined at 0.9999 (`averaging.proved.noise.TARGET`); at slightly more noise, training sees the errors that set it."""
+_STEP = 2e-3
+_MEMORY = 0.02
+
+
+@dataclass
+class Curriculum:
+    """The noise to train with, between `START` and ``largest``."""
+
+    largest: float
+    sigma: float = START
+    right: float = 0.0
+    """Running share of noisy inputs received correctly."""
+
+    def observe(self, right: float) -> None:
+        """Update the noise after a batch of which the share ``right`` was received correctly."""
+        self.right += _MEMORY * (right - self.right)
+        self.sigma *= 1 + _STEP if self.right > RISING else 1 - _STEP
+        self.sigma = min(max(self.sigma, min(START, self.largest)), self.largest)

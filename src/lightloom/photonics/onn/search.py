@@ -14,9 +14,9 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.core.provenance import content_hash
-from lightloom.photonics.averaging.proved.noise import TARGET, noise_limit
-from lightloom.photonics.averaging.realised.files import FunctionArguments
+from lightloom.core.results import content_hash
+from lightloom.photonics.averaging.networks import FunctionArguments
+from lightloom.photonics.averaging.proof import TARGET, noise_limit
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import train
 

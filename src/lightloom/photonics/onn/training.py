@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,16 +18,89 @@ import torch
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.proved.verify import EXHAUSTIVE_POINTS, Verification, verify
-from lightloom.photonics.averaging.realised.files import FunctionArguments
-from lightloom.photonics.averaging.realised.light import largest_gain_db
-from lightloom.photonics.averaging.realised.networks import LayeredNetwork
-from lightloom.photonics.onn.checkpoint import Checkpoint
-from lightloom.photonics.onn.curriculum import Curriculum
-from lightloom.photonics.onn.device_errors import DrawnDevices
-from lightloom.photonics.onn.losses import gradient_loss, output_loss
-from lightloom.photonics.onn.model import Noise, OpticalNetwork
-from lightloom.photonics.onn.recipe import TrainingRecipe
+from lightloom.core.files import write_atomically
+from lightloom.photonics.averaging.cascade import Cascade, PlainLevel
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, largest_gain_db
+from lightloom.photonics.averaging.proof import EXHAUSTIVE_POINTS, Verification, verify
+from lightloom.photonics.onn.model import DrawnDevices, Noise, OpticalNetwork
+from lightloom.photonics.onn.recipe import Curriculum, TrainingRecipe
+
+# The two-phase loss of OptINC (eq. 7).
+
+
+def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
+    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the margin."""
+    deviation = outputs - ideal
+    if recipe.margin:
+        deviation = (deviation.abs() - recipe.margin).clamp_min(0)
+    squares = deviation.square()
+    if recipe.output_weights is not None:
+        squares = squares * squares.new_tensor(recipe.output_weights)
+    return squares.sum(1).mean()
+
+
+def gradient_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
+    """Return the loss of the second phase: the square error of the gradient Σ_i 4^(M−i) O_i of outputs (batch, M).
+
+    With raw outputs, even a linear network comes within half a step without a single correct digit.
+    """
+    if recipe.gradient_loss == "straight-through":
+        outputs = outputs + (outputs.detach().round().clamp(0, 3) - outputs.detach())
+    places = 4.0 ** torch.arange(outputs.shape[1] - 1, -1, -1, device=outputs.device)
+    return ((outputs - ideal) @ places).square().mean()
+
+
+# Checkpoints, from which interrupted trainings resume with the same result.
+
+SAVE_EVERY = 10.0
+"""Interval of checkpoints, in seconds."""
+
+
+class Checkpoint:
+    """``checkpoint.pt`` in a folder, while its training lasts."""
+
+    def __init__(self, folder: Path, recipe: TrainingRecipe) -> None:
+        self.path = folder / "checkpoint.pt"
+        self._recipe = json.dumps(recipe.to_json())
+        self._saved = time.monotonic()
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the state that was saved last, or None.
+
+        Raises:
+            ConfigError: it cannot be read, or belongs to another recipe.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            content = torch.load(self.path, weights_only=True)
+            recipe, state = content["recipe"], content["state"]
+        except Exception as error:
+            raise ConfigError(f"cannot resume from {str(self.path)!r}: not a checkpoint of a training") from error
+        if recipe != self._recipe:
+            raise ConfigError(f"{str(self.path)!r} is of another recipe: finish that training, or give another folder")
+        return dict(state)
+
+    def save_if_due(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Save the state if the last checkpoint is older than `SAVE_EVERY`."""
+        if time.monotonic() - self._saved >= SAVE_EVERY:
+            self.save(state())
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save the state of the training.
+
+        Raises:
+            ConfigError: the folder cannot be written to.
+        """
+        buffer = io.BytesIO()
+        torch.save({"recipe": self._recipe, "state": state}, buffer)
+        write_atomically(self.path, buffer.getvalue())
+        self._saved = time.monotonic()
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a finished training."""
+        self.path.unlink(missing_ok=True)
+
 
 WARM_UP_STEPS = 200
 LARGEST_GRADIENT = 1.0
@@ -286,3 +361,46 @@ def _right(outputs: Tensor, ideal: Tensor, steps: Tensor) -> Tensor:
     """Return the share of rows in which every output is received correctly, to one of ``steps`` of a level."""
     received = (outputs.detach() * steps).round().clamp_min(0).minimum(4 * steps - 1)
     return (received == (ideal * steps).round()).all(1).float().mean()
+
+
+# Training of both levels of a cascade (OptINC, section III-C), each on the exact grid of its own function.
+#
+# The levels are trained apart, as the paper trains them. No receiver decides between them: the analogue deviation of
+# level 1 enters level 2, so that no wrong output in either does not mean none from end to end. `cascade.end_to_end`
+# counts them.
+
+
+def train_cascade(
+    recipes: Sequence[TrainingRecipe], folder: Path | None = None, advance: Callable[[int], None] = lambda _: None
+) -> tuple[Cascade, tuple[Trained, Trained]]:
+    """Train both levels by the recipes of `TrainingRecipe.cascade`; return the cascade, and both trainings.
+
+    Args:
+        recipes: of level 1 and of level 2.
+        folder: where checkpoints are stored, in a folder for each level.
+        advance: called with the work done since the last call, in units of `TrainingRecipe.work`.
+
+    Raises:
+        ConfigError: the recipes are not those of two levels of one cascade, or a checkpoint belongs to another recipe.
+    """
+    first, second = recipes
+    if (
+        not first.carries_decimals
+        or second.groups is None
+        or (first.servers, first.bits)
+        != (
+            second.servers,
+            second.bits,
+        )
+    ):
+        raise ConfigError("recipes: expected level 1, which carries decimals, and level 2 of the same cascade")
+    folders = [None if folder is None else folder / f"level-{level}" for level in (1, 2)]
+    # Level 1 stays in its folder until level 2 has ended, so that an interruption loses neither.
+    trained = tuple(
+        train(recipe, place, advance, keeps_checkpoint=True) for recipe, place in zip(recipes, folders, strict=True)
+    )
+    for recipe, place in zip(recipes, folders, strict=True):
+        if place is not None:
+            Checkpoint(place, recipe).remove()
+    one, two = (PlainLevel("trained", each.recipe.function, each.network) for each in trained)
+    return Cascade(first.bits, second.groups, first.servers, one, two), (trained[0], trained[1])

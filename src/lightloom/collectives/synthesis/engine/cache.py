@@ -15,15 +15,12 @@ from typing import cast
 
 import numpy as np
 
-from lightloom.collectives.schedule.chunk_lists import ChunkLists
-from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.sizes import Sizes
-from lightloom.collectives.spec import Collective, Kind
-from lightloom.collectives.synthesis.engine.hubs import Level
-from lightloom.collectives.synthesis.engine.trees import Design
+from lightloom.collectives.collective import Collective, Kind, Sizes
+from lightloom.collectives.schedule.columns import ChunkLists, Folding, Pipeline, Schedule
+from lightloom.collectives.synthesis.engine.trees import Design, Level
 from lightloom.core.cache import cache_directory, read_entry, write_entry
 from lightloom.core.errors import InputError
-from lightloom.core.provenance import content_hash
+from lightloom.core.results import content_hash
 
 _VERSION = 14
 """Version of the search; raised when it improves, so that results of an older search are not used."""

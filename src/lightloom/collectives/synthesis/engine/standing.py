@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.spec import FROM_ALL_GATHER, Collective
-from lightloom.collectives.synthesis.engine.forest import Forest, grow_forest
 from lightloom.collectives.synthesis.engine.lightpaths import arrange, free_line
 from lightloom.collectives.synthesis.engine.queues import Queues, tree_schedule
+from lightloom.collectives.synthesis.engine.trees import Forest, grow_forest
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import UnsupportedError
-from lightloom.fabrics.base import Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 
 _SWEEPS = 4
 """Rounds of balancing; later ones hardly move anything."""

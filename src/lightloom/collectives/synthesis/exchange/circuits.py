@@ -25,7 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.hubs import Level, colour, hub_ranks, tour_colours
+from lightloom.collectives.synthesis.engine.trees import (
+    Level,
+    colour,
+    hub_ranks,
+    tour_colours,
+)
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 
@@ -274,7 +279,7 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
 @lru_cache(maxsize=256)
 def _reach(wavelengths: int, share: int) -> Any:
     """Most ranks on one side of a root: [wavelengths left, spans one after the other]."""
-    from lightloom.collectives.synthesis.exchange._exchange_kernels import reach
+    from lightloom.collectives.synthesis.exchange.kernels import reach
 
     reached = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)
     reach(share, MAXIMUM_RANKS, reached)

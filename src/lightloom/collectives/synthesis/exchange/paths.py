@@ -86,7 +86,7 @@ def route(
 
     With ``rng``, which of several equally cheap paths is taken is left to chance.
     """
-    from lightloom.collectives.synthesis.exchange import _exchange_kernels as kernels
+    from lightloom.collectives.synthesis.exchange import kernels
 
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
     which = np.arange(min(sources or ring.period, ring.period))
@@ -144,8 +144,8 @@ def plan(
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit in the other direction.
     """
-    from lightloom.collectives.synthesis.engine._list_kernels import list_schedule
-    from lightloom.collectives.synthesis.exchange._exchange_kernels import lay_paths
+    from lightloom.collectives.synthesis.engine.kernels import list_schedule
+    from lightloom.collectives.synthesis.exchange.kernels import lay_paths
 
     routed = route(wiring, exchange, trees, sources, limit, rng)
     if routed is None:

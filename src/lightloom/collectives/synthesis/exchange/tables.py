@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lightloom.core.arrays import Column, Floats, Int32s, Ints
+from lightloom.core.arrays import (
+    Column,
+    Floats,
+    Int32s,
+    Ints,
+)
 
 
 class Routes(NamedTuple):

@@ -2,22 +2,151 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
-from lightloom.core.effort import Effort
+from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.photonics.meshes.calibration.chip import Chip, rounded
-from lightloom.photonics.meshes.calibration.fit import Measured, Unknowns, fit, ignore
-from lightloom.photonics.meshes.calibration.programming import program, reachable_order
-from lightloom.photonics.meshes.calibration.sweeps import first_twin
-from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
+from lightloom.core.results import Document
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.calibration.chip import Chip, SimulatedChip, rounded
+from lightloom.photonics.meshes.calibration.fit import (
+    Fields,
+    Measured,
+    Settings,
+    Twin,
+    Unknowns,
+    fit,
+    ignore,
+    program,
+    reachable_order,
+)
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import Wiring, design, disturb
 from lightloom.photonics.meshes.mapping import MappedMatrix
-from lightloom.photonics.meshes.mesh import Mesh
-from lightloom.photonics.meshes.wiring import design
+from lightloom.photonics.meshes.mesh import Kind, Mesh
+
+# A first twin of a mesh whose phases are wholly unknown, from sweeps of θ and of φ, a column at a time.
+#
+# From the last column to the first, with random phases in front of it and pure states (cross or bar) behind it:
+#
+# 1. An interferometer's two outputs reach one detector each. Averaged over φ and φ + π, their powers go as cos(θ - θ*):
+# three settings of θ, for all interferometers of the column at once, give θ* up to half a turn, a pure state.
+# 2. Which of the two it is, cross or bar, shows when an interferometer in front of it is turned: one detector of
+# the two sees that. In the first column the inputs themselves show it.
+#
+# Then, from the first column to the last, with pure states before and behind and an even splitting in it: the powers
+# of coherent inputs at three settings of φ give the offset of φ.
+#
+# Light must enter at every waveguide and be detected at every one: where a single output of an interferometer is
+# seen, or lit, its two states look alike.
+
+_THIRDS = 2 * np.pi / 3 * np.arange(3)
+
+
+def first_twin(chip: Chip, seed: int) -> Twin:
+    """Return a twin with offsets of all phases, good enough for :func:`fit` to start from.
+
+    Measures 7 settings a column and one for each interferometer with single inputs, then 3 a column with coherent ones.
+    """
+    wiring = chip.wiring
+    rng = np.random.default_rng((seed, 3))
+    theta, phi = rng.uniform(0, 2 * np.pi, (2, wiring.devices))
+    scores = np.zeros(wiring.devices)  # above 0 for the bar state
+    for column in reversed(wiring.slices):
+        _learn_states(chip, Settings(theta=theta, phi=phi), column, scores)
+        theta[column] = _pure_states(chip, Settings(theta=theta, phi=phi), column, scores)
+    _learn_states_from_inputs(chip, Settings(theta=theta, phi=phi), scores)
+    bars = scores > 0
+    twin = replace(Twin.ideal(wiring), theta_offset=np.where(bars, np.pi, 0.0) - theta)
+    return _with_entry_phases(chip, twin, theta, bars)
+
+
+def _learn_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> None:
+    """Turn each interferometer of ``column`` by π, and add to the scores of those behind it what the outputs show."""
+    wiring, count = chip.wiring, column.stop - column.start
+    theta = np.tile(settings.theta, (count + 1, 1))
+    theta[np.arange(count) + 1, np.arange(column.start, column.stop)] += np.pi
+    powers = chip.powers(Settings(theta=theta, phi=np.tile(settings.phi, (count + 1, 1))), _single(wiring))
+    changes = np.abs(powers[1:] - powers[0]).sum(2)
+    ends = _ends(wiring, scores > 0)
+    for device, seen in zip(range(column.start, column.stop), changes, strict=True):
+        for mode in (wiring.upper[device], wiring.lower[device]):
+            _score_next(wiring, device, int(mode), seen, ends, scores)
+
+
+def _learn_states_from_inputs(chip: Chip, settings: Settings, scores: Floats) -> None:
+    """Add to the scores of the first interferometer behind each input what single inputs show."""
+    wiring = chip.wiring
+    single = Settings(theta=settings.theta[None], phi=settings.phi[None])
+    powers = chip.powers(single, _single(wiring))[0]
+    # The last interferometers first: an input that passes one reaches it in a known state.
+    ends = _ends(wiring, scores > 0)
+    for mode in range(wiring.inputs):
+        _score_next(wiring, -1, mode, powers[:, mode], ends, scores)
+
+
+def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints, scores: Floats) -> None:
+    """Add to the score of the next interferometer on ``mode`` behind ``device`` what its two outputs have seen."""
+    on_upper = wiring.upper[device + 1 :] == mode
+    behind = np.flatnonzero(on_upper | (wiring.lower[device + 1 :] == mode))
+    if behind.size:
+        following = device + 1 + int(behind[0])
+        upper_end, lower_end = ends[following]
+        straight = seen[upper_end] - seen[lower_end]
+        scores[following] += straight if on_upper[behind[0]] else -straight
+
+
+def _pure_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> Floats:
+    """Return θ of the interferometers of ``column`` at which each is in its cross or in its bar state."""
+    wiring = chip.wiring
+    theta, phi = (np.tile(part, (6, 1)) for part in (settings.theta, settings.phi))
+    theta[:, column] = np.repeat(_THIRDS, 2)[:, None]
+    phi[:, column] += np.pi * (np.arange(6) % 2)[:, None]
+    powers = chip.powers(Settings(theta=theta, phi=phi), _single(wiring)).reshape(3, 2, wiring.outputs, -1).mean(1)
+    # Each power goes as cos(θ - θ*) or as its opposite; squared, the sign is gone.
+    squares = (np.tensordot(np.exp(1j * _THIRDS), powers, 1) ** 2).sum(1)
+    ends = _ends(wiring, scores > 0)[column]
+    return np.asarray(0.5 * np.angle(squares[ends[:, 0]] + squares[ends[:, 1]]))
+
+
+def _with_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Twin:
+    """Return the twin with offsets of φ, found column by column."""
+    wiring = twin.wiring
+    vectors: Fields = np.fft.fft(np.eye(wiring.inputs), norm="ortho")
+    offsets, ends, waves = np.zeros(wiring.devices), _ends(wiring, bars), np.exp(-1j * _THIRDS)
+    for column in wiring.slices:
+        split, phi = np.tile(theta, (3, 1)), np.zeros((3, wiring.devices))
+        split[:, column] += np.where(bars[column], -np.pi / 2, np.pi / 2)
+        phi[:, column] = _THIRDS[:, None]
+        settings = Settings(theta=split, phi=phi)
+        expected = np.abs(replace(twin, phi_offset=offsets).propagate(settings, vectors)) ** 2
+        measured_wave, expected_wave = (
+            np.tensordot(waves, powers, 1) for powers in (chip.powers(settings, vectors), expected)
+        )
+        products = (measured_wave * expected_wave.conj()).sum(1)
+        offsets[column] = np.angle(products[ends[column, 0]] + products[ends[column, 1]])
+    return replace(twin, phi_offset=offsets)
+
+
+def _single(wiring: Wiring) -> Fields:
+    return np.eye(wiring.inputs, dtype=np.complex128)
+
+
+def _ends(wiring: Wiring, bars: Mask) -> Ints:
+    """Return the output that each output of each interferometer reaches [devices, 2], through those behind it."""
+    output = np.arange(wiring.outputs)
+    ends = np.empty((wiring.devices, 2), np.int64)
+    for device in range(wiring.devices - 1, -1, -1):
+        pair = [wiring.upper[device], wiring.lower[device]]
+        ends[device] = output[pair]
+        if not bars[device]:
+            output[pair] = output[pair[::-1]]
+    return ends
+
 
 _LEAST_SETTINGS = 12
 _POWERS_PER_UNKNOWN = 10
@@ -175,3 +304,177 @@ def measure(chip: Chip, count: int, designed: tuple[Floats, Floats], seed: int) 
     settings = rounded(Settings(theta=phases[0], phi=phases[1]), chip.dac_bits)
     vectors = probe_vectors(chip.wiring.inputs)
     return Measured(settings=settings, vectors=vectors, powers=chip.powers(settings, vectors))
+
+
+# Calibrate simulated chips and compare with what no measurement shows: the true error, before and after.
+
+AGAIN = 4
+"""Settings of a second calibration, which fits offsets alone: couplers and heaters do not drift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How a simulated chip is measured."""
+
+    power_noise: float = 1e-3
+    """Standard deviation of a measured power, as a share of the input power. An assumption."""
+    drift: float = 0.0
+    """Radians that every phase drifts between two settings, standard deviation of a Gaussian step."""
+    settings: int | None = None
+    """Settings that are measured; by default 12 or more."""
+    aging: float = 0.0
+    """Radians that every phase drifts after the calibration, before a second one."""
+    unknowns: Unknowns = field(default_factory=Unknowns)
+    """What is fitted."""
+    unknown_offsets: bool = False
+    """Whether the phase offsets are drawn from a whole turn, and found by sweeps first."""
+    output_orders: int = OUTPUT_ORDERS
+    """Other orders of the outputs that are tried if a splitting is out of the couplers' reach."""
+    real: bool = False
+    """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
+
+    def __post_init__(self) -> None:
+        for name, largest, unit in (
+            ("power_noise", 10.0, "input powers"),
+            ("drift", 10.0, "rad"),
+            ("aging", 10.0, "rad"),
+        ):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
+            if value > largest:
+                raise ConfigError(f"{name}={value:g}: expected at most {largest:g} {unit}")
+        if self.settings is not None and self.settings < 1:
+            raise ConfigError(f"settings={self.settings}: expected at least 1")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """One simulated chip: its errors, relative and up to output phases, and what they cost."""
+
+    calibration: Calibration
+    before: float
+    """Error with the phases of ideal devices."""
+    after: float
+    """Error with the calibrated phases."""
+    limit: float
+    """Error that remains if every error of the devices is known: some splittings are out of the couplers' reach."""
+    aged: float | None
+    """Error after the phases drifted on."""
+    renewed: float | None
+    """Error after a second calibration with :data:`AGAIN` settings."""
+    cpu_seconds: float
+    """CPU time of the calibration, the simulation of the measurements included."""
+    before_matrix: Fields
+    after_matrix: Fields
+    """What the passive chip implements, [outputs, inputs]."""
+
+    def row(self) -> Document:
+        """Return the figures of this chip."""
+        twin, made = self.calibration.twin, self.calibration
+        return {
+            "inputs": twin.wiring.inputs,
+            "outputs": twin.wiring.outputs,
+            "mzi_count": twin.wiring.devices,
+            "settings": made.measured_settings,
+            "measurements": made.measurements,
+            "output_order": made.order.tolist(),
+            "error_before": self.before,
+            "error_after": self.after,
+            "error_limit": self.limit,
+            "error_in_twin": made.twin_errors[-1],
+            "error_aged": self.aged,
+            "error_renewed": self.renewed,
+            "fitted_crosstalk": twin.crosstalk,
+            "fitted_loss_db": twin.loss_db,
+            "residuals": list(made.residuals),
+        }
+
+
+def try_calibration(
+    ideal: Mesh | MappedMatrix,
+    non_idealities: NonIdealities,
+    conditions: Conditions,
+    seed: int,
+    advance: Callable[[int], None] = ignore,
+) -> Trial:
+    """Fabricate a chip, calibrate it, let it age, and calibrate it again from the twin that is known.
+
+    Raises:
+        ConfigError: see :func:`calibrate`.
+    """
+    rng = np.random.default_rng((seed, 0))
+    fabricated = disturb(ideal, non_idealities, rng)
+    chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
+    if conditions.unknown_offsets:
+        chip.scramble()
+    target, (theta, phi), real = target_of(ideal), chip.designed, conditions.real
+    untreated = Settings(theta=theta, phi=phi)
+    before, before_matrix = chip.error(untreated, target, real=real), chip.matrix(untreated)
+    began = time.process_time()
+    made = calibrate(
+        chip,
+        ideal,
+        settings=conditions.settings,
+        unknowns=conditions.unknowns,
+        unknown_offsets=conditions.unknown_offsets,
+        real=real,
+        output_orders=conditions.output_orders,
+        seed=seed,
+        advance=advance,
+    )
+    cpu_seconds = time.process_time() - began
+    arranged = target[made.order]
+    after, after_matrix = chip.error(made.settings, arranged, real=real), chip.matrix(made.settings)
+    known = program(chip.truth(), target, (theta, phi), real=real).settings
+    limit = chip.error(known, target, real=real)
+    aged, renewed = _aged(chip, made, arranged, conditions, seed)
+    return Trial(
+        calibration=made,
+        before=before,
+        after=after,
+        limit=limit,
+        aged=aged,
+        renewed=renewed,
+        cpu_seconds=cpu_seconds,
+        before_matrix=before_matrix,
+        after_matrix=after_matrix,
+    )
+
+
+def _aged(
+    chip: SimulatedChip, made: Calibration, target: Fields, conditions: Conditions, seed: int
+) -> tuple[float | None, float | None]:
+    """Return the error of the aged chip before and after a second calibration; None without aging.
+
+    Receivers read the outputs in the order of the first calibration.
+    """
+    if not conditions.aging:
+        return None, None
+    chip.age(conditions.aging)
+    aged = chip.error(made.settings, target, real=conditions.real)
+    again = calibrate(
+        chip,
+        made.programmed,
+        settings=AGAIN,
+        unknowns=replace(conditions.unknowns, couplers=False, heaters=False, crosstalk=False, loss=False),
+        start=made.twin,
+        real=conditions.real,
+        output_orders=0,
+        seed=seed + 1,
+    )
+    return aged, chip.error(again.settings, target, real=conditions.real)
+
+
+def random_mesh(modes: int, kind: Kind, seed: int) -> Mesh:
+    """Return the mesh of a unitary matrix drawn from the Haar measure.
+
+    Raises:
+        ConfigError: ``modes`` is below 1.
+    """
+    if modes < 1:
+        raise ConfigError(f"modes={modes}: expected at least 1")
+    rng = np.random.default_rng((seed, modes))
+    normal = rng.normal(size=(modes, modes)) + 1j * rng.normal(size=(modes, modes))
+    unitary, upper = np.linalg.qr(normal)
+    return decompose(unitary * (np.diag(upper) / np.abs(np.diag(upper))), kind)

@@ -10,12 +10,18 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.meshes.calibration.programming import phase_free_error
-from lightloom.photonics.meshes.calibration.twin import Fields, Settings, Twin
-from lightloom.photonics.meshes.disturb import DisturbedMatrix, DisturbedMesh, Fabrication, quantised
+from lightloom.photonics.meshes.calibration.fit import Fields, Settings, Twin, phase_free_error
+from lightloom.photonics.meshes.disturb import (
+    DisturbedMatrix,
+    DisturbedMesh,
+    Fabrication,
+    Wiring,
+    design,
+    quantised,
+    wiring_of,
+)
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
-from lightloom.photonics.meshes.wiring import Wiring, design, wiring_of
 
 
 class Chip(Protocol):

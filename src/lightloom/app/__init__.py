@@ -1,0 +1,1 @@
+"""What users call: the commands, and the functions of ``import lightloom``."""

@@ -1,0 +1,309 @@
+"""Predictions of training steps that others measured, and how near they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lightloom.app.api.arguments import ClusterLike, load_cluster
+from lightloom.app.api.calibrating import StepsCalibration
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import format_size, format_time
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.calibrated import Calibration
+from lightloom.machines.accelerators.load import accelerator_of_device, load_accelerator
+from lightloom.models.traces.kineto import Profile, read_profile
+from lightloom.planning.calibration.accuracy import (
+    Accuracy,
+    CrossValidation,
+    cross_validated,
+    draw_accuracy,
+    read_calibration,
+)
+from lightloom.planning.calibration.accuracy import accuracy as predict
+from lightloom.planning.calibration.profile import ExchangeRow, ProfiledStep, profiled_step
+from lightloom.planning.calibration.rows import kernel_model, read_steps
+from lightloom.reports.html import notebook_svg
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+SCHEMA = "lightloom.accuracy/1"
+CalibrationLike: TypeAlias = str | Path | Calibration | StepsCalibration
+"""A file that ``calibrate`` wrote, or what it returned."""
+
+
+@dataclass(frozen=True, repr=False)
+class AccuracyReport(Result):
+    """Tables of measured steps, each row predicted with its interval."""
+
+    tables: tuple[Accuracy, ...]
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __iter__(self) -> Iterator[Accuracy]:
+        return iter(self.tables)
+
+    def __getitem__(self, index: int) -> Accuracy:
+        return self.tables[index]
+
+    def summary(self) -> str:
+        return "; ".join(table.summary() for table in self.tables)
+
+    def rows(self) -> list[Document]:
+        """Return a row for each measured step, with its table."""
+        return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [{"table": table.steps.name, **row} for table in self.tables for row in table.display_rows()]
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom accuracy --json`` prints."""
+        tables = [table.to_json() for table in self.tables]
+        return {
+            "schema": SCHEMA,
+            "tables": [{key: value for key, value in table.items() if key != "rows"} for table in tables],
+            "rows": self.rows(),
+            "provenance": self.origin,
+        }
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: predicted against measured steps, one colour for each table."""
+        return draw_accuracy(self.tables)
+
+    def pictures(self) -> tuple[str, ...]:
+        return (notebook_svg(self.figure()),)
+
+
+def accuracy(
+    rows: str | Path | Sequence[str | Path],
+    *,
+    calibration: CalibrationLike | None = None,
+    cross_validate: CrossValidation | None = None,
+) -> AccuracyReport:
+    """Predict steps that others measured, and say how near the predictions are.
+
+    >>> accuracy("steps.csv", cross_validate="rows")
+
+    Args:
+        rows: tables of measured steps, files or names in the folder ``LIGHTLOOM_MEASURED``.
+        calibration: parameters of the predictions; the priors without it.
+        cross_validate: ``rows`` or ``models``: predict each tenth of the rows, or each model size, by a calibration on
+            the others.
+
+    Raises:
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or the rows are of
+            another accelerator than the calibration.
+    """
+    if cross_validate not in (None, "rows", "models"):
+        raise ConfigError(f"--cross-validate {cross_validate!r}: expected rows or models")
+    if calibration is not None and cross_validate is not None:
+        raise ConfigError("--calibration and --cross-validate exclude one another: choose one")
+    names = [rows] if isinstance(rows, str | Path) else list(rows)
+    tables = [read_steps(name) for name in names]
+    if cross_validate is None:
+        fitted = None if calibration is None else _calibration(calibration)
+        judged = [predict(steps, fitted) for steps in tables]
+    else:
+        with progress("Fits", None) as advance:
+            judged = [cross_validated(steps, cross_validate, advance) for steps in tables]
+    return AccuracyReport(tuple(judged), provenance([[entry.steps.sha256, entry.basis] for entry in judged]))
+
+
+def _calibration(calibration: CalibrationLike) -> Calibration:
+    if isinstance(calibration, str | Path):
+        return read_calibration(Path(calibration))
+    return calibration.calibration if isinstance(calibration, StepsCalibration) else calibration
+
+
+# What ``accuracy`` returns for a profile: a measured step beside its prediction, and where they differ.
+
+STEP_SCHEMA = "lightloom.profiled-step/1"
+_NAMED = 3
+"""Operators and exchanges that a line names."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StepComparison(Result):
+    """A profiled step as it was measured and as it is predicted."""
+
+    profile: Profile
+    machine: str
+    """The accelerator that it is predicted for."""
+    where: str
+    """What it ran on, in words."""
+    step: ProfiledStep
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+
+    def summary(self) -> str:
+        measured, predicted = self.step.measured, self.step.predicted
+        error = f" ({predicted / measured - 1:+.1%})" if measured else ""
+        apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
+        words = ", ".join(
+            f"{part.name} ({'+' if part.difference > 0 else '-'}{format_time(abs(part.difference))})"
+            for part in sorted(apart, key=lambda part: -abs(part.difference))
+        )
+        told = f"the difference is in {words}" if words else "no part differs by 0.5 % of the step"
+        return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
+
+    def rows(self) -> list[Document]:
+        """Return a row for each part of a step."""
+        return [
+            {
+                "part": part.name,
+                "measured_s": part.measured,
+                "predicted_s": part.predicted,
+                "difference_s": part.difference,
+                "note": part.note,
+            }
+            for part in self.step.parts
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "part": row["part"],
+                "measured": format_time(row["measured_s"]),
+                "predicted": format_time(row["predicted_s"]),
+                "difference": ("-" if row["difference_s"] < 0 else "+") + format_time(abs(row["difference_s"])),
+                "how": row["note"],
+            }
+            for row in self.rows()
+        ]
+
+    def exchange_rows(self) -> list[Document]:
+        """Return a row for each kind, size and group of exchanges."""
+        return [
+            {
+                "exchange": row.exchange.kind,
+                "ranks": row.exchange.ranks,
+                "group": row.exchange.group,
+                "nbytes": row.exchange.nbytes,
+                "count_per_step": row.times,
+                "measured_s": row.measured,
+                "predicted_s": row.predicted,
+            }
+            for row in self.step.exchanges
+        ]
+
+    def lines(self) -> list[str]:
+        """Return what is said beside the table."""
+        return list(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield self.summary()
+        steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
+        yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
+            f"{format_time(self.step.overlapped)} of exchanges beside computing"
+        )
+        apart = [
+            (operator.calls / self.step.steps * (price - operator.mean_seconds), operator)
+            for operator, price in self.step.operators
+            if price is not None
+        ]
+        for change, operator in sorted(apart, key=lambda entry: -abs(entry[0]))[:_NAMED]:
+            shapes = " ".join("x".join(map(str, shape)) or "1" for shape in operator.key.shapes)
+            sign = "+" if change > 0 else "-"
+            yield (
+                f"{sign}{format_time(abs(change))} in {operator.calls / self.step.steps:.4g} x {operator.key.name} "
+                f"({shapes}, {operator.key.step_pass}), measured {format_time(operator.mean_seconds)} each"
+            )
+        unpriced = [operator for operator, price in self.step.operators if price is None]
+        if unpriced:
+            names = ", ".join(dict.fromkeys(operator.key.name for operator in unpriced[: 2 * _NAMED]))
+            seconds = sum(operator.seconds for operator in unpriced) / self.step.steps
+            yield f"not priced, taken as measured: {len(unpriced)} operators, {format_time(seconds)} ({names}, ...)"
+        yield from (self._exchange_line(row) for row in self.step.exchanges[:_NAMED])
+        if len(self.step.exchanges) > _NAMED:
+            yield f"... and {len(self.step.exchanges) - _NAMED} more kinds of exchanges, in --json"
+        for name, count in self.profile.left_out.items():
+            yield f"{count} events of category {name} are left out"
+
+    @staticmethod
+    def _exchange_line(row: ExchangeRow) -> str:
+        exchange = row.exchange
+        size = "bytes not recorded" if exchange.nbytes is None else f"{format_size(exchange.nbytes)} put in"
+        among = "" if exchange.ranks is None else f" among {exchange.ranks} ranks"
+        predicted = "not predicted" if row.predicted is None else f"predicted {format_time(row.predicted)}"
+        return (
+            f"{row.times:.4g} x {exchange.kind}{among}, {size}: measured {format_time(row.measured)} each, {predicted}"
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom accuracy PROFILE --json`` prints."""
+        document = {
+            "schema": STEP_SCHEMA,
+            "profile": self.profile.name,
+            "sha256": self.profile.sha256,
+            "accelerator": self.machine,
+            "where": self.where,
+            "steps": self.step.steps,
+            "measured_s": self.step.measured,
+            "predicted_s": self.step.predicted,
+            "overlapped_s": self.step.overlapped,
+            "parts": self.rows(),
+            "exchanges": self.exchange_rows(),
+            "operators": [
+                {
+                    "operator": operator.key.name,
+                    "inputs": [list(shape) for shape in operator.key.shapes],
+                    "pass": operator.key.step_pass,
+                    "calls_per_step": operator.calls / self.step.steps,
+                    "measured_s": operator.mean_seconds,
+                    "predicted_s": price,
+                }
+                for operator, price in self.step.operators
+            ],
+            "summary": self.summary(),
+            "left_out": dict(self.profile.left_out),
+            "provenance": self.origin,
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+
+def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> StepComparison:
+    """Predict a profiled step, and say where prediction and measurement differ.
+
+    >>> compare_step("trace.json.gz", cluster="dgx-a100-64")
+
+    Args:
+        profile: what ``torch.profiler`` wrote (.json, .json.gz).
+        cluster: what it ran on: a name of the catalog, a YAML file or a cluster; without it the device that the profile
+            names, and exchanges as measured.
+
+    Raises:
+        ConfigError: unreadable, or neither a cluster nor a device of the catalog says what it ran on.
+        UnsupportedError: the accelerator has no kernel model.
+    """
+    path = Path(profile)
+    read = read_profile(path)
+    place = None if cluster is None else load_cluster(cluster)
+    machine = _machine(read) if place is None else place.accelerator
+    kernel_model(machine)
+    device = " and ".join(read.devices) if read.on_device and read.devices else ""
+    where = device or ("an accelerator that the profile does not name" if read.on_device else "the host alone")
+    return StepComparison(
+        profile=read,
+        machine=machine.name if place is None else f"{machine.name} on {place.name}",
+        where=where,
+        step=profiled_step(read, machine, place),
+        origin=provenance([read.sha256, machine.name, None if place is None else place.to_json()], seed=0),
+    )
+
+
+def _machine(profile: Profile) -> Accelerator:
+    device = profile.devices[0] if profile.devices and profile.on_device else ""
+    name = accelerator_of_device(device, profile.memory) if device else None
+    if name is None:
+        told = f"{device}, which the catalog lacks" if device else "a machine that the profile does not name"
+        raise ConfigError(f"{profile.name}: measured on {told}: expected --cluster, what it ran on")
+    return load_accelerator(name)

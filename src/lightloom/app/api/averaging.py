@@ -1,0 +1,141 @@
+"""Averagers: networks of interferometers that average servers' codes inside the light, built and proved."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.networks import FunctionArguments, save_network
+from lightloom.photonics.averaging.proof import EVALUATIONS, Verification, input_bound
+from lightloom.photonics.meshes.mapping import MeshMapping
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ProvedAverager(Result):
+    """A network that averages exactly, with its proof, its replay on every input, and the noise that it bears."""
+
+    construction: Construction
+    """The network and the function that it computes."""
+    arguments: FunctionArguments
+    """Servers, bits, rounding and grouping of the function."""
+    noise: float | None
+    """Noise for which it was built, a share of full scale; None for exactness alone."""
+    evaluations: int
+    """Noisy draws behind the noise limit."""
+    mapping: MeshMapping | None = None
+    """Mapping to meshes with which it bears errors of its devices; None if it was not searched for one."""
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The network's outputs on every input, or on the hardest ones where there are too many."""
+        return self.construction.verify()
+
+    @cached_property
+    def noise_limit(self) -> float:
+        """Noise, as a share of full scale, at which fewer than 99.99 % of the outputs are right."""
+        return self.construction.noise_limit(self.evaluations)
+
+    @property
+    def proof(self) -> tuple[str, ...]:
+        """The steps of the proof that the network averages exactly."""
+        return tuple(self.construction.proof.steps)
+
+    @property
+    def mzi_count(self) -> int:
+        """Number of Mach-Zehnder interferometers, in the paper's convention."""
+        return self.construction.mzi_count
+
+    def save(self, path: str | Path) -> None:
+        """Write the network (.npz), for ``lightloom onn map`` and the other commands, with its mapping if it has one.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        save_network(Path(path), self.construction.network, self.arguments, self.mapping)
+
+    def summary(self) -> str:
+        check, function = self.verification, self.arguments
+        return (
+            f"averager of {function.servers} servers, {function.bits} bits, {function.rounding}: "
+            f"{self.construction.name}, {self.mzi_count:,} MZIs, proved exact; "
+            f"{check.wrong_outputs:,} of {check.checked_inputs:,} inputs wrong"
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom onn build --json`` prints."""
+        function, made = self.arguments, self.construction
+        settings = [
+            function.servers,
+            function.bits,
+            self.noise,
+            made.network.nonlinearity,
+            function.inputs,
+            function.rounding,
+            function.carries_decimals,
+            self.evaluations,
+        ]
+        document = {
+            "schema": "lightloom.onn-build/1",
+            "servers": function.servers,
+            "bits": function.bits,
+            **made.to_json(function.servers, function.bits, self.verification, self.noise_limit),
+            "noise_bound_of_any_network": input_bound(made.function),
+            "inputs": function.inputs,
+            "rounding": function.rounding,
+            "provenance": provenance(settings, 0),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def display_rows(self) -> list[dict[str, object]]:
+        layers = self.construction.network.layers
+        return [
+            {
+                "construction": self.construction.name,
+                "signals": "-".join(str(count) for count in layers),
+                "MZIs": self.mzi_count,
+                "wrong outputs": self.verification.wrong_outputs,
+                "inputs tried": self.verification.checked_inputs,
+                "proof": "; ".join(self.proof),
+            }
+        ]
+
+
+def averager(
+    servers: int,
+    bits: int,
+    *,
+    noise: float | None = None,
+    nonlinearity: Literal["relu", "clipped"] = "relu",
+    inputs: int = 4,
+    rounding: Literal["floor", "half-up"] = "floor",
+    carries_decimals: bool = False,
+    evaluations: int = EVALUATIONS,
+) -> ProvedAverager:
+    """Build the smallest network of interferometers that averages servers' codes exactly, and prove it.
+
+    >>> averager(servers=4, bits=8)
+
+    Args:
+        servers: number of servers whose codes are averaged.
+        bits: bits of a code, 1 to 32.
+        noise: standard deviation on every signal, as a share of full scale, at which 99.99 % of the outputs must be
+            right; None asks for exactness alone.
+        nonlinearity: ``relu``, or ``clipped`` units, which saturate.
+        inputs: number of signals to which the codes are grouped.
+        rounding: ``floor`` or ``half-up``.
+        carries_decimals: whether the last output keeps decimals, for level 2 of a cascade.
+        evaluations: noisy draws behind the noise limit.
+
+    Raises:
+        UnsupportedError: no network bears this noise.
+        InputError: an argument out of range.
+    """
+    arguments = FunctionArguments(
+        servers=servers, bits=bits, inputs=inputs, rounding=rounding, carries_decimals=carries_decimals
+    )
+    construction = build(**asdict(arguments), noise=noise, nonlinearity=nonlinearity)
+    return ProvedAverager(construction=construction, arguments=arguments, noise=noise, evaluations=evaluations)

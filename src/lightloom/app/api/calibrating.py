@@ -1,0 +1,595 @@
+"""``calibrate``: parameters of an accelerator or a transport, fitted to what was measured."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import yaml
+
+from lightloom.core.arrays import Floats
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import format_size, format_time
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.calibrated import Calibration
+from lightloom.machines.accelerators.load import calibrated_accelerator, load_accelerator
+from lightloom.machines.transports.transport import Transport
+from lightloom.models.traces.kineto import Profile, read_profile
+from lightloom.planning.calibration.accuracy import calibrate as fit_to
+from lightloom.planning.calibration.accuracy import calibration_text, fits_of
+from lightloom.planning.calibration.collectives import System, fit_scales, predicted, read_systems
+from lightloom.planning.calibration.profile import (
+    FITTED,
+    TIMED_FROM,
+    ProfiledOperator,
+    calibrate_on_profile,
+    operators_of,
+    predicted_seconds,
+    usable_operators,
+)
+from lightloom.planning.calibration.rows import kernel_model, read_steps
+from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
+from lightloom.reports.html import notebook_svg
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# What ``calibrate`` returns: parameters fitted to steps.
+
+
+class Fitted(Result):
+    """Base of what ``calibrate`` returns: a table of fitted values that can be written to a file."""
+
+    __slots__ = ()
+    left_columns: tuple[str, ...] = ()
+    """Columns of :meth:`display_rows` that hold words."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What was fitted to what, the heading of the table."""
+
+    @abstractmethod
+    def remarks(self) -> list[str]:
+        """Return sentences to read below the table."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """Return the file's content, YAML."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file (.yaml).
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        return write_atomically(Path(path), self.text())
+
+    def summary(self) -> str:
+        return "; ".join([self.title, *self.remarks()])
+
+
+@dataclass(frozen=True, repr=False)
+class StepsCalibration(Fitted):
+    """Parameters of an accelerator, fitted to measured steps."""
+
+    calibration: Calibration
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+    left_columns = ("parameter", "rests on", "meaning")
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The accelerator with these parameters, for clusters and plans."""
+        return calibrated_accelerator(self.calibration)
+
+    @property
+    def title(self) -> str:
+        return self.calibration.description
+
+    def text(self) -> str:
+        return calibration_text(self.calibration)
+
+    def rows(self) -> list[Document]:
+        """Return a row for each parameter."""
+        return [
+            {"parameter": name, **parameter.model_dump(mode="json")}
+            for name, parameter in self.calibration.parameters.items()
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "parameter": name,
+                "prior": f"{parameter.prior:.4g} {parameter.unit}".strip(),
+                "spread": f"{parameter.prior_spread:.0%}",
+                "fitted": f"{parameter.value:.4g} {parameter.unit}".strip(),
+                "left open": f"{parameter.spread:.0%}",
+                "rests on": "rows" if parameter.determined else "prior",
+                "meaning": parameter.meaning,
+            }
+            for name, parameter in self.calibration.parameters.items()
+        ]
+
+    def remarks(self) -> list[str]:
+        error = self.calibration.cross_validated
+        lines = [
+            f"held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}, bias "
+            f"{error.bias:+.1%}, nine of ten below {error.percentile_90:.1%}; 90 % intervals hold {error.coverage:.0%}"
+        ]
+        if undetermined := self.calibration.undetermined():
+            lines.append(f"the rows say little about {', '.join(undetermined)}: near their priors")
+        return lines
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom calibrate --json`` prints."""
+        document = {"schema": "lightloom.calibration/1", **self.calibration.model_dump(mode="json")}
+        return {**document, "provenance": self.origin}
+
+
+# What ``calibrate`` returns for a profile: measured operators beside predictions, and parameters fitted to them.
+
+SCHEMA = "lightloom.profile/1"
+
+
+@dataclass(frozen=True, repr=False)
+class ProfileCalibration(Fitted):
+    """Operators of a profiled step with their measured and predicted times, and what they say about the accelerator."""
+
+    profile: Profile
+    accelerator_name: str
+    """The accelerator, as it was named."""
+    base: Accelerator
+    """The same, read."""
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+    left_columns = ("operator", "inputs", "format", "pass")
+
+    @cached_property
+    def operators(self) -> list[ProfiledOperator]:
+        """The operators that took time, the longest first."""
+        return operators_of(self.profile)
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why nothing is fitted; None where something is."""
+        try:
+            self.calibration  # noqa: B018
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Parameters of the kernel model, fitted to the operators.
+
+        Raises:
+            ConfigError: the profile is of the host alone, or has too few operators that can be priced.
+        """
+        return calibrate_on_profile(self.profile, self.base, self.accelerator_name)
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The accelerator with the fitted parameters, for clusters and plans.
+
+        Raises:
+            ConfigError: nothing is fitted.
+        """
+        return calibrated_accelerator(self.calibration)
+
+    @property
+    def title(self) -> str:
+        place = " and ".join(self.profile.devices) if self.profile.on_device else "the host"
+        return (
+            f"operators of {self.profile.name}, on {place or 'a GPU'}, beside predictions for {self.accelerator_name}"
+        )
+
+    def text(self) -> str:
+        """Return the calibration as YAML.
+
+        Raises:
+            ConfigError: nothing is fitted.
+        """
+        return calibration_text(self.calibration)
+
+    def rows(self) -> list[Document]:
+        """Return a row for each operator, the longest first; ``seconds`` are those of one call."""
+        total = sum(operator.seconds for operator in self.operators)
+        fitted = self._predicted_by_fit()
+        return [
+            {
+                "operator": operator.key.name,
+                "inputs": [list(shape) for shape in operator.key.shapes],
+                "format": operator.rate or operator.key.precision,
+                "pass": operator.key.step_pass,
+                "calls_per_step": operator.calls / self.profile.steps,
+                "measured_s": operator.mean_seconds,
+                "predicted_s": None if np.isnan(prior) else float(prior),
+                "fitted_s": None if fitted is None or np.isnan(fitted[number]) else float(fitted[number]),
+                "share": operator.seconds / total,
+                "kernels": list(operator.kernels),
+            }
+            for number, (operator, prior) in enumerate(zip(self.operators, self._predicted(), strict=True))
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "operator": row["operator"].removeprefix("aten::"),
+                "inputs": " ".join("x".join(map(str, shape)) or "1" for shape in row["inputs"]),
+                "format": row["format"],
+                "pass": row["pass"],
+                "calls a step": f"{row['calls_per_step']:.4g}",
+                "measured": format_time(row["measured_s"]),
+                "predicted": _time(row["predicted_s"]),
+                **({} if self.refusal else {"fitted": _time(row["fitted_s"])}),
+                "share": f"{row['share']:.1%}",
+            }
+            for row in self.rows()
+        ]
+
+    def remarks(self) -> list[str]:
+        return list(self._remarks())
+
+    def _remarks(self) -> Iterator[str]:
+        profile = self.profile
+        steps = f"{profile.steps} steps" if profile.steps > 1 else "one step"
+        duration = "" if profile.step_seconds is None else f" of {format_time(profile.step_seconds)} each"
+        busy = sum(operator.seconds for operator in self.operators) / profile.steps
+        yield f"{steps}{duration}, {format_time(busy)} of it in these operators"
+        if profile.unattributed_seconds:
+            share = profile.unattributed_seconds / profile.device_seconds
+            yield f"{share:.1%} of the GPU's time was launched by no operator (compiled code, collectives): left out"
+        if self.refusal is not None:
+            yield f"nothing fitted: {self.refusal}"
+            return
+        calibration, used = self.calibration, usable_operators(self.operators, self.base)
+        yield (
+            f"fitted to {len(used)} operators that are priced and take {format_time(TIMED_FROM)} or more: "
+            + ", ".join(
+                f"{name} {calibration.parameters[name].prior:.4g} to {calibration.parameters[name].value:.4g}"
+                for name in FITTED
+                if calibration.parameters[name].determined
+            )
+        )
+        left = [name for name in FITTED if not calibration.parameters[name].determined]
+        if left:
+            yield f"the operators say little about {', '.join(left)}: near their priors"
+        error = calibration.cross_validated
+        yield (
+            f"operators held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}; "
+            "fusion, dispatch, links and what a step adds stay at their priors"
+        )
+
+    def _predicted(self) -> Floats:
+        return predicted_seconds(self.operators, self.base)
+
+    def _predicted_by_fit(self) -> Floats | None:
+        return None if self.refusal else predicted_seconds(self.operators, self.accelerator)
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom calibrate --profile --json`` prints."""
+        profile = self.profile
+        document = {
+            "schema": SCHEMA,
+            "profile": profile.name,
+            "sha256": profile.sha256,
+            "accelerator": self.accelerator_name,
+            "devices": profile.devices,
+            "on_device": profile.on_device,
+            "steps": profile.steps,
+            "step_s": profile.step_seconds,
+            "device_s": profile.device_seconds,
+            "unattributed_s": profile.unattributed_seconds,
+            "rows": self.rows(),
+            "refusal": self.refusal,
+            "calibration": None if self.refusal else self.calibration.model_dump(mode="json"),
+            "provenance": self.origin,
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else format_time(seconds)
+
+
+# Predictions of collectives that others timed, and transports fitted to them.
+
+_MEBIBYTE = 2.0**20
+_LEAST_ROWS = 3
+
+
+@dataclass(frozen=True, repr=False)
+class CollectiveAccuracy(Result):
+    """Timed collectives of systems, each predicted by the system's transport."""
+
+    systems: tuple[System, ...]
+    seconds: tuple[Floats, ...]
+    """Of every system: [rows]."""
+    origin: Document
+    """Version and hash of the configuration."""
+
+    def rows(self) -> list[Document]:
+        """Return a row for each timed collective."""
+        return [
+            {
+                "system": system.name,
+                "nodes": row.nodes,
+                "gpus": row.gpus,
+                "collective": row.collective,
+                "nbytes": row.nbytes,
+                "measured_s": row.time_us * 1e-6,
+                "predicted_s": float(time),
+                "error": float(time / (row.time_us * 1e-6) - 1),
+            }
+            for system, seconds in zip(self.systems, self.seconds, strict=True)
+            for row, time in zip(system.rows, seconds, strict=True)
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "system": row["system"],
+                "nodes": row["nodes"],
+                "GPUs": row["gpus"],
+                "collective": row["collective"],
+                "bytes": format_size(row["nbytes"]),
+                "measured": format_time(row["measured_s"]),
+                "predicted": format_time(row["predicted_s"]),
+                "error": f"{row['error']:+.1%}",
+            }
+            for row in self.rows()
+        ]
+
+    def summary(self) -> str:
+        return "; ".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Return a sentence for each system: median errors of small, middle and large collectives."""
+        return [
+            _errors(system, seconds / system.measured - 1)
+            for system, seconds in zip(self.systems, self.seconds, strict=True)
+        ]
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom accuracy --json`` prints."""
+        return {
+            "schema": "lightloom.collectives-accuracy/1",
+            "systems": [
+                {"system": system.name, "transport": system.transport.name, "rows": len(system.rows)}
+                for system in self.systems
+            ],
+            "rows": self.rows(),
+            "provenance": self.origin,
+        }
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: predicted against measured collectives, one colour for each system."""
+        series = [
+            PredictedSeries(system.name, system.measured, seconds)
+            for system, seconds in zip(self.systems, self.seconds, strict=True)
+        ]
+        return accuracy_figure(series, "collective")
+
+    def pictures(self) -> tuple[str, ...]:
+        return (notebook_svg(self.figure()),)
+
+
+def _errors(system: System, errors: Floats) -> str:
+    parts = []
+    for words, least, below in (
+        ("below 1 MiB", 0.0, _MEBIBYTE),
+        ("from 1 MiB", _MEBIBYTE, np.inf),
+        ("from 64 MiB", 64 * _MEBIBYTE, np.inf),
+    ):
+        size = np.abs(errors[(system.nbytes >= least) & (system.nbytes < below)])
+        if len(size):
+            parts.append(f"{words} median error {np.median(size):.1%}, mean {size.mean():.1%} ({len(size)} rows)")
+    return f"{system.name}, {system.transport.name}: {'; '.join(parts)}"
+
+
+def collective_accuracy(
+    tables: Sequence[str | Path], *, cluster: str | None = None, transport: str | None = None, gpus: int | None = None
+) -> CollectiveAccuracy:
+    """Predict collectives that others timed.
+
+    Args:
+        tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; ``cluster`` and ``transport`` may be columns.
+        cluster: what was measured, where a table does not say it: a name of the catalog, or a YAML file.
+        transport: a transport of the catalog, or a YAML file, where a table does not say it.
+        gpus: number of GPUs, where a file does not say it.
+
+    Raises:
+        ConfigError: a file is missing, or a row cannot be read (names file, row and column).
+        UnsupportedError: a cluster's fabric has no tiers of switches.
+    """
+    systems, digests = read_systems(tables, cluster=cluster, transport=transport, gpus=gpus)
+    seconds = tuple(predicted(system, system.transport) for system in systems)
+    return CollectiveAccuracy(tuple(systems), seconds, provenance([digests, cluster, transport]))
+
+
+@dataclass(frozen=True, repr=False)
+class TransportCalibration(Fitted):
+    """A transport with four numbers fitted to the timed collectives of a system."""
+
+    transport: Transport
+    system: System
+    """The rows that it was fitted to."""
+    origin: Document
+    """Version and hash of the configuration."""
+    left_columns = ("number",)
+
+    @property
+    def title(self) -> str:
+        return f"{self.system.transport.name} fitted to the {len(self.system.rows)} rows of {self.system.name}"
+
+    def text(self) -> str:
+        document = self.transport.model_dump(mode="json", exclude_none=True, exclude={"name"})
+        document["description"] = self.title
+        document["sources"] = {**self.transport.sources, "scales": f"fitted to {self.system.name}"}
+        return yaml.safe_dump(document, sort_keys=False, width=120)
+
+    def rows(self) -> list[Document]:
+        """Return a row for each of the four numbers."""
+        before = self.system.transport.scales.model_dump()
+        after = self.transport.scales.model_dump()
+        return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "number": row["number"].replace("_", " "),
+                "typical": f"× {row['typical']:.3g}",
+                "fitted": f"× {row['fitted']:.3g}",
+            }
+            for row in self.rows()
+        ]
+
+    def remarks(self) -> list[str]:
+        lines = [_errors(self.system, predicted(self.system, self.transport) / self.system.measured - 1)]
+        if not self.system.across.any():
+            lines.append("no row crosses domains: what is said of the network is typical of other systems")
+        if self.system.across.all():
+            lines.append("every row crosses domains: the latency inside a domain is typical of other systems")
+        return lines
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom calibrate --collectives --json`` prints."""
+        return {
+            "schema": "lightloom.transport-calibration/1",
+            "rows": len(self.system.rows),
+            "transport": self.transport.model_dump(mode="json"),
+            "provenance": self.origin,
+        }
+
+
+def calibrate_transport(
+    table: str | Path,
+    *,
+    cluster: str | None = None,
+    transport: str | None = None,
+    accelerator: str | None = None,
+    gpus: int | None = None,
+) -> TransportCalibration:
+    """Fit the four numbers of a system to its timed collectives.
+
+    Args:
+        table: a file, or a name in the folder ``LIGHTLOOM_MEASURED``.
+        cluster: what was measured: a name of the catalog, or a YAML file.
+        transport: a name of the catalog, or a YAML file; without it the one that the accelerator names.
+        accelerator: in place of a cluster, where all rows are of one node.
+        gpus: number of GPUs, where the file does not say it.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds several systems.
+        UnsupportedError: the cluster's fabric has no tiers of switches.
+    """
+    systems, digests = read_systems([table], cluster=cluster, transport=transport, accelerator=accelerator, gpus=gpus)
+    if len(systems) > 1:
+        named = "; ".join(system.name for system in systems)
+        raise ConfigError(f"{table}: {len(systems)} systems ({named}): expected one, which a transport is fitted to")
+    (system,) = systems
+    if len(system.rows) < _LEAST_ROWS:
+        raise ConfigError(f"{table}: {len(system.rows)} rows: expected at least {_LEAST_ROWS} to fit a transport to")
+    origin = provenance([digests, cluster, transport, accelerator])
+    return TransportCalibration(fit_scales(system, system.transport), system, origin)
+
+
+@overload
+def calibrate(rows: str | Path, *, accelerator: str) -> StepsCalibration: ...
+
+
+@overload
+def calibrate(
+    *,
+    collectives: str | Path,
+    accelerator: str | None = None,
+    cluster: str | None = None,
+    transport: str | None = None,
+    gpus: int | None = None,
+) -> TransportCalibration: ...
+
+
+@overload
+def calibrate(*, accelerator: str, profile: str | Path) -> ProfileCalibration: ...
+
+
+@overload
+def calibrate(
+    rows: str | Path | None = None,
+    *,
+    accelerator: str | None = None,
+    collectives: str | Path | None = None,
+    profile: str | Path | None = None,
+    cluster: str | None = None,
+    transport: str | None = None,
+    gpus: int | None = None,
+) -> Fitted: ...
+
+
+def calibrate(
+    rows: str | Path | None = None,
+    *,
+    accelerator: str | None = None,
+    collectives: str | Path | None = None,
+    profile: str | Path | None = None,
+    cluster: str | None = None,
+    transport: str | None = None,
+    gpus: int | None = None,
+) -> Fitted:
+    """Fit an accelerator's parameters to measured steps or to a profile of one, or a transport to timed collectives.
+
+    >>> calibrate("steps.csv", accelerator="a100").save("my-a100.yaml")
+    >>> plan("gpt2-355m", cluster="a100-1024-two-tier", accelerator="my-a100.yaml")
+    >>> calibrate(collectives="nccl-tests.txt", cluster="dgx-h100-64").save("my-nccl.yaml")
+    >>> plan("gpt2-355m", cluster="dgx-h100-64", set={"fabric.transport": "my-nccl.yaml"})
+
+    Args:
+        rows: a table of measured steps, a file or a name in the folder ``LIGHTLOOM_MEASURED``.
+        accelerator: what was measured on: a name of the catalog, or a YAML file.
+        collectives: timed collectives instead of steps: a table, or what nccl-tests prints.
+        cluster: what the collectives were measured on, where they leave a node: a name of the catalog, or a YAML file.
+        transport: what carries them, where it is not the one that the accelerators name.
+        profile: a profile of ``torch.profiler`` instead (.json, .json.gz): its operators beside predictions, and the
+            parameters of the kernel model that they determine.
+        gpus: number of GPUs of the collectives, where their file does not say it.
+
+    Raises:
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column).
+        UnsupportedError: the accelerator has no kernel model.
+    """
+    if sum(source is not None for source in (rows, collectives, profile)) != 1:
+        raise ConfigError("expected a table of measured steps, --collectives or --profile: one of the three")
+    of_collectives = {"--gpus": gpus, "--cluster": cluster, "--transport": transport}
+    if collectives is None and (given := [f"{name} {value}" for name, value in of_collectives.items() if value]):
+        raise ConfigError(f"{given[0]}: of collectives, of which there are none: expected --collectives")
+    if collectives is not None:
+        if accelerator is not None and cluster is not None:
+            raise ConfigError(f"--accelerator {accelerator}: --cluster {cluster} states it: expected one of them")
+        return calibrate_transport(
+            collectives, cluster=cluster, transport=transport, accelerator=accelerator, gpus=gpus
+        )
+    if accelerator is None:
+        raise ConfigError("expected --accelerator, what was measured on")
+    if profile is not None:
+        return _on_profile(Path(profile), accelerator)
+    steps = read_steps(str(rows))
+    with progress("Fits", fits_of(len(steps))) as advance:
+        calibration = fit_to(steps, accelerator, advance)
+    return StepsCalibration(calibration, provenance([steps.sha256, accelerator], seed=0))
+
+
+def _on_profile(path: Path, accelerator: str) -> ProfileCalibration:
+    machine = load_accelerator(accelerator)
+    kernel_model(machine)
+    profile = read_profile(path)
+    return ProfileCalibration(profile, accelerator, machine, provenance([profile.sha256, accelerator], seed=0))

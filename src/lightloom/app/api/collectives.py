@@ -1,0 +1,498 @@
+"""Collectives: rank their algorithms, synthesize and verify schedules, and hold them against lower bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightloom.app.api.arguments import (
+    FabricLike,
+    Permutation,
+    Quantity,
+    Settings,
+    SizesLike,
+    collective_of,
+    load_fabric,
+)
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
+from lightloom.collectives.collective import CLASSIC, Collective
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.evaluate import Evaluation, Refusal, costed, evaluate_all
+from lightloom.collectives.files.document import parts_of
+from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
+from lightloom.collectives.registry import algorithms, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify.stepped import verify as verify_on
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import (
+    format_energy,
+    format_ratio,
+    format_size,
+    format_time,
+    parse,
+)
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
+from lightloom.reports.figures.links import wavelength_map
+from lightloom.reports.html import notebook_svg
+from lightloom.reports.progress import progress
+from lightloom.reports.report import CollectiveRow, collective_row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# A verified schedule with its fabric, cost and lower bound: what ``synthesize`` and ``verify`` return.
+
+
+@dataclass(frozen=True, repr=False)
+class VerifiedSchedule(Result):
+    """A schedule that passed the verifier on a fabric, with what it costs there and what no schedule can beat."""
+
+    schedule: Schedule
+    """Who sends which chunk, when, along which lightpath."""
+    fabric: Fabric
+    """The fabric on which it was verified."""
+    cost: Cost
+    """Time and energy of one run."""
+    lower_bound: Bound
+    """The proved lower bound on the time."""
+
+    @classmethod
+    def of(cls, schedule: Schedule, fabric: Fabric) -> VerifiedSchedule:
+        """Return a schedule that was verified on ``fabric``, costed and held against its bound."""
+        return cls(schedule, fabric, *costed(schedule, fabric))
+
+    @classmethod
+    def evaluated(cls, evaluation: Evaluation, fabric: Fabric) -> VerifiedSchedule:
+        """Return an evaluation on ``fabric``."""
+        return cls(evaluation.schedule, fabric, evaluation.cost, evaluation.bound)
+
+    @property
+    def collective(self) -> Collective:
+        """The collective that the schedule carries."""
+        return self.schedule.collective
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm that made the schedule."""
+        return self.schedule.algorithm
+
+    @property
+    def time(self) -> float:
+        """Duration of one run, in seconds."""
+        return self.cost.time
+
+    @property
+    def ratio(self) -> float | None:
+        """Time over lower bound; None where the bound is zero."""
+        return self.lower_bound.ratio(self.cost)
+
+    @property
+    def repeated_ratio(self) -> float | None:
+        """The same without the first set-up of circuits in either; None where a repeated run pays as much."""
+        return self.lower_bound.repeated_ratio(self.cost)
+
+    def save(self, path: str | Path, *, largest: str | float = LARGEST) -> list[Path]:
+        """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL).
+
+        Args:
+            path: the file; of Chakra traces one a rank is written.
+            largest: bytes above which nothing is written (``"20GB"``).
+
+        Raises:
+            UnsupportedError: another suffix, the form cannot hold this schedule, or it takes more than ``largest``.
+            ConfigError: the file cannot be written.
+        """
+        target = Path(path)
+        with progress(f"Rows of {target.name}", 2 * export_size(target, self.schedule).rows) as advance:
+            return export_schedule(target, self.schedule, self.fabric, parse(largest, "size"), advance)
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: wavelengths of a ring, circuits of a switch, or bytes on the links of packets."""
+        return wavelength_map(self.schedule, self.fabric)
+
+    def summary(self) -> str:
+        collective, bound = self.collective, self.lower_bound
+        return (
+            f"{self.algorithm}: {collective.kind} of {format_size(collective.nbytes)} over {collective.ranks} ranks, "
+            f"{len(self.schedule)} rows, verified; {format_time(self.time)}, "
+            f"lower bound {format_time(bound.time)} ({bound.bound_by})"
+        )
+
+    def to_json(self, files: Sequence[Path] = ()) -> Document:
+        """Return the document that ``lightloom schedule check --json`` prints; ``files`` names what was written."""
+        collective, fabric = self.collective, self.fabric.model_dump(mode="json")
+        document = {
+            "schema": "lightloom.schedule-report/1",
+            "algorithm": self.algorithm,
+            "kind": collective.kind,
+            "ranks": collective.ranks,
+            "nbytes": collective.nbytes,
+            "rows": len(self.schedule),
+            "verified": True,
+            "time_s": self.time,
+            "lower_bound_s": self.lower_bound.time,
+            "bound_by": self.lower_bound.bound_by,
+            "fabric": fabric,
+            "files": [str(path) for path in files],
+            "provenance": provenance([collective.kind, collective.nbytes, fabric, self.algorithm]),
+        }
+        return {str(key): plain(value) for key, value in document.items()}
+
+    def row(self) -> Document:
+        """Return the schedule's row in a ranking of algorithms."""
+        cost = self.cost
+        return {
+            "algorithm": self.algorithm,
+            "steps": cost.steps,
+            "time_s": cost.time,
+            "lower_bound_s": self.lower_bound.time,
+            "bound_by": self.lower_bound.bound_by,
+            "energy_j": cost.energy,
+            "verified": True,
+            "transmission_s": cost.transmission,
+            "conversion_s": cost.conversion,
+            "reconfiguration_s": cost.reconfiguration,
+            "static_circuits": cost.static,
+            "setup_s": cost.setup,
+            "ratio": self.ratio,
+            "ratio_without_setup": self.repeated_ratio,
+            "notes": list(self.schedule.notes),
+        }
+
+    def rows(self) -> list[Document]:
+        """Return the rows of all ranks and pieces: one for each chunk that reaches a destination.
+
+        Raises:
+            UnsupportedError: they do not fit in the memory that is free.
+        """
+        whole = self.schedule.unfolded(self.fabric.fibre_channels)
+        columns = {name: column.tolist() for name, column in whole.columns().items()}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "algorithm": self.algorithm,
+                "steps": self.cost.steps,
+                "time": format_time(self.time),
+                "vs bound": format_ratio(self.ratio),
+                "steady": format_ratio(self.repeated_ratio),
+                "lower bound": format_time(self.lower_bound.time),
+                "energy": format_energy(self.cost.energy),
+                "bound set by": self.lower_bound.bound_by,
+                "notes": "; ".join(self.schedule.notes),
+            }
+        ]
+
+    def report_row(self) -> CollectiveRow:
+        """Return the schedule's row in the tables of terminals and pages."""
+        return collective_row(self.algorithm, self.cost, self.lower_bound)
+
+    @cached_property
+    def _drawing(self) -> str:
+        return notebook_svg(self.figure())
+
+    def pictures(self) -> tuple[str, ...]:
+        return (self._drawing,)
+
+
+ALL = "all"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CollectiveRanking(Result):
+    """Every algorithm that can carry a collective on a fabric, fastest first; each one verified and costed."""
+
+    collective: Collective
+    fabric: Fabric
+    cost_model: CostModel
+    algorithm: str
+    """Name of the one algorithm that was requested, or ``all``."""
+    ranking: tuple[VerifiedSchedule, ...]
+    """Verified schedules, fastest first."""
+    refused: tuple[Refusal, ...]
+    """The algorithms that cannot serve, each with the reason."""
+    site: Site = field(default_factory=Site)
+    """What turns the fabric's parts and watts into dollars."""
+
+    @cached_property
+    def fabric_ledger(self) -> ClusterLedger:
+        """Dollars and watts of the fabric alone."""
+        return ClusterLedger.of_fabric(self.fabric, self.site)
+
+    def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
+        """Joules and dollars of the fabric alone in one run of a schedule."""
+        return StepLedger(
+            cluster=self.fabric_ledger, step_time=schedule.time, sent_joules=schedule.cost.energy, samples=0
+        )
+
+    @property
+    def winner(self) -> VerifiedSchedule:
+        """The fastest schedule."""
+        return self.ranking[0]
+
+    @property
+    def library_time(self) -> float | None:
+        """Seconds of the collective as the fabric's collective library carries it; None where it states none, or has no
+        closed form for the kind."""
+        if self.fabric.library is None or self.collective.kind not in CLASSIC:
+            return None
+        ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
+        seconds = self.fabric.library.seconds(self.collective.kind, ranks, np.ones_like(ranks), nbytes)
+        return max(float(seconds[0]), self.winner.lower_bound.time)
+
+    def __len__(self) -> int:
+        return len(self.ranking)
+
+    def __iter__(self) -> Iterator[VerifiedSchedule]:
+        return iter(self.ranking)
+
+    def __getitem__(self, index: int) -> VerifiedSchedule:
+        return self.ranking[index]
+
+    @property
+    def title(self) -> str:
+        """The collective and the cost model in a few words."""
+        size = format_size(self.collective.nbytes)
+        return f"{self.collective.kind} of {size} over {self.collective.ranks} ranks, {self.cost_model} cost"
+
+    def summary(self) -> str:
+        winner = self.winner
+        without = f", {format_ratio(winner.repeated_ratio)} without set-up" if winner.repeated_ratio else ""
+        return (
+            f"{self.title}: {winner.algorithm} is the fastest of {len(self)} with {format_time(winner.time)}, "
+            f"{format_ratio(winner.ratio)} the lower bound{without} (set by {winner.lower_bound.bound_by})"
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom collective --json`` prints."""
+        kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
+        parts = parts_of(self.collective)
+        document = {
+            "schema": "lightloom.collective/1",
+            "kind": kind,
+            "ranks": self.collective.ranks,
+            "nbytes": nbytes,
+            **parts,
+            "cost_model": self.cost_model,
+            "fabric": fabric,
+            "library_time_s": self.library_time,
+            "site": self.site.to_json(),
+            "fabric_ledger": self.fabric_ledger.to_json(),
+            "rows": self.rows(),
+            "refused": [refusal.to_json() for refusal in self.refused],
+            "warnings": list(self.fabric.warnings),
+            "provenance": provenance([kind, nbytes, fabric, self.algorithm, self.cost_model, *parts.values()]),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [row for schedule in self.ranking for row in schedule.display_rows()]
+
+    def pictures(self) -> Sequence[str]:
+        return self.winner.pictures()
+
+
+def collective(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
+    algorithm: str = ALL,
+    cost_model: str = "physical",
+    site: Site | Settings | None = None,
+    set: Settings | None = None,
+    **fields: object,
+) -> CollectiveRanking:
+    """Rank the algorithms that can carry a collective on a fabric.
+
+    >>> collective("all-gather", "wdm-ring", ranks=64, nbytes="64MiB", wavelengths=16)
+
+    Args:
+        kind: all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce,
+            reduce-scatter, reduce-scatter-v or scatter; or a ``Collective``.
+        fabric: a name of the catalog, a YAML file, or a fabric.
+        ranks: number of ranks; may be left out for a fabric that is given as an object.
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
+            where sizes differ; what the root holds (gather, scatter); what all ranks together send (permute).
+        nbytes_per_rank: the same, divided by the number of ranks.
+        permutation: to whom each rank sends in a permute (:data:`Permutation`); by default to the next.
+        sizes: of the parts of an all-to-all-v, [source, destination], or a reduce-scatter-v, [rank]
+            (:data:`SizesLike`); a file of bytes may stand for ``nbytes``.
+        algorithm: one algorithm by name, or ``all`` that the fabric admits.
+        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
+
+    Raises:
+        UnsupportedError: no algorithm serves this collective on this fabric, or the requested one does not.
+        InputError: an argument that cannot be read.
+    """
+    on, place = load_fabric(fabric, ranks, set=set, **fields), site_of(site)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
+    model = known_cost_model(cost_model)
+    candidates = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
+    with progress("Schedules", len(candidates)) as advance:
+        evaluations, refused = evaluate_all(request, on, model, candidates, advance=lambda: advance(1))
+    if not evaluations and algorithm != ALL:
+        raise UnsupportedError(refused[0].why)
+    if not evaluations:
+        failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refused if refusal.failed)
+        raise UnsupportedError(f"no algorithm serves {request.kind} on a {on.kind_name}{failures}")
+    return CollectiveRanking(
+        collective=request,
+        fabric=on,
+        cost_model=model,
+        algorithm=algorithm,
+        ranking=tuple(VerifiedSchedule.evaluated(evaluation, on) for evaluation in evaluations),
+        refused=tuple(refused),
+        site=place,
+    )
+
+
+def synthesize(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
+    algorithm: str = "synthesized",
+    set: Settings | None = None,
+    **fields: object,
+) -> VerifiedSchedule:
+    """Build and verify one schedule, found for this fabric, collective and size unless an algorithm is named.
+
+    >>> synthesize("all-gather", fabric="wdm-ring", ranks=64, nbytes="64MiB").save("all-gather.json")
+
+    Arguments are those of :func:`collective`.
+
+    Raises:
+        UnsupportedError: the algorithm cannot serve this.
+        InputError: an argument that cannot be read.
+    """
+    settings = {**(set or {}), **fields}
+    ranking = collective(
+        kind,
+        fabric,
+        ranks,
+        nbytes,
+        nbytes_per_rank=nbytes_per_rank,
+        permutation=permutation,
+        sizes=sizes,
+        algorithm=algorithm,
+        set=settings,
+    )
+    return ranking.winner
+
+
+def verify(
+    schedule: Schedule | VerifiedSchedule | str | Path,
+    fabric: FabricLike | None = None,
+    ranks: int | None = None,
+    *,
+    nbytes: Quantity | None = None,
+    set: Settings | None = None,
+    **fields: object,
+) -> VerifiedSchedule:
+    """Replay a schedule, or a file that holds one, and return it with its cost and its lower bound.
+
+    >>> verify("all-gather.json")
+
+    Args:
+        schedule: a schedule, or a file: .json, .parquet, .arrow, .et (Chakra) or .xml (MSCCL).
+        fabric: where it runs; may be left out where the file or the object names it.
+        ranks: number of ranks of a fabric that is given by name; the schedule's own without it.
+        nbytes: size of the collective, for a program of MSCCL, which states none.
+        set: fields of the fabric and their values.
+        fields: fields of the fabric by keyword.
+
+    Raises:
+        VerificationError: the schedule does not do what its collective promises, or uses the fabric illegally; names
+            the rank, chunk, step or link.
+        ConfigError: a file that is malformed or whose schedule is wrong, or a schedule without a fabric.
+    """
+    if isinstance(schedule, str | Path):
+        on = None if fabric is None else load_fabric(fabric, ranks, set=set, **fields)
+        return VerifiedSchedule.of(
+            *import_schedule(Path(schedule), on, None if nbytes is None else parse(nbytes, "size"))
+        )
+    columns, on = _on(schedule, fabric, ranks, {**(set or {}), **fields})
+    verify_on(columns, on)
+    return VerifiedSchedule.of(columns, on)
+
+
+def cost(
+    schedule: Schedule | VerifiedSchedule,
+    fabric: FabricLike | None = None,
+    *,
+    cost_model: str = "physical",
+    set: Settings | None = None,
+    **fields: object,
+) -> Cost:
+    """Return the time and energy of one run of a schedule on a fabric, by default the one it was verified on.
+
+    Raises:
+        VerificationError: the schedule is wrong on this fabric.
+        BoundError: the cost lies below the proved lower bound, which is a fault of lightloom.
+    """
+    columns, on = _on(schedule, fabric, None, {**(set or {}), **fields})
+    verify_on(columns, on)
+    return costed(columns, on, known_cost_model(cost_model))[0]
+
+
+def lower_bound(
+    kind: str | Collective,
+    fabric: FabricLike,
+    ranks: int | None = None,
+    nbytes: Quantity | None = None,
+    *,
+    nbytes_per_rank: Quantity | None = None,
+    permutation: Permutation | None = None,
+    sizes: SizesLike | None = None,
+    cost_model: str = "physical",
+    set: Settings | None = None,
+    **fields: object,
+) -> Bound:
+    """Return the time that no schedule of a collective can beat on a fabric, and the resource that sets it.
+
+    >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
+
+    Arguments are those of :func:`collective`.
+    """
+    on = load_fabric(fabric, ranks, set=set, **fields)
+    request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
+    return bound_of(request, on, known_cost_model(cost_model))
+
+
+def _on(
+    schedule: Schedule | VerifiedSchedule, fabric: FabricLike | None, ranks: int | None, settings: Settings
+) -> tuple[Schedule, Fabric]:
+    """The schedule's columns, and the fabric on which they are wanted."""
+    own = schedule.fabric if isinstance(schedule, VerifiedSchedule) else None
+    columns = schedule.schedule if isinstance(schedule, VerifiedSchedule) else schedule
+    place = own if fabric is None else fabric
+    if place is None:
+        raise ConfigError("a schedule without a fabric: expected a fabric, by name, file or object")
+    attached = ranks if ranks is not None or isinstance(place, Fabric) else columns.collective.ranks
+    return columns, load_fabric(place, attached, set=settings)

@@ -1,0 +1,395 @@
+"""Two saved plans side by side: what was asked differently, which plans became faster or slower, and by which part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from lightloom.app.api.planning import PlanRanking
+from lightloom.core.configfile import validate
+from lightloom.core.documents import load_json
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import format_size, format_time
+from lightloom.planning.search.document import SCHEMA
+from lightloom.reports.figures.canvas import SHARES
+from lightloom.reports.figures.comparisons import breakdown_figure
+from lightloom.reports.html import notebook_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a ranking's document, or the document."""
+
+PlanLike: TypeAlias = PlanRanking | Row | str | Path
+"""A ranking, its document, or the file that holds it."""
+_QUESTIONS = ("model", "parameters", "global_batches", "cost_model", "strategies", "algorithms", "pins", "clusters")
+"""Keys of a document that say what was asked."""
+_NEEDED = (*_QUESTIONS, "ranking", "refused", "provenance")
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Object = dict[str, Any]
+
+
+class _Use(TypedDict):
+    algorithm: str
+
+
+class _Codec(TypedDict):
+    codec: str
+
+
+class _Total(TypedDict):
+    value: NotRequired[float | None]
+
+
+class _Ledger(TypedDict):
+    dollars_per_step: NotRequired[_Total]
+    metered_joules_per_step: NotRequired[_Total]
+
+
+class _Plan(TypedDict):
+    """What is compared of a row."""
+
+    rank: int
+    label: str
+    strategy: str
+    algorithm: str | None
+    algorithms: list[_Use]
+    choice: _Object
+    ranks: int
+    global_batch: Annotated[int, Field(gt=0)]
+    sample_time_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    iteration_time_s: _Amount
+    breakdown: dict[str, float]
+    memory_bytes: _Amount
+    fits: bool
+    compression: NotRequired[_Codec | None]
+    ledger: NotRequired[_Ledger]
+
+
+class _Refusal(TypedDict):
+    strategy: str
+    algorithm: str | None
+    why: str
+
+
+class _Document(TypedDict):
+    """What is compared of a ranking."""
+
+    model: str
+    strategies: list[str]
+    clusters: list[_Object]
+    ranking: list[_Plan]
+    refused: list[_Refusal]
+    provenance: _Object
+
+
+_SAME = 1e-6
+"""Relative difference of times below which nothing changed."""
+_OF_ACCOUNT = 0.1
+"""Share of all changes of a step from which a part's is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """A value of what was asked that differs."""
+
+    field: str
+    before: object
+    """None where it is absent."""
+    after: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChange:
+    """One plan in both rankings; rows of the documents."""
+
+    before: Row
+    after: Row
+
+    @property
+    def label(self) -> str:
+        """The plan in a few words."""
+        return str(self.after["label"])
+
+    @property
+    def ratio(self) -> float:
+        """Seconds a sample after, over those before."""
+        before, after = self.before["sample_time_s"], self.after["sample_time_s"]
+        return float(after / before) if before else float("inf" if after else 1)
+
+    def parts(self) -> dict[str, float]:
+        """Seconds a sample by which every part of the step grew; they add up to the whole difference."""
+        return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
+
+    @property
+    def why(self) -> str:
+        """By which parts of the step it changes, those of little account left out, and what else changed."""
+        parts, words = self.parts(), []
+        if abs(self.ratio - 1) > _SAME:
+            least = _OF_ACCOUNT * sum(map(abs, parts.values()))
+            named = [f"{SHARES[key][0]} {_signed(value)}" for key, value in parts.items() if abs(value) >= least]
+            words.append(f"{', '.join(named)} a sample")
+        algorithms = [_algorithms(row) for row in (self.before, self.after)]
+        if algorithms[0] != algorithms[1]:
+            words.append(f"{algorithms[1] or 'no exchange'} instead of {algorithms[0] or 'none'}")
+        if self.before["fits"] != self.after["fits"]:
+            words.append("fits now" if self.after["fits"] else "does not fit any more")
+        return "; ".join(words) or "unchanged"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PlanComparison(Result):
+    """Two rankings side by side."""
+
+    before: Document
+    after: Document
+    inputs: tuple[InputChange, ...]
+    """What was asked differently."""
+    changes: tuple[PlanChange, ...]
+    """Plans in both, by their place in the second."""
+    gone: tuple[Row, ...]
+    """Rows of the first without a plan in the second."""
+    new: tuple[Row, ...]
+    """Rows of the second without a plan in the first."""
+
+    @property
+    def winners(self) -> tuple[Row, Row]:
+        """First rows of both."""
+        return self.before["ranking"][0], self.after["ranking"][0]
+
+    def summary(self) -> str:
+        first, second = self.winners
+        ratio = second["sample_time_s"] / first["sample_time_s"]
+        same = _key(first) == _key(second)
+        wins = "the same plan wins" if same else f"{second['label']} wins instead of {first['label']}"
+        return (
+            f"{self.after['model']}: {wins}; a step of {second['global_batch']:,} samples takes "
+            f"{format_time(second['iteration_time_s'])}, before {format_time(first['iteration_time_s'])} of "
+            f"{first['global_batch']:,}: {ratio:.4g} times as long a sample"
+        )
+
+    @property
+    def explanation(self) -> str:
+        """What becomes of the first winner, and by which part of the step."""
+        first = self.winners[0]
+        change = next((change for change in self.changes if change.before is first), None)
+        if change is None:
+            return (
+                f"The first winner, {first['label']}, is not in the second ranking: {self.absence(first, self.after)}."
+            )
+        place = change.after["rank"]
+        return f"The first winner, {first['label']}, is number {place} of the second ranking: {change.why}."
+
+    def absence(self, row: Row, other: Row) -> str:
+        """Why a ranking lacks a plan, as far as its document says."""
+        wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
+        for refused in other["refused"]:
+            if (refused["strategy"], refused["algorithm"], refused.get("compression")) == wanted:
+                return str(refused["why"])
+        if row["strategy"] not in other["strategies"]:
+            return "its kind was not searched"
+        return "not simulated: decided by its bound, or not among what was searched"
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom compare --json`` prints."""
+        sources = [self.before["provenance"], self.after["provenance"]]
+        document = {
+            "schema": "lightloom.compare/1",
+            "summary": self.summary(),
+            "explanation": self.explanation,
+            "inputs": [{"field": each.field, "before": each.before, "after": each.after} for each in self.inputs],
+            "rows": self.rows(),
+            "gone": [{"label": row["label"], "why": self.absence(row, self.after)} for row in self.gone],
+            "new": [{"label": row["label"], "why": self.absence(row, self.before)} for row in self.new],
+            "compared": sources,
+            "provenance": provenance(sources),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        return [
+            {
+                "label": change.label,
+                "place_before": change.before["rank"],
+                "place_after": change.after["rank"],
+                "step_before_s": change.before["iteration_time_s"],
+                "step_after_s": change.after["iteration_time_s"],
+                "sample_time_ratio": change.ratio,
+                **{f"{key.removesuffix('_s')}_change_per_sample_s": value for key, value in change.parts().items()},
+                **{
+                    f"{name}_per_sample_{when}": cost(row)
+                    for name, cost in _COSTS.items()
+                    for when, row in (("before", change.before), ("after", change.after))
+                },
+                "memory_before_bytes": change.before["memory_bytes"],
+                "memory_after_bytes": change.after["memory_bytes"],
+                "why": change.why,
+            }
+            for change in self.changes
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "plan": change.label,
+                "place": f"{change.before['rank']}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{change.after['rank']}",
+                "step before": format_time(change.before["iteration_time_s"]),
+                "after": format_time(change.after["iteration_time_s"]),
+                "a sample": f"{change.ratio:.4g}×",
+                **{f"{name} a sample": _both(cost, change) for name, cost in _COSTS.items()},
+                "memory": " → ".join(
+                    dict.fromkeys(format_size(row["memory_bytes"]) for row in (change.before, change.after))
+                ),
+                "why": change.why,
+            }
+            for change in self.changes
+        ]
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: where the time of a sample of both winners goes, each before and after."""
+        bars = []
+        for row in {id(row): row for row in self.winners}.values():
+            change = next((each for each in self.changes if row is each.before or row is each.after), None)
+            pairs = [("before", change.before), ("after", change.after)] if change else [("", row)]
+            bars += [
+                (f"{place} {each['label']}".strip(), {key: _share(each, key) for key in SHARES})
+                for place, each in pairs
+            ]
+        return breakdown_figure(list(dict(bars).items()), per="sample")
+
+    def pictures(self) -> tuple[str, ...]:
+        return (notebook_svg(self.figure()),)
+
+
+def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
+    """Compare two rankings of plans: what was asked differently, what changed, and why.
+
+    >>> compare("before.json", "after.json")
+
+    Args:
+        before, after: results of :func:`lightloom.plan`, their documents, or files that ``lightloom plan --json``
+            printed.
+
+    Raises:
+        ConfigError: a file that cannot be read, or another document.
+    """
+    first, second = (_document(plans) for plans in (before, after))
+    old, new = (_rows_by_key(document) for document in (first, second))
+    changes = [PlanChange(before=old[key], after=row) for key, row in new.items() if key in old]
+    return PlanComparison(
+        before=first,
+        after=second,
+        inputs=tuple(_inputs(first, second)),
+        changes=tuple(changes),
+        gone=tuple(row for key, row in old.items() if key not in new),
+        new=tuple(row for key, row in new.items() if key not in old),
+    )
+
+
+def _document(plans: PlanLike) -> Document:
+    if isinstance(plans, PlanRanking):
+        return plans.to_json()
+    if isinstance(plans, Mapping):
+        document, name = dict(plans), "the mapping"
+    else:
+        name = str(plans)
+        try:
+            document = load_json(Path(plans))
+        except ConfigError as error:
+            raise ConfigError(f"{error}: expected a file of lightloom plan --json") from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        found = f"schema {schema!r}" if schema else "no schema"
+        raise ConfigError(f"{name}: {found}: expected {SCHEMA!r}, as lightloom plan --json prints it")
+    missing = [key for key in _NEEDED if key not in document]
+    if missing or not document["ranking"]:
+        what = f"no {', '.join(missing)}" if missing else "an empty ranking"
+        raise ConfigError(f"{name}: {what}: expected a whole document of lightloom plan --json")
+    validate(_Document, document, name)
+    return document
+
+
+def _key(row: Row) -> str:
+    """What makes a plan the same one in another ranking: its choices, whatever its batch and its cluster."""
+    choice = {name: value for name, value in row["choice"].items() if name not in ("global_batch", "exchange")}
+    codec = (row.get("compression") or {}).get("codec")
+    return json.dumps([row["strategy"], choice, codec, row["ranks"]], sort_keys=True)
+
+
+def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
+    """Rows by what makes them the same plan, and by their number among equal ones (the same on several clusters)."""
+    rows: dict[tuple[str, int], Row] = {}
+    seen: dict[str, int] = {}
+    for row in document["ranking"]:
+        key = _key(row)
+        rows[key, seen.setdefault(key, 0)] = row
+        seen[key] += 1
+    return rows
+
+
+def _share(row: Row, key: str) -> float:
+    return float(row["breakdown"].get(key, 0.0)) / int(row["global_batch"])
+
+
+def _known(row: Row, key: str) -> float | None:
+    """What is known of a total of a plan, for each sample; None where a document of before has no ledger."""
+    total = row.get("ledger", {}).get(key, {}).get("value")
+    return None if total is None else float(total) / int(row["global_batch"])
+
+
+_COSTS: Mapping[str, Callable[[Row], float | None]] = {
+    "dollars": partial(_known, key="dollars_per_step"),
+    "joules": partial(_known, key="metered_joules_per_step"),
+}
+"""What a plan costs for each sample, as far as it is known; joules at the meter."""
+
+
+def _both(cost: Callable[[Row], float | None], change: PlanChange) -> str:
+    """A cost before and after; one value where nothing changed."""
+    values = [cost(row) for row in (change.before, change.after)]
+    return " → ".join(dict.fromkeys("unknown" if value is None else f"{value:.4g}" for value in values))
+
+
+def _algorithms(row: Row) -> str:
+    return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
+
+
+def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
+    asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
+    before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
+    for field in dict.fromkeys([*before, *after]):
+        if before.get(field) != after.get(field):
+            yield InputChange(field, before.get(field), after.get(field))
+    versions = [document["provenance"].get("lightloom") for document in (first, second)]
+    if versions[0] != versions[1]:
+        yield InputChange("lightloom", *versions)
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Values by their dotted paths; what only describes (sources, descriptions) is left out."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if key not in ("sources", "description", "spreads"):
+                yield from _leaves(entry, f"{path}.{key}" if path else str(key))
+    elif (
+        isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(each, Mapping) for each in value)
+    ):
+        for number, entry in enumerate(value):
+            yield from _leaves(
+                entry, f"{path.removesuffix('s')} {number + 1}" if len(value) > 1 else path.removesuffix("s")
+            )
+    else:
+        yield path, value

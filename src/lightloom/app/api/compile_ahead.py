@@ -1,0 +1,150 @@
+"""Compile what plans, collectives, averagers and codecs call, once, for every machine that a wheel is installed on.
+
+    python -m lightloom.app.api.compile_ahead
+
+fills ``lightloom/compiled`` beside the package's modules. Building a wheel and installing from source do it; by hand it
+serves where another version of numba is installed than the package was built with.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+
+_PLANNED = {
+    "terarack-64": 16,
+    "sip-ocs-1024": 16,
+    "h100-512-two-tier": 16,
+    "dgx-h100-64": 16,
+    "tpu-v4-1024": 64,
+    "dadiannao-100g": 16,
+    "inceptionn-4": 4,
+    "optinc-4": 4,
+}
+"""Clusters of the catalog with fabrics of each kind, and of their ranks enough for all kinds of plans."""
+
+_FABRICS = ("wdm-ring", "circuit-switch", "torus", "mesh", "ring", "switch", "two-tier-400g", "fat-tree-400g")
+_FEW_CHANNELS: dict[str, dict[str, object]] = {"wdm-ring": {"wavelengths": 1}, "circuit-switch": {"degree": 2}}
+"""Fabrics again, with so few channels that blocks of an all-to-all share circuits."""
+_RANKS = 16
+_EFFORT = 1 / 1000
+"""Of what searches take by themselves: which schedule they find does not matter here."""
+
+
+def main() -> int:
+    """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
+        # and no searches of before, which would not be searched again and leave their kernels out. Of codecs those
+        # kernels that serve where the C ones were not built.
+        os.environ.update(
+            NUMBA_CPU_NAME="generic",
+            NUMBA_CPU_FEATURES="",
+            NUMBA_CACHE_DIR=folder,
+            LIGHTLOOM_CACHE=folder,
+            LIGHTLOOM_KERNEL="fallback",
+        )
+        from lightloom.collectives.synthesis.engine import effort
+        from lightloom.core.kernels import AHEAD, KernelCache
+
+        # All anew: what is loaded is not compiled again, and neither is what it calls.
+        shutil.rmtree(AHEAD, ignore_errors=True)
+        KernelCache.fills_ahead = True
+        effort.SCALE = _EFFORT
+        _search()
+        _vary()
+        _average()
+        _compress()
+    return 0 if any(AHEAD.rglob("*.nbc")) else 1
+
+
+def _search() -> None:
+    from lightloom.app.api.collectives import collective
+    from lightloom.app.api.planning import plan
+    from lightloom.collectives.collective import KINDS
+    from lightloom.core.errors import LightloomError
+    from lightloom.models.decoder import TransformerSizes, transformer_graph
+
+    sizes = TransformerSizes(hidden=256, layers=2, heads=4, ffn=1024, vocabulary=1000, sequence_length=64)
+    graph = transformer_graph(sizes, batch=_RANKS)
+    for cluster, ranks in _PLANNED.items():
+        plan(graph, cluster, reconfigure_in_step=cluster == "sip-ocs-1024", set={"ranks": ranks})
+    for fabric, fields in (*((fabric, {}) for fabric in _FABRICS), *_FEW_CHANNELS.items()):
+        for kind in KINDS:
+            # A fabric need not carry every kind.
+            with suppress(LightloomError):
+                collective(kind, fabric=fabric, ranks=_RANKS, nbytes=1e6, set=fields)
+
+
+def _vary() -> None:
+    """Price what those plans and collectives do not ask for: placements of few operators, codecs within collectives,
+    failures, stragglers, steps that nothing orders, and small shares on circuits that stand."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from lightloom.app.api.planning import plan
+    from lightloom.collectives.bounds.lower_bound import lower_bound
+    from lightloom.collectives.collective import Collective
+    from lightloom.collectives.cost.stepped import cost, straggling
+    from lightloom.collectives.evaluate import around_failures
+    from lightloom.collectives.registry import build, find
+    from lightloom.machines.fabrics.failures import Failure
+    from lightloom.machines.fabrics.load import load_fabric
+    from lightloom.models.decoder import TransformerSizes, transformer_graph
+
+    sizes = TransformerSizes(hidden=64, layers=1, heads=1, ffn=64, vocabulary=100, sequence_length=16)
+    graph = transformer_graph(sizes, batch=4)
+    few = replace(graph, operators=graph.operators[:6])
+    plan(few, "inceptionn-4", strategy="placed")
+    plan(graph, "inceptionn-4", exchange="inceptionn", exchange_ratio=8, exchange_engine="nic")
+    gather, ring = Collective("all-gather", _RANKS, 1e6), load_fabric("wdm-ring", _RANKS, {"wavelengths": 4})
+    around_failures(gather, ring, [[Failure.parse("wavelength:3")]])
+    for algorithm in ("synthesized", "ring-two-way-striped"):
+        straggling(build(find(algorithm), gather, ring), ring, late=1e-5)
+    links = load_fabric("ring", _RANKS)
+    steps = build(find("ring"), gather, links)
+    cost(replace(steps, dependencies=np.zeros((0, 2), np.int64)), links)
+    lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, {"wavelengths": 4}))
+
+
+def _average() -> None:
+    """Average codes.
+
+    Kernels of meshes are left to each machine: how it rounds decides phases of elements that are zero but for rounding.
+    """
+    import numpy as np
+
+    from lightloom.photonics.averaging.block_quantisation import CodeBuffers, mean_codes
+
+    for bits in (16, 32):
+        buffers = CodeBuffers.of((3,), bits)
+        values, codes = np.ones(3, np.float32), np.empty(3, buffers.code_type)
+        scales = buffers.scales(values)
+        buffers.encode(values, scales, codes)
+        buffers.decode(codes, scales, values)
+        mean_codes(codes[None], "floor", np.empty_like(codes))
+
+
+def _compress() -> None:
+    """Encode and decode gradients."""
+    import numpy as np
+
+    from lightloom.exchange.compression.inceptionn import Inceptionn
+    from lightloom.exchange.compression.kernels import current
+    from lightloom.exchange.compression.stream import tag_histogram
+
+    codec = Inceptionn()
+    values = np.ones(24, np.float32)
+    encoded = codec.encode_leaving(values)
+    codec.decode(encoded)
+    codec.decode_adding(encoded, values)
+    tag_histogram(encoded)
+    current().xxh64(np.ones(24, np.uint8), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

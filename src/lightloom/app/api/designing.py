@@ -1,0 +1,280 @@
+"""The design of a cluster: which fabric trains most samples for a dollar and for a joule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from pathlib import Path
+
+from lightloom.app.api.planning import ModelLike, trace
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.results import Document, Result, provenance
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.parts.bill import missing_text
+from lightloom.planning.designs.explore import (
+    MOST_ROWS,
+    TECHNOLOGIES,
+    Bounded,
+    Candidate,
+    Evaluated,
+    Exploration,
+    Question,
+    Task,
+    explore,
+    resumed,
+    work,
+)
+from lightloom.planning.designs.page import rival_break_even
+from lightloom.planning.designs.space import DEFAULT, Design, read_space
+from lightloom.planning.economics.ledger import Site, board_of, check_inputs, site_of
+from lightloom.planning.sweeps.workers import Workers
+
+_LEAST_RANKS, _MOST_RANKS = 8, 1 << 14
+"""Ranks that a budget is searched for where none are given: powers of two."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class DesignFront(Result):
+    """The designs that no other one beats, and how far from them the others are."""
+
+    model: str
+    accelerator: str
+    site: Site
+    exploration: Exploration
+    assumptions: tuple[str, ...] = ()
+    """Assumptions of the designs that were searched."""
+
+    @property
+    def front(self) -> tuple[Candidate, ...]:
+        """Designs that no other one beats, most samples per dollar first."""
+        return self.exploration.front
+
+    @property
+    def searched(self) -> list[str]:
+        """A text for each design that was searched, but for those over the budget."""
+        found = self.exploration
+        left_out = (each.design for each in (*found.beaten, *found.refused))
+        searched = chain((each.design for each in found.candidates), left_out)
+        return [f"{each.key} of {each.fabric} at {each.fabric_price}" for each in searched]
+
+    @property
+    def designs(self) -> int:
+        """Number of designs that were searched."""
+        found = self.exploration
+        return len(found.candidates) + len(found.beaten) + len(found.refused) + found.over_budget
+
+    def summary(self) -> str:
+        best = self.exploration.candidates[0]
+        samples = f"{best.point[0]:.4g} samples per dollar"
+        if not best.worth.variables:
+            return f"{self.model}: {best.design.name} trains {samples}, ahead of all others"
+        nothing = f"as nothing states {missing_text(best.worth.variables)}"
+        at_most = f"{best.design.name} trains at most {samples}, {nothing}"
+        known = next((each for each in self.exploration.candidates if not each.worth.unknown), None)
+        if known is None:
+            return f"{self.model}: {at_most}; no fabric has all its prices and watts known"
+        if known is best:
+            return f"{self.model}: {at_most}{self._dear(known)}"
+        bound = "at most " if known.worth.alike else ""
+        return (
+            f"{self.model}: of designs whose fabrics have all prices and watts known, {known.design.name} trains most, "
+            f"{bound}{known.point[0]:.4g} samples per dollar{self._dear(known)}; {at_most}"
+        )
+
+    def _dear(self, cheap: Candidate) -> str:
+        """Which design leads where what is unknown of boards and hosts is high; empty where nothing is."""
+        if not cheap.worth.alike:
+            return ""
+        known = [each for each in self.exploration.candidates if not each.worth.unknown]
+        dear = min(known, key=lambda each: each.share)
+        others = "it" if dear is cheap else dear.design.name
+        return f", and {others} trains most where {missing_text(cheap.worth.alike)} is high"
+
+    def rows(self) -> list[Document]:
+        return [self._row(candidate) for candidate in self.exploration.candidates]
+
+    def _row(self, candidate: Candidate) -> Document:
+        """Return a design as a row, in SI units; what is unknown is named under ``missing``."""
+        dollars, joules, seconds = candidate.point
+        worth, design, found = candidate.worth, candidate.design, candidate.evaluated
+        even = rival_break_even(candidate, self.exploration)
+        return {
+            "name": design.name,
+            "technology": design.technology,
+            "ranks": design.ranks,
+            "on_front": candidate.on_front,
+            "leads_technology": candidate.leads,
+            "samples_per_dollar": dollars,
+            "samples_per_joule": joules,
+            "samples_per_second": seconds,
+            "goodput": worth.goodput,
+            "iteration_time_s": found.step_time,
+            "plan": found.label,
+            "dollars": worth.capital,
+            "watts": worth.watts,
+            "fabric_dollars_per_rank": worth.fabric_dollars,
+            "fabric_watts_per_rank": worth.fabric_watts,
+            "break_even": None if even is None else even.to_json(),
+            "missing": [*worth.variables, *worth.unknown_rates],
+            "left_out": found.left_out,
+            "settings": dict(design.settings),
+        }
+
+    def to_json(self) -> Document:
+        found = self.exploration
+        first = found.candidates[0]
+        document: Document = {
+            "schema": "lightloom.designs/1",
+            "model": self.model,
+            "accelerator": self.accelerator,
+            "batch_per_rank": found.question.batch_per_rank,
+            "designs": self.rows(),
+            "beaten": [{"name": each.design.name, "ranks": each.design.ranks} for each in found.beaten],
+            "refused": [
+                {"name": each.design.name, "ranks": each.design.ranks, "why": each.why} for each in found.refused
+            ],
+            "over_budget": found.over_budget,
+            "missing_alike": list(first.worth.alike),
+            "assumptions": [*self.assumptions, *self.site.assumptions()],
+            "site": self.site.to_json(),
+        }
+        asked = ["design", self.model, self.accelerator, found.question.batch_per_rank, self.site.to_json()]
+        return document | {"provenance": provenance([*asked, *self.assumptions, *sorted(self.searched)])}
+
+
+def design(
+    model: ModelLike,
+    *,
+    ranks: int | Sequence[int] | None = None,
+    budget_dollars: float | None = None,
+    budget_watts: float | None = None,
+    accelerator: str = "h100-calibrated",
+    space: str | Path | None = None,
+    batch: int | None = None,
+    site: Site | Mapping[str, object] | None = None,
+    prune: bool = True,
+    workers: Workers | None = None,
+    folder: str | Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> DesignFront:
+    """Search fabrics and their fields for the designs that train most samples for a dollar and for a joule.
+
+    >>> design("gpt2-355m", ranks=64).front
+
+    Args:
+        model: whatever ``plan`` takes.
+        ranks: one number or several; without it powers of two that the budget may pay.
+        budget_dollars: most dollars of all boards, hosts and parts of the fabric, as far as prices are known.
+        budget_watts: most watts at the meter.
+        accelerator: a name of the catalog or a YAML file, the same in every design.
+        space: a YAML file of designs (docs/economics.md); the catalog's fabrics without it.
+        batch: samples of a step for each rank; the largest power of two up to 32 that fits without it.
+        site: electricity, PUE, amortisation; see :class:`~lightloom.planning.economics.ledger.Site`.
+        prune: False evaluates designs that bounds leave out as well.
+        workers: processes or a cluster that evaluate designs; this process alone without it.
+        folder: keeps what was found of each design, so that the same call resumes; nothing is kept without it.
+        advance: called with the number of designs that are done since the last call.
+
+    Raises:
+        ConfigError: neither ranks nor a budget, a number that is not positive, or a malformed file.
+        UnsupportedError: no design has a plan within the budget.
+    """
+    dollars, watts = _budget("budget_dollars", budget_dollars), _budget("budget_watts", budget_watts)
+    chosen_site = site_of(site)
+    counts = _ranks(ranks, dollars, watts, accelerator, chosen_site)
+    if batch is not None and batch < 1:
+        raise ConfigError(f"batch={batch}: expected at least 1 sample for each rank")
+    path = DEFAULT if space is None else Path(space)
+    searched = read_space(path)
+    designs = list(searched.designs(counts, accelerator, path.parent.resolve()))
+    if chosen_site.prices or chosen_site.choices is not None:
+        check_inputs(_fabrics(designs), chosen_site)
+    graph = trace(model)
+    question = Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site)
+    limits = {"dollars": dollars, "watts": watts}
+    run, jobs = _runner(workers), 1 if workers is None else workers.jobs or 16
+    with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
+        found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
+    listed = f"schedules that list more than {MOST_ROWS:,} transfers are left out"
+    counted = (
+        "boards draw their rated power, busy or not, which counts against slower steps; spare nodes cost and draw as "
+        "much as others; the intervals of step times (lightloom plan) are not counted"
+    )
+    return DesignFront(
+        model=graph.name,
+        accelerator=accelerator,
+        site=chosen_site,
+        exploration=found,
+        assumptions=(*searched.assumptions, *_software(found), listed, counted),
+    )
+
+
+def _software(found: Exploration) -> list[str]:
+    """Return what carries collectives in the designs of each technology, and what that says of comparing them."""
+    carried: dict[str, dict[str, bool]] = {}
+    for each in found.candidates:
+        fabric = each.design.cluster().fabric
+        carried.setdefault(each.design.technology, {})[fabric.software] = fabric.library is not None
+    lines = [f"collectives of {name} designs are carried by {'; '.join(by)}" for name, by in carried.items()]
+    if len({paid for by in carried.values() for paid in by.values()}) > 1:
+        lines.append(
+            "where one design pays for a library and the other has ideal software, the other's lead is an upper bound"
+        )
+    return lines
+
+
+def _runner(workers: Workers | None) -> Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]:
+    def run(tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
+        return map(work, tasks) if workers is None else workers.results(work, tasks)
+
+    return run
+
+
+def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:
+    """Yield the fabrics of designs that can be had."""
+    for each in designs:
+        with suppress(InputError):
+            yield each.cluster().fabric
+
+
+def _budget(name: str, value: float | None) -> float:
+    if value is None:
+        return inf
+    if not value > 0:
+        raise ConfigError(f"{name}={value:g}: expected more than 0")
+    return value
+
+
+def _ranks(
+    given: int | Sequence[int] | None, dollars: float, watts: float, accelerator: str, site: Site
+) -> tuple[int, ...]:
+    """Return the numbers of ranks to search: those given, or powers of two whose boards alone the budget pays."""
+    if given is not None:
+        counts = (given,) if isinstance(given, int) else tuple(given)
+        wrong = next((count for count in counts if count < 2), None)
+        if not counts or wrong is not None:
+            raise ConfigError(f"ranks={given}: expected numbers of at least 2")
+        return tuple(dict.fromkeys(counts))
+    if dollars == watts == inf:
+        raise ConfigError("neither ranks nor a budget: expected --ranks N, --budget-dollars D or --budget-watts W")
+    board = board_of(load_accelerator(accelerator), site)
+    price = board.dollars.value if board.dollars else 0.0
+    power = board.static_power.value * site.pue if board.static_power else 0.0
+    counts = tuple(
+        count
+        for count in (_LEAST_RANKS << power for power in range((_MOST_RANKS // _LEAST_RANKS).bit_length()))
+        if count * price <= dollars and count * power <= watts
+    )
+    if not counts:
+        raise ConfigError(
+            f"a budget of {dollars:,.0f} dollars and {watts:,.0f} W: expected at least {_LEAST_RANKS * price:,.0f} "
+            f"dollars and {_LEAST_RANKS * power:,.0f} W, {_LEAST_RANKS} boards of {accelerator}"
+        )
+    return counts
+
+
+__all__ = ["TECHNOLOGIES", "DesignFront", "design"]

@@ -1,0 +1,332 @@
+"""The goodput of a cluster: how much of a month trains, what interrupts it, and what would be worth buying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lightloom.app.api.arguments import (
+    ClusterLike,
+    FabricLike,
+    Settings,
+    load_cluster,
+    load_fabric,
+)
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import format_time
+from lightloom.machines.clusters import load as clusters
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics import load as fabrics
+from lightloom.machines.parts.bill import Bill, BillChoices, Line, Total
+from lightloom.planning.economics.estimate import (
+    MONTH,
+    Answer,
+    Change,
+    Estimate,
+    Slices,
+    SpareCount,
+    changes,
+    estimate_cluster,
+    play,
+    slices_of,
+    spare_counts,
+)
+from lightloom.planning.economics.job import Played, World
+from lightloom.planning.economics.ledger import ClusterLedger, fabric_bill, site_of, unused_inputs
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Goodput(Result):
+    """The share of the time that trains on a cluster, and where the rest goes."""
+
+    estimate: Estimate
+    months: float
+    """Months of 30 days for which interruptions are counted and training is simulated."""
+    slices: tuple[Slices, ...]
+    simulated: Played | None
+    origin: Document
+    """Version, hash of the inputs, and seed."""
+
+    @property
+    def goodput(self) -> float | None:
+        """Share of the time that trains and is kept; None where the rate of a cause is missing."""
+        return self.estimate.goodput
+
+    @property
+    def most_goodput(self) -> float:
+        """The same as far as causes are known: an upper bound where any is missing."""
+        return self.estimate.most_goodput
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Causes whose rate nothing states."""
+        return self.estimate.missing
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What single changes are worth."""
+        return changes(self.estimate)
+
+    @property
+    def spare_counts(self) -> tuple[SpareCount, ...]:
+        """Numbers of spare nodes, and below which price each pays."""
+        return spare_counts(self.estimate) if self.estimate.options.interruption_time is None else ()
+
+    @property
+    def interruptions(self) -> float:
+        """Interruptions expected in ``months``, were the job never to wait."""
+        return self.months * MONTH / self.estimate.job.mtbf
+
+    def summary(self) -> str:
+        each = self.estimate
+        most = "at most " if each.missing else ""
+        return (
+            f"{most}{each.most_goodput:.2%} of the time trains on {each.machine.ranks:,} ranks of {each.machine.name}: "
+            f"an interruption every {_duration(each.job.mtbf)}, a checkpoint every {_duration(each.job.interval)}"
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom goodput --json`` prints."""
+        each = self.estimate
+        document = {
+            "schema": "lightloom.goodput/1",
+            "cluster": each.machine.name,
+            "ranks": each.machine.ranks,
+            "nodes": each.machine.nodes,
+            "node_ranks": each.machine.node_ranks,
+            "spare_nodes": each.job.spares,
+            "goodput": each.goodput,
+            "most_goodput": each.most_goodput,
+            "missing": list(each.missing),
+            "shares": asdict(each.shares),
+            "availability": each.job.availability,
+            "speed": each.speed,
+            "mean_time_between_interruptions_s": each.job.mtbf,
+            "interval_s": each.job.interval,
+            "checkpoint": asdict(each.job.checkpoint),
+            "months": self.months,
+            "interruptions": self.interruptions,
+            "causes": self.rows(),
+            "dollars": each.dollars,
+            "dollars_missing": list(each.node_price.missing),
+            "spares": [asdict(row) for row in self.spare_counts],
+            "worth": [asdict(change) for change in self.changes],
+            "slices": [asdict(row) for row in self.slices],
+            "simulated": None if self.simulated is None else asdict(self.simulated),
+            "assumptions": list(each.assumptions),
+            "provenance": dict(self.origin),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        return [self._row(answer) for answer in self.estimate.answers]
+
+    def _row(self, answer: Answer) -> Document:
+        cause = answer.cause
+        seconds = self.months * MONTH * self.estimate.machine.ranks
+        return {
+            "cause": cause.name,
+            "group": cause.group,
+            "interruptions": None if cause.rate is None else cause.rate * seconds,
+            "restart_s": None if cause.rate is None else answer.restart,
+            "remedy": None if answer.chosen is None else answer.chosen.remedy,
+            "source": cause.source,
+            "remedies": [
+                {
+                    "remedy": response.remedy,
+                    "goodput": goodput,
+                    "restart_s": response.restart if response.possible else None,
+                    "slowdown": response.slowdown if response.possible else None,
+                    "why": response.why,
+                }
+                for response, goodput in answer.alternatives
+            ],
+        }
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "cause": row["cause"],
+                "interruptions": "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}",
+                "restart": "" if row["restart_s"] is None else _duration(row["restart_s"]),
+                "remedy": row["remedy"] or "",
+            }
+            for row in self.rows()
+        ]
+
+
+def _duration(seconds: float) -> str:
+    """Return a time of seconds to days in a fitting unit."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.4g} {unit}"
+    return format_time(seconds)
+
+
+def goodput(
+    cluster: ClusterLike,
+    *,
+    ranks: int | None = None,
+    months: float = 1.0,
+    slices: Sequence[int] = (),
+    block: int | None = None,
+    host_availability: float | None = None,
+    simulate: bool | World = False,
+    runs: int = 8,
+    seed: int = 0,
+    set: Settings | None = None,
+    **options: object,
+) -> Goodput:
+    """Return how much of the time trains on a cluster, after failures, checkpoints, restarts and waits for repairs.
+
+    >>> goodput("h100-1024-fat-tree-400g", restart="5min", stall="30s")
+
+    Args:
+        cluster: a name of the catalog, a YAML file or a cluster.
+        ranks: ranks of the job in the place of the cluster's, with as many parts for each; they may be more than a
+            cluster can have.
+        months: months of 30 days for which interruptions are counted and training is simulated.
+        slices: sizes of slices in ranks, of which the share that can run is computed.
+        block: ranks of a block of slices; None: those that circuit switches join, or a node.
+        host_availability: share of the time that a host works, for slices; None: from rates and repairs.
+        simulate: whether months of training are played event by event, or what they are to have beside the closed form.
+        runs: how often the months are played.
+        seed: of the simulation.
+        set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
+        **options: fields of :class:`lightloom.planning.economics.job.GoodputOptions`.
+
+    Raises:
+        InputError: an option that cannot be read, is out of range or contradicts another.
+    """
+    place = load_cluster(cluster, set=set)
+    if not 0 < months <= 1200:
+        raise ConfigError(f"months={months:g}: expected more than 0 and at most 1200")
+    result = estimate_cluster(place, options, ranks=ranks)
+    counted = tuple(slices_of(result, each, block, host_availability) for each in slices)
+    world = simulate if isinstance(simulate, World) else World()
+    played = play(result, months, runs, seed, world) if simulate else None
+    asked: list[object] = [place.to_json(), result.options.model_dump(mode="json"), ranks, months, list(slices), block]
+    asked += [host_availability, [asdict(world), runs] if simulate else None]
+    return Goodput(
+        estimate=result,
+        months=months,
+        slices=counted,
+        simulated=played,
+        origin=provenance(asked, seed if simulate else None),
+    )
+
+
+# Bills: what a fabric or a cluster is built of, and what that costs, draws and how often it fails.
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PricedBill(Result):
+    """The bill of a fabric, or of a cluster with its boards and hosts."""
+
+    name: str
+    """What is billed: ``fabric two-tier-400g``."""
+    bill: Bill
+    choices: BillChoices
+    unused: tuple[str, ...] = ()
+    """Choices and prices that were given and change nothing."""
+
+    @property
+    def dollars(self) -> Total:
+        """Price of the parts of one rank, in dollars, and what has no price."""
+        return self.bill.dollars
+
+    @property
+    def static_power(self) -> Total:
+        """Watts per rank, busy or idle."""
+        return self.bill.static_power
+
+    @property
+    def failure_rate(self) -> Total:
+        """Failures a second, per rank."""
+        return self.bill.failure_rate
+
+    def summary(self) -> str:
+        return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
+
+    def rows(self) -> list[Document]:
+        return [_row(line) for line in self.bill.lines]
+
+    def to_json(self) -> Document:
+        document: Document = {
+            "schema": "lightloom.bill/1",
+            "name": self.name,
+            **self.bill.to_json(),
+            "choices": self.choices.model_dump(mode="json"),
+            "unused_choices": list(self.unused),
+        }
+        return document | {"provenance": provenance(["bill", document])}
+
+
+def _row(line: Line) -> Document:
+    """Return a line of the bill as a row, in SI units; null is unknown."""
+    return {
+        "part": line.part.name,
+        "per_rank": line.per_rank,
+        "dollars_per_rank": line.total("dollars").value,
+        "static_watts_per_rank": line.total("static_power").value,
+        "failures_per_second_per_rank": line.total("mtbf").value,
+        "formula": line.why,
+    }
+
+
+def bill(
+    built: FabricLike | ClusterLike,
+    ranks: int | None = None,
+    *,
+    set: Settings | None = None,
+    prices: Mapping[str, object] | None = None,
+    **fields: object,
+) -> PricedBill:
+    """Return what a fabric, or a cluster with its boards and hosts, is built of, per rank.
+
+    >>> bill("two-tier-400g", 1024, circuit_switch="polatis-7000")
+
+    Args:
+        built: a fabric or a cluster: a name of a catalog, a file, or an object. A name of both is the fabric's.
+        ranks: number of ranks; a cluster's own without it.
+        set: fields of the fabric or the cluster, and choices of the bill (`lightloom.machines.parts.bill.BillChoices`).
+        prices: dollars of parts of the fabric by name, in place of the catalog's.
+        fields: the same as ``set``, by keyword.
+
+    Raises:
+        UnknownNameError: no such fabric, cluster or part.
+        ConfigError: a field is unknown or out of range, or no tree of such switches joins the ranks.
+        UnsupportedError: no product joins the ranks.
+    """
+    settings = {**(set or {}), **fields}
+    chosen = {name: value for name, value in settings.items() if name in BillChoices.model_fields}
+    others = {name: value for name, value in settings.items() if name not in chosen}
+    choices: BillChoices = validate(BillChoices, chosen, "bill")
+    site = site_of({"choices": choices, "prices": prices})
+    try:
+        if _is_cluster(built):
+            cluster = load_cluster(built, ranks, set=others)  # type: ignore[arg-type]
+            made, unused = ClusterLedger.of(cluster, site).bill, unused_inputs(cluster.fabric, site)
+            return PricedBill(name=f"cluster {cluster.name}", bill=made, choices=choices, unused=unused)
+        fabric = load_fabric(built, ranks, set=others)  # type: ignore[arg-type]
+    except ConfigError as error:
+        if "unknown field" not in str(error):
+            raise
+        raise ConfigError(f"{error}; or a choice of the bill, one of {', '.join(BillChoices.model_fields)}") from error
+    name = str(built) if isinstance(built, str | Path) else fabric.kind_name
+    made = fabric_bill(fabric, site)
+    return PricedBill(name=f"fabric {name}", bill=made, choices=choices, unused=unused_inputs(fabric, site))
+
+
+def _is_cluster(built: FabricLike | ClusterLike) -> bool:
+    """Whether a name, a file or an object is of a cluster."""
+    if not isinstance(built, str | Path):
+        return isinstance(built, Cluster)
+    name = str(built)
+    if name.endswith((".yaml", ".yml")):
+        fields: Mapping[str, object] = read_yaml(Path(name))
+        return "fabric" in fields
+    return name not in fabrics.names() and name in clusters.names()

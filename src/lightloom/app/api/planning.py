@@ -1,0 +1,559 @@
+"""Plans: every way to train a model on a cluster, ranked by the time of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from lightloom.app.api.arguments import (
+    ClusterLike,
+    Quantity,
+    Settings,
+    load_cluster,
+)
+from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.forms import looks_like_file
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import (
+    format_energy,
+    format_rate,
+    format_size,
+    format_time,
+    parse,
+)
+from lightloom.exchange.compression.profile import read
+from lightloom.exchange.compression.registry import find as find_codec
+from lightloom.exchange.method import ExchangeMethod
+from lightloom.exchange.methods import find
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.files.megatron import LINE, is_shell_line, read_megatron_line
+from lightloom.models.files.model_file import FileRequest, ModelReading
+from lightloom.models.files.read import read_model_file
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import INSTALL_TORCH, is_model_name, load_workload
+from lightloom.planning.economics.ledger import Site, amount, check_inputs, site_of
+from lightloom.planning.gradients import ACCELERATOR, NIC, PricedExchange, check_engine_name, ring_codec_of, sized
+from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planning.search.document import exchange_settings, on_machine, plan_document, plan_row
+from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.request import KINDS, Pins, SearchRequest, with_choices
+from lightloom.planning.search.search import search
+from lightloom.reports.figures.comparisons import breakdown_figure
+from lightloom.reports.html import notebook_svg
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor, nn
+
+
+# How a plan's replicas exchange gradients: checked before the model is traced, and priced when it is known.
+
+_INSTEAD = {
+    "compression": "--exchange METHOD, e.g. --exchange int4 or --exchange inceptionn:bound=2^-10 "
+    "(`lightloom exchange list` names all)",
+    "compression_profile": "--exchange-profile FILE",
+    "compression_ratio": "--exchange-ratio X",
+    "compression_engine": "--exchange-engine accelerator, local, nic or FILE.yaml",
+}
+"""What took the place of options that are gone."""
+
+
+def refuse_old_options(**given: object) -> None:
+    """Refuse the options of ``plan`` that methods took the place of.
+
+    Raises:
+        ConfigError: one is given; says what to write instead.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} {value} is gone: expected {_INSTEAD[name]}")
+
+
+class ExchangeChoice(NamedTuple):
+    """Methods as they were requested; None for what was not."""
+
+    names: tuple[str, ...]
+    """Methods with their options; every plan is ranked with gradients as they are, and with each."""
+    profile: str | Path | None
+    """File of the model's profile, for methods whose bytes depend on the gradient; else the one that was stored."""
+    ratio: str | float | None
+    """Bytes as float32 for each coded byte, instead of what a profile measured."""
+    engine: str | None
+    """``accelerator``, ``local``, ``nic`` or a YAML file."""
+
+    def check(self) -> None:
+        """Check everything that needs no model.
+
+        Raises:
+            ConfigError: options that need a method, or exclude each other, or cannot be read.
+            UnknownNameError: no such method or engine.
+        """
+        methods = self._methods()
+        for option in ("profile", "ratio", "engine"):
+            if getattr(self, option) is not None and not methods:
+                raise ConfigError(f"--exchange-{option} needs --exchange METHOD")
+        by_value = [method.name for method in methods if method.needs_values]
+        for option in ("profile", "ratio"):
+            if getattr(self, option) is not None and not by_value:
+                fixed = ", ".join(method.name for method in methods)
+                raise ConfigError(
+                    f"--exchange-{option} is for methods whose bytes depend on the gradient, such as inceptionn; those "
+                    f"of {fixed} do not"
+                )
+        if self.profile is not None and self.ratio is not None:
+            raise ConfigError("give either --exchange-profile or --exchange-ratio")
+        if self.profile is not None:
+            read(Path(self.profile))
+        if self.ratio is not None:
+            for method in methods:
+                self._ratio_of(method)
+        if self.engine is not None:
+            check_engine_name(self.engine)
+        if self.engine == NIC:
+            for method in methods:
+                if not method.name.startswith("inceptionn"):
+                    raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
+
+    def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
+        """Return the methods with the bytes that they make of a model's gradients, and their engines.
+
+        Raises:
+            ConfigError: no profile of this model and codec, or no rates of this host (says how to make them).
+        """
+        profile = None if self.profile is None else Path(self.profile)
+        return tuple(
+            sized(method, model, graph, profile, self._ratio_of(method), self.engine or ACCELERATOR)
+            for method in self._methods()
+        )
+
+    def _methods(self) -> list[ExchangeMethod]:
+        return list(dict.fromkeys(map(find, self.names)))
+
+    def _ratio_of(self, method: ExchangeMethod) -> float | None:
+        """The ratio that is stated for a method; None where there is none, or its bytes do not depend on values.
+
+        Raises:
+            ConfigError: no positive number, or more than its codec can reach.
+        """
+        if self.ratio is None or not method.needs_values:
+            return None
+        try:
+            ratio = float(str(self.ratio))
+        except ValueError:
+            ratio = math.nan
+        if not (math.isfinite(ratio) and ratio > 0):
+            raise ConfigError(f"--exchange-ratio {self.ratio}: expected a positive number")
+        codec = find_codec(ring_codec_of(method).codec)
+        largest = codec.largest_ratio
+        if largest is not None and ratio > largest:
+            raise ConfigError(
+                f"--exchange-ratio {ratio:g}: expected at most {largest:g}, which is what {codec.name} makes of zeros"
+            )
+        return ratio
+
+
+# Models: a zoo name, a user's factory, a module, a file or a graph, made into a compute graph.
+
+ModelLike: TypeAlias = "str | Path | ComputeGraph | nn.Module"
+"""A zoo name, ``package.module:factory``, ``file.py:factory``, a file of a known form, a shell line of Megatron-LM, a
+module, or a graph."""
+
+
+def trace(
+    model: ModelLike,
+    *,
+    batch: int = 1,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    sequence_length: int | None = None,
+    step: int | None = None,
+    define: Mapping[str, object] | None = None,
+    name: str | None = None,
+) -> ComputeGraph:
+    """Return the operators of a model with their FLOPs and bytes, for ``batch`` samples.
+
+    >>> trace("resnet50", batch=32)
+    >>> trace(torch.nn.Linear(16, 4), inputs=torch.zeros(8, 16), batch=32)
+
+    Args:
+        model: a zoo name, ``package.module:factory``, ``file.py:factory``, a file of a form that describes a model (a
+            message about an unknown file lists them), a shell line with arguments of Megatron-LM, a graph, or an
+            ``nn.Module``, whose parameters are moved to the meta device.
+        batch: samples in one forward pass.
+        inputs: example inputs of a module; without them its method ``example_inputs(batch)`` gives them.
+        sequence_length: tokens in a sample, for models that take tokens.
+        step: which step of an execution trace, as the profiler counts; its first whole one without it.
+        define: values that a file leaves open, by their names there: variables of a script, dimensions of a graph.
+        name: the graph's name, for a module; its class without it.
+
+    Raises:
+        UnknownNameError: no such model.
+        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+        ConfigError: an unreadable trace, or arguments that do not go with this kind of model.
+    """
+    return read_model(
+        model, batch=batch, inputs=inputs, sequence_length=sequence_length, step=step, define=define, name=name
+    ).graph
+
+
+def read_model(
+    model: ModelLike,
+    *,
+    batch: int,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    sequence_length: int | None = None,
+    step: int | None = None,
+    define: Mapping[str, object] | None = None,
+    name: str | None = None,
+) -> ModelReading:
+    """Return the graph as :func:`trace` does, with what a file does not say and what it pins; nothing for others."""
+    if isinstance(model, str | Path):
+        if inputs is not None:
+            raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
+        definitions = {key: str(value) for key, value in (define or {}).items()}
+        request = FileRequest(batch=batch, sequence_length=sequence_length, step=step, definitions=definitions)
+        if isinstance(model, str) and is_shell_line(model):
+            _refuse_step(LINE, step)
+            return read_megatron_line(model, request)
+        if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
+            return read_model_file(Path(model), request)
+        _refuse_step(model, step)
+        _refuse_definitions(model, define)
+        return ModelReading(graph=load_workload(str(model), batch=batch, sequence_length=sequence_length))
+    _refuse_step(model, step)
+    _refuse_definitions(model, define)
+    if isinstance(model, ComputeGraph):
+        if inputs is not None or sequence_length is not None:
+            raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
+        return ModelReading(graph=model.with_batch(batch))
+    return ModelReading(graph=_from_module(model, batch, inputs, sequence_length, name))
+
+
+def _refuse_step(model: ModelLike, step: int | None) -> None:
+    if step is not None:
+        raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
+
+
+def _refuse_definitions(model: ModelLike, define: Mapping[str, object] | None) -> None:
+    if define:
+        raise ConfigError(f"--define {next(iter(define))}: {model} is no file that leaves values open")
+
+
+def _from_module(
+    module: nn.Module,
+    batch: int,
+    inputs: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None,
+    sequence_length: int | None,
+    name: str | None,
+) -> ComputeGraph:
+    title = name or type(module).__name__
+    try:
+        from torch import nn
+
+        from lightloom.models.torch.trace import trace_factory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{title}: {INSTALL_TORCH}") from error
+    if not isinstance(module, nn.Module):
+        raise WorkloadError(f"{title}: expected a model's name, a file, a graph or a torch.nn.Module")
+    if inputs is None:
+        return trace_factory(module, name=title, batch=batch, sequence_length=sequence_length)
+    return trace_factory(lambda: (module, inputs), name=title, batch=batch, sequence_length=sequence_length)
+
+
+ALL = "all"
+MOST_SAMPLES = 10_000_000
+_DRAWN = 8
+"""Plans in the picture; rows and documents hold all."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PlanRanking(Result):
+    """The plans of a model that were simulated: those that fit first, then the least time a sample."""
+
+    search: PlanSearch
+    """Every plan, what was refused, and why."""
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+    unrecorded: tuple[str, ...] = ()
+    """What the model's file does not say, and what of it is not used."""
+
+    @property
+    def winner(self) -> Plan:
+        """The first plan; it fits unless no plan does."""
+        return self.search.winner
+
+    def __len__(self) -> int:
+        return len(self.search.ranking)
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.search.ranking)
+
+    def __getitem__(self, index: int) -> Plan:
+        return self.search.ranking[index]
+
+    def summary(self) -> str:
+        winner = self.winner
+        return (
+            f"{self.search.graph.name} on {winner.site}: {winner.label} is the first of {len(self)} plans; "
+            f"{format_time(winner.step_time)} a step of {winner.global_batch:,} samples, "
+            f"{format_rate(winner.samples_per_second)} samples/s, {100 * self.search.utilization(winner):.3g} % "
+            f"model-FLOPs utilization, {format_size(winner.memory)} a rank"
+            + (", which does not fit" if winner.fits is False else "")
+        )
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom plan --json`` prints."""
+        document = plan_document(self.search, self.origin, self.unrecorded)
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        """Return one row for each plan; the parts of its step are columns."""
+        rows = [plan_row(plan, self.search) for plan in self]
+        for row in rows:
+            row |= row.pop("breakdown")
+            row["dollars_per_rank"] = row["ledger"]["dollars_per_rank"]["value"]
+            row["least_dollars_per_step"] = row["ledger"]["dollars_per_step"]["value"]
+        return rows
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "plan": plan.label,
+                "where": plan.site,
+                "step": format_time(plan.step_time),
+                "samples": f"{plan.global_batch:,}",
+                "samples a second": format_rate(plan.samples_per_second),
+                "memory": format_size(plan.memory),
+                "fits": {True: "yes", False: "no", None: "unknown"}[plan.fits],
+                "energy": format_energy(plan.energy.total_j),
+                "dollars a step": amount(plan.ledger.dollars),
+            }
+            for plan in self
+        ]
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: where the time of a step of the first plans goes."""
+        return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
+
+    def pictures(self) -> tuple[str, ...]:
+        return (notebook_svg(self.figure()),)
+
+
+def plan(
+    model: ModelLike,
+    cluster: ClusterLike | Sequence[ClusterLike] = "terarack-64",
+    *,
+    batch: int | Literal["max"] | None = None,
+    global_batch: int | Sequence[int] | None = None,
+    sequence_length: int | None = None,
+    step: int | None = None,
+    define: Settings | None = None,
+    model_only: bool = False,
+    measured_on: str | None = None,
+    strategy: str | Sequence[str] = ALL,
+    algorithm: str | Sequence[str] = ALL,
+    dp: int | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+    ep: int | None = None,
+    cp: int | None = None,
+    micro_batches: int | None = None,
+    micro_batch: int | None = None,
+    virtual_stages: int | None = None,
+    recompute: Literal["full", "selective", "none"] | None = None,
+    sharding: Literal["none", "zero-1", "zero-2", "zero-3", "hybrid", "ddp", "fsdp"] | None = None,
+    sequence_parallel: bool | None = None,
+    quantum: Quantity | Sequence[Quantity] = DEFAULT_QUANTA,
+    cost_model: str = "physical",
+    overlap: bool = True,
+    exchange: str | Sequence[str] = (),
+    exchange_profile: str | Path | None = None,
+    exchange_ratio: str | float | None = None,
+    exchange_engine: str | None = None,
+    compression: str | None = None,
+    compression_ratio: str | float | None = None,
+    compression_profile: str | Path | None = None,
+    compression_engine: str | None = None,
+    reconfigure_in_step: bool = False,
+    site: Site | Settings | None = None,
+    set: Settings | None = None,
+    **fields: object,
+) -> PlanRanking:
+    """Rank the ways to train a model: data, sharded, tensor, pipeline and expert parallelism, and placed operators.
+
+    >>> plan("gpt3-175b", cluster="my_cluster.yaml", global_batch=1536, tp=8, pp=16, micro_batches=192)
+
+    Args:
+        model: what :func:`lightloom.trace` takes.
+        cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
+        batch: samples for each rank, or ``max``: each plan's most; up to 32 without it.
+        global_batch: samples for all ranks together, or several of them, in place of ``batch``.
+        sequence_length: tokens in a sample, for models that take tokens.
+        step: which step of an execution trace; its first whole one without it.
+        define: values that a model's file leaves open, by their names there: variables of a script, dimensions.
+        model_only: whether the strategy and the batch that a model's file states are left out.
+        measured_on: what the durations of a trace were measured on, where it does not say or another rule is wanted: an
+            accelerator, ``unscaled``, or ``none``.
+        strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``.
+        algorithm: names of collective algorithms among which exchanges choose, or ``all`` that the fabric admits.
+        dp: pins the data-parallel degree.
+        tp: pins the tensor-parallel degree.
+        pp: pins the number of pipeline stages.
+        ep: pins the expert-parallel degree.
+        cp: pins the slices of a sample's tokens (context parallelism).
+        micro_batches: pins the micro-batches of a step, which divide a replica's batch.
+        micro_batch: pins the samples of a micro-batch.
+        virtual_stages: pins the chunks of the model that a stage holds.
+        recompute: pins which activations the backward pass computes again.
+        sharding: pins what replicas shard.
+        sequence_parallel: pins whether tensor-parallel ranks share activations along the sequence.
+        quantum: durations in seconds below which placed plans cut no operator.
+        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        overlap: whether data parallelism communicates while computing.
+        exchange: methods by which replicas exchange gradients (``lightloom.exchange``); plans are ranked with
+            gradients as they are, and with each.
+        exchange_profile: a file that ``lightloom compress profile`` wrote, with ratios of codecs.
+        exchange_ratio: ratio of a codec, in place of a profile's.
+        exchange_engine: what encodes: ``local`` (this host's kernels) or another engine of ``lightloom plan --help``.
+        compression: refused, as the next three are, with what to give instead.
+        compression_ratio: refused.
+        compression_profile: refused.
+        compression_engine: refused.
+        reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
+        site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
+            years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``:
+            fields of :class:`~lightloom.planning.economics.ledger.Site`; decides no ranking.
+        set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
+        **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
+
+    Raises:
+        InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
+    """
+    pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, virtual_stages=virtual_stages, sequence_parallel=sequence_parallel)
+    pins = replace(
+        pins, micro_batches=micro_batches, micro_batch=micro_batch, recomputation=recompute, sharding=sharding
+    )
+    clusters = _clusters(cluster, {**(set or {}), **fields})
+    searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
+    request = _with_batches(searched, clusters, batch, global_batch)
+    request = replace(request, reconfigure_in_step=reconfigure_in_step, site=site_of(site))
+    names = dict.fromkeys(each.name for each in clusters)
+    if request.site.fabric_price is not None and len(names) > 1:
+        raise ConfigError(f"fabric_price on {', '.join(names)}: expected one cluster, whose fabric it is of")
+    references = (each.reference for each in clusters if each.reference is not None)
+    check_inputs(chain((each.fabric for each in clusters), references), request.site)
+    refuse_old_options(
+        compression=compression,
+        compression_ratio=compression_ratio,
+        compression_profile=compression_profile,
+        compression_engine=compression_engine,
+    )
+    methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
+    choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
+    samples = _samples_a_rank(model, clusters[0], request)
+    choice.check()
+    source = LINE if isinstance(model, str) and is_shell_line(model) else str(model)
+    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
+    reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
+    if not model_only:
+        request, clusters = with_choices(request, clusters, reading, source)
+    return _answer(model, reading, clusters, request, choice)
+
+
+def _request(
+    strategy: str | Sequence[str],
+    algorithm: str | Sequence[str],
+    quantum: Quantity | Sequence[Quantity],
+    cost_model: str,
+    overlap: bool,
+    pins: Pins,
+) -> SearchRequest:
+    quanta = [quantum] if isinstance(quantum, str | float | int) else quantum
+    return SearchRequest(
+        strategies=_names(strategy) or KINDS,
+        algorithms=_names(algorithm),
+        quanta=list(dict.fromkeys(parse(duration, "time") for duration in quanta)),
+        pins=pins,
+        cost_model=known_cost_model(cost_model),
+        overlap=overlap,
+    )
+
+
+def _clusters(cluster: ClusterLike | Sequence[ClusterLike], settings: Settings) -> list[Cluster]:
+    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
+    return [load_cluster(place, set=settings) for place in places]
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names without repetition; none where all are meant."""
+    return tuple(name for name in dict.fromkeys([names] if isinstance(names, str) else names) if name != ALL)
+
+
+def _with_batches(
+    request: SearchRequest,
+    clusters: Sequence[Cluster],
+    batch: int | str | None,
+    global_batch: int | Sequence[int] | None,
+) -> SearchRequest:
+    """The request with the batches that are given, or else that the files of the clusters state."""
+    global_batches = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
+    if batch is not None and global_batches:
+        raise ConfigError(f"--batch {batch} and --global-batch {global_batches[0]}: expected one of them")
+    if batch == "max":
+        return replace(request, largest_batches=True)
+    if global_batches:
+        batches = [_samples(samples, "--global-batch") for samples in global_batches]
+    elif batch is not None:
+        batches = [_samples(int(batch), "--batch") * cluster.ranks for cluster in clusters]
+    else:
+        stated = [cluster for cluster in clusters if "batch_per_rank" in cluster.training.model_fields_set]
+        batches = [cluster.training.batch_per_rank * cluster.ranks for cluster in stated]
+    return replace(request, global_batches=tuple(dict.fromkeys(batches))) if batches else request
+
+
+def _samples(samples: int, option: str) -> int:
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
+    return samples
+
+
+def _samples_a_rank(model: ModelLike, cluster: Cluster, request: SearchRequest) -> int:
+    """The samples for which a model is traced: a file that does not state its own holds those of the plan."""
+    if isinstance(model, str | Path) and looks_like_file(str(model)) and request.global_batches:
+        return max(1, request.global_batches[0] // cluster.ranks)
+    return cluster.training.batch_per_rank
+
+
+def _answer(
+    model: ModelLike,
+    reading: ModelReading,
+    clusters: Sequence[Cluster],
+    request: SearchRequest,
+    choice: ExchangeChoice,
+) -> PlanRanking:
+    """Search, and return the ranking."""
+    graph = reading.graph
+    if choice.names:
+        request = replace(request, exchanges=choice.priced(str(model), graph))
+    with progress("Plans", None) as advance:
+        result = search(graph, clusters, request, advance=lambda: advance(1))
+    configuration = [
+        graph.to_json(),
+        [cluster.to_json() for cluster in clusters],
+        [list(request.global_batches or ()), request.largest_batches],
+        list(request.strategies),
+        list(request.algorithms),
+        list(request.quanta),
+        dict(request.pins),
+        [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
+        [exchange_settings(exchange) for exchange in request.exchanges],
+        *([request.site.to_json()] if request.site.model_fields_set else []),
+    ]
+    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())

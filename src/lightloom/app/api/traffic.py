@@ -1,0 +1,219 @@
+"""Several jobs on one cluster: each step alone, and beside the other jobs on the same links or wavelengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lightloom.app.api.arguments import ClusterLike, Settings, load_cluster
+from lightloom.app.api.planning import read_model
+from lightloom.collectives.collective import CLASSIC, KINDS
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.units import format_time, parse
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.planning.search.request import Pins, SearchRequest, with_choices
+from lightloom.planning.traffic.jobs import TrafficJob, check_jobs
+from lightloom.planning.traffic.together import JobTraffic, Request, link_shares
+from lightloom.planning.traffic.together import traffic as jobs_together
+from lightloom.reports.figures.links import shared_links_figure
+from lightloom.reports.html import notebook_svg
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COUNTS = {
+    "dp": "dp",
+    "tp": "tp",
+    "pp": "pp",
+    "ep": "ep",
+    "cp": "cp",
+    "micro-batches": "micro_batches",
+    "micro-batch": "micro_batch",
+    "virtual-stages": "virtual_stages",
+}
+"""Options of a model that are numbers, and the pins that they set."""
+_MODEL = (*_COUNTS, "global-batch", "batch", "algorithm", "sharding", "recompute", "sequence-length")
+_COLLECTIVE = ("nbytes", "nbytes-per-rank", "algorithm")
+_STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TrafficResult(Result):
+    """What every job takes alone and together, in the order in which they were given."""
+
+    cluster: Cluster
+    jobs: tuple[JobTraffic, ...]
+    origin: Document
+    """Version, hash of the configuration, and seed."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __getitem__(self, index: int) -> JobTraffic:
+        return self.jobs[index]
+
+    @property
+    def title(self) -> str:
+        """The jobs' place in a few words."""
+        return f"{len(self.jobs)} jobs on {self.cluster.name}, {self.cluster.fabric.kind_name}"
+
+    def summary(self) -> str:
+        slowed = "; ".join(f"{each.alone.job.label} {each.slowdown:.3g} times" for each in self.jobs)
+        return f"{len(self.jobs)} jobs on {self.cluster.name} take longer together than alone: {slowed}"
+
+    @property
+    def shared(self) -> str:
+        """How the jobs share the fabric, in one line."""
+        fabric = self.cluster.fabric
+        if not fabric.exclusive:
+            return "links are shared by max-min fairness; jobs are not aligned, so slowdowns are means over their steps"
+        if fabric.switch_planes:
+            return "circuits of different jobs end at different ports: nothing is shared; all are verified together"
+        held = ", ".join(f"{each.alone.job.label} {each.together.channels}" for each in self.jobs)
+        return f"of {fabric.shared_channels} wavelengths of a link, as many as: {held}; verified: none is used twice"
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom traffic --json`` prints."""
+        document = {
+            "schema": "lightloom.traffic/1",
+            "cluster": self.cluster.to_json(),
+            "shared": self.shared,
+            "verified": self.cluster.fabric.exclusive,
+            "rows": self.rows(),
+            "provenance": dict(self.origin),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def rows(self) -> list[Document]:
+        return [
+            {
+                "job": each.alone.job.label,
+                "what": each.alone.job.what,
+                "ranks": list(each.alone.job.ranks),
+                "alone_s": each.alone.seconds,
+                "together_s": each.seconds,
+                "slowdown": each.slowdown,
+                "plan_alone": each.alone.label,
+                "plan_together": each.together.label,
+                "channels_alone": each.alone.channels,
+                "channels_together": each.together.channels,
+                "exchanges": {
+                    exchange.sort: {
+                        "busy_alone_s": exchange.busy,
+                        "slowdown": each.slowdowns.get(exchange.sort, 1.0),
+                        "most_of_a_link": float(exchange.usage.max(initial=0.0)),
+                    }
+                    for exchange in each.alone.exchanges
+                },
+            }
+            for each in self.jobs
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "job": each.alone.job.label,
+                "ranks": each.alone.job.ranks_text,
+                "plan": each.together.label,
+                "alone": format_time(each.alone.seconds),
+                "together": format_time(each.seconds),
+                "slowdown": f"{each.slowdown:.3f}×",
+            }
+            for each in self.jobs
+        ]
+
+    def figure(self) -> Figure:
+        """Return a matplotlib figure: what of each link every job loads, or which wavelengths it holds."""
+        fabric = self.cluster.fabric
+        names = [fabric.link_name(link) for link in range(fabric.links)]
+        labels = [f"{each.alone.job.label}, {each.slowdown:.2f}×" for each in self.jobs]
+        unit = "% of the wavelengths" if fabric.exclusive else "% of the link, alone"
+        return shared_links_figure(self.title, labels, link_shares(self.jobs, fabric), names, unit)
+
+    def pictures(self) -> tuple[str, ...]:
+        return (notebook_svg(self.figure()),)
+
+
+def traffic(
+    jobs: Sequence[str | TrafficJob], cluster: ClusterLike, *, set: Settings | None = None, **fields: object
+) -> TrafficResult:
+    """Compare what jobs take alone and together on one cluster.
+
+    >>> traffic(["gpt2-355m@0-31:tp=4,global-batch=64", "all-reduce@32-63:nbytes=64MiB"], "dgx-h100-64")
+
+    Args:
+        jobs: at least two, as text or as ``TrafficJob``: a model with options of :func:`lightloom.plan`, or a
+            collective that repeats without a pause, each with ranks of its own.
+        cluster: a name of the catalog, a YAML file or a cluster.
+        set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
+        **fields: top-level fields of the cluster (``ranks``, ``accelerator``).
+
+    Raises:
+        InputError: ranks that two jobs have or that do not exist, options that cannot be read, no plan for a job.
+    """
+    chosen = [job if isinstance(job, TrafficJob) else TrafficJob.parse(job) for job in jobs]
+    place = load_cluster(cluster, set={**(set or {}), **fields})
+    check_jobs(chosen, place.ranks)
+    requests = [_request(job, place) for job in chosen]
+    with progress("Jobs", None) as advance:
+        outcome = jobs_together(requests, place, lambda: advance(1))
+    described = [[job.what, list(job.ranks), dict(job.options)] for job in chosen]
+    return TrafficResult(cluster=place, jobs=tuple(outcome), origin=provenance([described, place.to_json()]))
+
+
+def _request(job: TrafficJob, cluster: Cluster) -> Request:
+    if job.what in KINDS and job.what not in CLASSIC:
+        raise ConfigError(f"job {job.label}: {job.what} shares no links with others yet: expected {', '.join(CLASSIC)}")
+    known = _COLLECTIVE if job.what in CLASSIC else _MODEL
+    for name in job.options:
+        if name not in known:
+            raise ConfigError(f"job {job.label}: option {name!r}: expected one of {', '.join(known)}")
+    if job.what in CLASSIC:
+        return _collective(job)
+    options: dict[str, Any] = {pin: _count(job, name) for name, pin in _COUNTS.items() if name in job.options}
+    pins = Pins(**options, sharding=job.options.get("sharding"), recomputation=job.options.get("recompute"))
+    names = job.options.get("algorithm")
+    request = SearchRequest(
+        global_batches=_batches(job),
+        strategies=_STRATEGIES,
+        algorithms=() if names is None else tuple(names.split("+")),
+        pins=pins,
+        compare=False,
+    )
+    length = _count(job, "sequence-length") if "sequence-length" in job.options else None
+    reading = read_model(job.what, batch=cluster.training.batch_per_rank, sequence_length=length)
+    request, (place,) = with_choices(request, [cluster], reading, job.what, [len(job.ranks)])
+    return Request(job=job, graph=reading.graph, search=request, training=place.training)
+
+
+def _batches(job: TrafficJob) -> tuple[int, ...] | None:
+    if "batch" in job.options and "global-batch" in job.options:
+        raise ConfigError(f"job {job.label}: options batch and global-batch: expected one of them")
+    if "batch" in job.options:
+        return (_count(job, "batch") * len(job.ranks),)
+    return (_count(job, "global-batch"),) if "global-batch" in job.options else None
+
+
+def _collective(job: TrafficJob) -> Request:
+    sizes: Mapping[str, float] = {
+        name: parse(job.options[name], "size") for name in ("nbytes", "nbytes-per-rank") if name in job.options
+    }
+    if len(sizes) != 1:
+        raise ConfigError(f"job {job.label}: expected one of nbytes and nbytes-per-rank, e.g. nbytes=64MiB")
+    ((name, size),) = sizes.items()
+    nbytes = size * (len(job.ranks) if name == "nbytes-per-rank" else 1)
+    return Request(job=job, graph=None, search=None, nbytes=nbytes, algorithm=job.options.get("algorithm"))
+
+
+def _count(job: TrafficJob, name: str) -> int:
+    text = job.options[name]
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ConfigError(f"job {job.label}: {name}={text}: expected a whole number, 1 or more")
+    return number

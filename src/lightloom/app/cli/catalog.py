@@ -1,0 +1,195 @@
+"""``lightloom catalog``: every name that the other commands take."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.table import Table
+
+from lightloom.app.cli.options import Json, print_json, print_result
+from lightloom.collectives.registry import algorithms
+from lightloom.core.errors import UnknownNameError
+from lightloom.core.plugins import load_plugins
+from lightloom.core.results import Document, provenance
+from lightloom.exchange.compression import registry as codecs
+from lightloom.machines.accelerators import load as accelerators
+from lightloom.machines.clusters import load as clusters
+from lightloom.machines.fabrics import load as fabrics
+from lightloom.machines.parts import part as parts
+from lightloom.machines.parts.part import FIGURES, KINDS, EnergyPerBit, Figure, Part, load_part, range_text
+from lightloom.machines.parts.part import names as part_names
+from lightloom.models.zoo import ZOO
+from lightloom.reports.console import plain_table
+
+# ``lightloom catalog parts``: every component with its price, its watts and its lifetime.
+
+
+def list_parts(as_json: bool) -> None:
+    """Print all components of the catalog, by kind."""
+    components = sorted(
+        (load_part(name) for name in part_names()), key=lambda part: (KINDS.index(part.kind), part.name)
+    )
+    rows = [{**component.model_dump(mode="json"), "missing": _missing(component)} for component in components]
+    document: Document = {"schema": "lightloom.parts/1", "parts": rows, "provenance": provenance(rows)}
+    print_result(document, as_json, _tables(components))
+
+
+def _missing(component: Part) -> list[str]:
+    return [text for name in FIGURES if (text := component.missing(name)) is not None]
+
+
+def _tables(components: list[Part]) -> Iterator[str | Table]:
+    for kind in dict.fromkeys(component.kind for component in components):
+        rows = [
+            (
+                component.name,
+                _shown(component.dollars),
+                _shown(component.figure("static_power")),
+                _energy(component),
+                _shown(component.mtbf),
+            )
+            for component in components
+            if component.kind == kind
+        ]
+        columns = ("part", "price", "power, busy or idle", "energy", "MTBF")
+        yield plain_table(columns, rows, title=kind, left=columns)
+        yield ""
+    yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"
+    yield "≤, ≥: a limit is stated in place of a value, such as a rated power"
+    yield "* an assumption: what a vendor claims, an excerpt says or nothing published confirms. ? no source"
+    yield "lightloom catalog NAME prints a part with the source of each figure"
+
+
+def _shown(figure: Figure | None) -> str:
+    if figure is None:
+        return "?"
+    year = f" ({figure.year})" if figure.year else ""
+    limit = {"most": "≤ ", "least": "≥ ", None: ""}[figure.bound]
+    return f"{limit}{range_text(figure.value, figure.least, figure.most, figure.unit)}{year}{'*' * figure.assumed}"
+
+
+def _energy(component: Part) -> str:
+    """Return the energy of a bit: what is drawn besides the static power, or that over the bits of a full link."""
+    dynamic = component.dynamic_energy
+    if dynamic is not None and dynamic.value > 0:
+        return f"{_shown(dynamic)} of load"
+    power, rate = component.static_power, component.rate
+    if power is None or rate is None or power.value == 0 or component.kind in ("board", "host"):
+        return ""
+    low, value, high = (watts / (8 * rate) for watts in (power.least, power.value, power.most))
+    return range_text(value, low, high, EnergyPerBit.unit) + "*" * power.assumed
+
+
+_RANKS = 4
+"""Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
+
+
+def catalog(
+    name: Annotated[
+        str | None, typer.Argument(help="Show all of one entry, with the source of each value; or list parts alone.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources."""
+    if name == "parts":
+        list_parts(as_json)
+        return
+    if name is not None:
+        _show(name, as_json)
+        return
+    sections = _sections()
+    if as_json:
+        rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
+        print_json({"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)})
+        return
+    # A pipe has no edge, so that no line is broken there.
+    columns = get_terminal_size().columns if sys.stdout.isatty() else 1 << 14
+    for title, names in sections.items():
+        typer.echo(f"{title}:")
+        width = max(map(len, names)) + 4
+        for entry, description in names.items():
+            line = f"{f'  {entry}':<{width}}{description}"
+            typer.echo(fill(line, max(columns, width + 20), subsequent_indent=" " * width, break_on_hyphens=False))
+
+
+def _sections() -> dict[str, dict[str, str]]:
+    def described(module: Any) -> dict[str, str]:
+        return {name: str(module.description(name).get("description", "")) for name in module.names()}
+
+    plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
+    return {
+        "models": {model.name: model.description for model in ZOO.values()} | plugged,
+        "clusters": described(clusters),
+        "fabrics": described(fabrics),
+        "accelerators": described(accelerators),
+        "parts": described(parts),
+        "codecs": described(codecs),
+        "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
+    }
+
+
+def _show(name: str, as_json: bool) -> None:
+    modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
+    # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
+    entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
+    if not entries:
+        raise UnknownNameError(
+            "catalog entry", name, {known for module in modules.values() for known in module.names()}
+        )
+    for kind, entry in entries.items():
+        entry |= _derived(kind, name)
+    if as_json:
+        print_json({"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)})
+    else:
+        typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110), nl=False)
+
+
+def _derived(kind: str, name: str) -> dict[str, Any]:
+    """What follows from an entry's averager for its ranks, or for four where it states none; empty without one."""
+    if kind == "cluster":
+        fabric = clusters.load_cluster(name).fabric
+    elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:
+        fabric = fabrics.load_fabric(name, _RANKS)
+    else:
+        return {}
+    if not fabric.built_of:
+        return {}
+    derived = ("levels", "averaging_latency", "power_per_rank", "energy_per_bit")
+    values = {field: value for field in derived if (value := getattr(fabric, field)) is not None}
+    sources = {field: text for field, text in fabric.sources.items() if field in derived}
+    warnings = {"warnings": list(fabric.warnings)} if fabric.warnings else {}
+    return {
+        f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, **warnings, "sources": sources}
+    }
+
+
+# ``lightloom schema``: the JSON Schema of a cluster file, of an experiment, or of a schedule.
+
+_SCHEMAS = {
+    "cluster": "lightloom.machines.clusters.load",
+    "experiment": "lightloom.planning.sweeps.experiment",
+    "schedule": "lightloom.collectives.files.document",
+}
+"""The module with the function ``schema`` of each file, imported when it is requested."""
+
+
+def schema(
+    what: Annotated[
+        str, typer.Argument(metavar="[cluster|experiment|schedule]", help="What the file holds.")
+    ] = "cluster",
+) -> None:
+    """Print the JSON Schema of a cluster file, of an experiment, or of a schedule.
+
+    The first two are for editors that complete and check YAML.
+    """
+    if what not in _SCHEMAS:
+        raise UnknownNameError("schema", what, _SCHEMAS)
+    typer.echo(json.dumps(import_module(_SCHEMAS[what]).schema(), indent=2, ensure_ascii=False))

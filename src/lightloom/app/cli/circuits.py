@@ -1,0 +1,379 @@
+"""``lightloom circuits``: optical circuits for a traffic matrix, beside what no assignment can exceed."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from lightloom.app.cli.options import (
+    Json,
+    Settings,
+    check_outputs,
+    figure_option,
+    option,
+    print_result,
+    read_count,
+    read_settings,
+)
+from lightloom.core.array_files import read_npy
+from lightloom.core.arrays import Effort
+from lightloom.core.documents import read_number
+from lightloom.core.errors import ConfigError, InputError, UnitError, UnknownNameError, UnsupportedError
+from lightloom.core.files import cannot_read
+from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.units import (
+    format_bandwidth,
+    format_size,
+    format_time,
+    parse,
+)
+from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.figures import assignment_figure
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic
+from lightloom.planning.parallelism.circuits.play import Played, play_once
+from lightloom.planning.parallelism.circuits.ring import relax
+from lightloom.planning.parallelism.circuits.switch import Counts, solve_multiplicities, solve_ring
+from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
+from lightloom.reports.console import facts_table
+from lightloom.reports.figures.canvas import save
+
+if TYPE_CHECKING:
+    from lightloom.machines.fabrics.fabric import Fabric
+    from lightloom.planning.parallelism.circuits.circuits import Timing, Traffic
+    from lightloom.planning.parallelism.circuits.play import Played
+
+
+# Which way ``lightloom circuits`` finds its circuits: what the options ask for, and the solvers behind them.
+
+MOST_HOLDS = 4096
+_MOST_TIMES = 4
+_TRIED: Effort = 16
+"""Numbers of holds that are tried on a switch at most, up to so many times the fewest."""
+_TIME_LIMIT = 10.0
+_SOLVERS = ("fast", "milp")
+_OBJECTIVES = ("max-min", "throughput")
+
+
+class Request(NamedTuple):
+    """What the options ask for."""
+
+    solver: str
+    time_limit: float
+    """Seconds of wall time."""
+    holds: int | None
+    """None for as few as suffice."""
+    objective: Literal["max-min", "throughput"]
+
+
+class Solved(NamedTuple):
+    """Circuits, and how sure the solver is."""
+
+    assignment: Assignment
+    solver: str
+    objective: str
+    status: str = "optimal"
+    """``optimal``, or ``time limit``; of the fast way always the first."""
+    solver_gap: float = 0.0
+
+
+def read_request(solver: str, time_limit: str | None, holds: str, objective: str) -> Request:
+    """Check the options before anything is read.
+
+    Raises:
+        ConfigError: a count or a time that cannot be used, or options that exclude each other.
+        UnknownNameError: no such solver or objective.
+    """
+    if solver not in _SOLVERS:
+        raise UnknownNameError("solver", solver, _SOLVERS)
+    if objective not in _OBJECTIVES:
+        raise UnknownNameError("objective", objective, _OBJECTIVES)
+    if time_limit is not None and solver != "milp":
+        raise ConfigError("--time-limit is of the mixed-integer program: expected --solver milp with it")
+    limit = _TIME_LIMIT if time_limit is None else parse(time_limit, "time")
+    if not limit:
+        raise ConfigError(f"--time-limit {time_limit}: expected more than 0")
+    count = None if holds == "auto" else read_count(holds, "--holds")
+    if count is not None and not 1 <= count <= MOST_HOLDS:
+        raise ConfigError(f"--holds {count}: expected 1 to {MOST_HOLDS}, or auto")
+    return Request(solver, limit, count, cast(Any, objective))
+
+
+def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
+    """Circuits, verified, and the traffic played through them.
+
+    With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
+    number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
+    takes the fewest holds.
+
+    Raises:
+        InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
+    """
+    if on.switch_planes:
+        candidates = [_on_switch(traffic, on, request, holds) for holds in _switch_holds(traffic, on, request)]
+    else:
+        if request.objective != "max-min":
+            raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
+        candidates = _on_ring(traffic, on, request)
+    tried: list[tuple[Solved, Played]] = []
+    refused: InputError | None = None
+    for solved in candidates:
+        verify(solved.assignment.circuits, on)
+        try:
+            tried.append((solved, play_once(traffic, solved.assignment.circuits, on, timing)))
+        except InputError as error:
+            refused = error
+    if not tried:
+        assert refused is not None
+        raise refused
+    return min(tried, key=lambda solved: solved[1].makespan)
+
+
+def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
+    if request.solver == "fast":
+        solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
+    else:
+        exact = solve_multiplicities(traffic, on, request.objective, request.time_limit, holds=holds)
+        granted = switch.realise(traffic, on, exact.counts[:, 0], holds)
+        solved = _solved(Assignment(traffic, granted, switch.bound(traffic, on)), request, exact)
+    verify_permutations(switch.permutations(solved.assignment.circuits, on), solved.assignment.circuits)
+    return solved
+
+
+def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
+    """Numbers of holds that are tried: with more, rounded circuits are nearer to the demands, and more of the time is
+    spent on setting them."""
+    if request.holds is not None or request.objective != "max-min":
+        return [request.holds or 1]
+    peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
+    least = math.ceil(peers / on.channels)
+    most = min(_MOST_TIMES * least, MOST_HOLDS)
+    tried = np.linspace(least, max(least, most), _TRIED).round().astype(int).tolist()
+    return [least] if request.solver == "milp" else list(dict.fromkeys(tried))
+
+
+def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
+    relaxation = relax(traffic, on)
+    if request.solver == "fast":
+        once = ring.assign(traffic, on, request.holds or 1, relaxation)
+        # Near the bound some counts fit where fewer, rounded worse, did not.
+        turns = ring.assign_in_turns(traffic, on, most_holds=2 * (request.holds or 128), relaxation=relaxation)
+        assignments = [once, turns] if turns.circuits.holds == request.holds or request.holds is None else [once]
+        return [Solved(assignment, "fast", request.objective) for assignment in assignments]
+    least = _ring_holds(traffic, on)
+    holds = request.holds or least
+    if holds < least:
+        raise InputError(
+            f"the circuit program is infeasible: {on.channels} wavelengths each way cannot give each of "
+            f"{len(traffic)} pairs a circuit in {counted(holds)}: expected --holds of at least {least}, or more "
+            "wavelengths"
+        )
+    exact = solve_ring(traffic, on, holds, request.time_limit)
+    if not exact.counts.sum(axis=1).all():
+        raise InputError(
+            f"the circuit program gives some of {len(traffic)} pairs no circuit in {counted(holds)} "
+            f"({exact.status}): expected --holds of more than {holds}, more wavelengths, or --solver fast, which relays"
+        )
+    granted, unassigned = ring.realise(traffic, on, exact.counts, holds)
+    return [_solved(Assignment(traffic, granted, relaxation.service, unassigned), request, exact)]
+
+
+def _ring_holds(traffic: Traffic, on: Fabric) -> int:
+    """Fewer holds cannot serve all pairs, whatever they send: even fractions of circuits would not do."""
+    equal = traffic.with_bytes(np.ones(len(traffic)))
+    return max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
+
+
+def counted(holds: int) -> str:
+    """Return a number of holds in words."""
+    return "1 hold" if holds == 1 else f"{holds} holds"
+
+
+def _solved(assignment: Assignment, request: Request, exact: Counts) -> Solved:
+    return Solved(assignment, "milp", request.objective, exact.status, exact.gap)
+
+
+# Traffic matrices from files: bytes of every ordered pair of ranks, as CSV or as a numpy array.
+
+MOST_RANKS = 8192
+"""As many as a fabric may have."""
+
+
+def read_traffic(path: Path) -> Traffic:
+    """A matrix [ranks, ranks], source by destination: ``.npy``, or CSV whose cells are sizes (``1MB``, ``4096``).
+
+    Raises:
+        ConfigError: the file cannot be read, or is no square matrix of sizes.
+        InputError: an entry negative or not finite, traffic of a rank to itself, or none at all.
+    """
+    matrix = _read_array(path) if path.suffix.lower() == ".npy" else _read_csv(path)
+    try:
+        return Traffic.of(matrix)
+    except InputError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _read_array(path: Path) -> Any:
+    array = read_npy(path, mapped=True)
+    shape = array.shape
+    if len(shape) != 2 or shape[0] != shape[1] or array.dtype.kind not in "uif":
+        what = f"{array.dtype} of shape {shape}"
+        raise ConfigError(f"{path}: {what}: expected numbers of shape (ranks, ranks), source by destination")
+    _check_size(path, shape[0])
+    return np.asarray(array, np.float64)
+
+
+def _read_csv(path: Path) -> list[list[float]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: not a CSV file of text ({error})") from error
+    if not lines:
+        raise ConfigError(f"{path}: the file is empty: expected a line for each rank, a size for each destination")
+    _check_size(path, len(lines))
+    for number, line in enumerate(lines, start=1):
+        if len(line) != len(lines):
+            raise ConfigError(
+                f"{path}: row {number} has {len(line)} values, the matrix {len(lines)} rows: expected as many values "
+                "as rows"
+            )
+    return [[_bytes(path, number, place, cell) for place, cell in enumerate(line)] for number, line in enumerate(lines)]
+
+
+def _check_size(path: Path, ranks: int) -> None:
+    if not 2 <= ranks <= MOST_RANKS:
+        raise ConfigError(f"{path}: a matrix of {ranks} ranks: expected 2 to {MOST_RANKS}")
+
+
+def _bytes(path: Path, row: int, column: int, cell: str) -> float:
+    try:
+        return read_number(cell)
+    except ValueError:
+        pass
+    try:
+        if "_" in cell:
+            raise UnitError(f"{cell!r}: expected digits, and a unit where they are no bytes")
+        return parse(cell, "size")
+    except UnitError as error:
+        raise ConfigError(f"{path}: from rank {row} to rank {column}: {error}") from error
+
+
+def circuits(
+    *,
+    traffic: Annotated[Path, typer.Argument(help="Bytes between ranks: CSV of N rows and columns, or .npy.")],
+    fabric: Annotated[str, option("A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
+    settings: Settings = None,
+    solver: Annotated[str, option("fast, or milp (exact, small cases).")] = "fast",
+    time_limit: Annotated[str | None, option("Wall time of the milp; 10s without it.")] = None,
+    holds: Annotated[str, option("Holds of the cycle, or auto.", "N")] = "auto",
+    objective: Annotated[str, option("max-min or throughput (circuit switches).")] = "max-min",
+    hold: Annotated[str | None, option("How long circuits stand; 10 reconfigurations without it.")] = None,
+    reconfiguration: Annotated[str | None, option("How long setting takes; the fabric's time without it.")] = None,
+    figure: Annotated[Path | None, figure_option("Draw traffic beside circuits")] = None,
+    as_json: Json = False,
+) -> None:
+    """Assign circuits to a traffic matrix, verify them, and play the traffic through them."""
+    request = read_request(solver, time_limit, holds, objective)
+    check_outputs([figure])
+    demands = read_traffic(traffic)
+    on = _load_fabric(fabric, demands, read_settings(settings))
+    timing = _timing(on, hold, reconfiguration)
+    solved, played = solve(demands, on, request, timing)
+    flows = [demands.source.tolist(), demands.destination.tolist(), demands.nbytes.tolist()]
+    origin = provenance([flows, on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration])
+    if figure is not None:
+        save(assignment_figure(solved.assignment, on.channel_bandwidth), figure, provenance_line(origin))
+    document = _document(solved, played, on, timing) | {"provenance": origin}
+    if figure is not None:
+        document["figure"] = str(figure)
+    print_result(document, as_json, _parts(document, solved, on), {"drawn": figure})
+
+
+def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
+    ranks = settings.get("ranks", traffic.ranks)
+    if ranks != traffic.ranks:
+        raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
+    on = load_fabric(name, traffic.ranks, settings)
+    if not on.assigns_circuits:
+        raise UnsupportedError(f"--fabric {name}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
+    return on
+
+
+def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing:
+    dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
+    standing = 10 * dark if hold is None else parse(hold, "time")
+    if not standing:
+        raise ConfigError("--hold is needed where setting circuits takes no time: expected e.g. --hold 250us")
+    return Timing(standing, dark)
+
+
+def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Document:
+    assignment, traffic = solved.assignment, solved.assignment.traffic
+    granted = assignment.circuits.counts(traffic).sum(axis=0)
+    columns = ("hold", "source", "destination", "route", "channel")
+    return {
+        "schema": "lightloom.circuits/1",
+        "ranks": traffic.ranks,
+        "fabric": on.model_dump(mode="json"),
+        "solver": solved.solver,
+        "solver_status": solved.status,
+        "solver_gap": solved.solver_gap,
+        "objective": solved.objective,
+        "holds": assignment.circuits.holds,
+        "hold_s": timing.hold,
+        "reconfiguration_s": timing.reconfiguration,
+        "duty_cycle": 1.0 if assignment.circuits.holds == 1 else timing.duty_cycle,
+        "nbytes": float(traffic.nbytes.sum()),
+        "circuit_bandwidth": on.channel_bandwidth,
+        "max_min": assignment.max_min,
+        "bound": assignment.bound,
+        "gap": assignment.gap,
+        "without_wavelength": assignment.unassigned,
+        "verified": True,
+        "finish_s": played.makespan,
+        "holds_begun": played.holds,
+        "carried_bytes": float(played.carried.sum()),
+        "relayed_pairs": len(played.relayed),
+        "relayed_bytes": float(traffic.nbytes[played.relayed].sum()),
+        "pairs": {
+            "source": traffic.source.tolist(),
+            "destination": traffic.destination.tolist(),
+            "nbytes": traffic.nbytes.tolist(),
+            "circuits": granted.tolist(),
+            "hops": played.hops.tolist(),
+            "finish_s": played.finish.tolist(),
+        },
+        "circuits": {name: getattr(assignment.circuits, name).tolist() for name in columns},
+    }
+
+
+def _parts(document: Document, solved: Solved, on: Fabric) -> Iterator[Table]:
+    """The facts of the circuits."""
+    assignment = solved.assignment
+    pairs, holds = len(assignment.traffic), assignment.circuits.holds
+    stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"
+    per_hold = "set once" if holds == 1 else f"{holds} holds in turn, duty cycle {document['duty_cycle']:.1%}"
+    relays = document["relayed_pairs"]
+    facts = [
+        ("traffic", f"{format_size(document['nbytes'])} of {pairs} pairs among {document['ranks']} ranks"),
+        ("circuits", f"{len(assignment.circuits)} of {format_bandwidth(on.channel_bandwidth)}, verified; {per_hold}"),
+        ("solver", f"{solved.solver}{stopped}; {solved.objective}"),
+        ("largest demand", f"{assignment.max_min:.4g} circuits a hold, others in proportion"),
+        ("bound", f"{assignment.bound:.4g}; the circuits stay {assignment.gap:.1%} below"),
+        ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),
+        ("relayed", f"{relays} pairs, {format_size(document['relayed_bytes'])}" if relays else "nothing"),
+    ]
+    if assignment.unassigned:
+        facts.append(("unassigned", f"{assignment.unassigned} circuits that loads admit found no wavelength"))
+    yield facts_table(facts, title=f"circuits on a {on.kind_name}")

@@ -1,0 +1,250 @@
+"""``lightloom collective``: one collective on one fabric, every algorithm beside its lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from lightloom.app.api.arguments import collective_of
+from lightloom.app.api.collectives import ALL, CollectiveRanking
+from lightloom.app.api.collectives import collective as rank
+from lightloom.app.cli.options import (
+    Amortisation,
+    Electricity,
+    FabricName,
+    Json,
+    Kind,
+    Maintenance,
+    Nbytes,
+    NbytesPerRank,
+    Permutation,
+    Pue,
+    Ranks,
+    Settings,
+    Sizes,
+    Wavelengths,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+    read_settings,
+)
+from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
+from lightloom.collectives.cost.stepped import straggling
+from lightloom.collectives.evaluate import Refusal, around_failures, attempt
+from lightloom.collectives.registry import admitted, build
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.units import format_ratio, format_size, format_time, parse
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
+from lightloom.reports.console import collective_table, make_console, plain_table
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.comparisons import damage_figure
+from lightloom.reports.progress import progress
+
+_CostModel = Annotated[str, option("physical (change circuits when needed) or paper (every step costs d/B + a).")]
+
+
+def collective(
+    *,
+    kind: Kind,
+    fabric: FabricName,
+    ranks: Ranks,
+    wavelengths: Wavelengths = None,
+    nbytes: Nbytes = None,
+    nbytes_per_rank: NbytesPerRank = None,
+    permutation: Permutation = None,
+    sizes: Sizes = None,
+    settings: Settings = None,
+    algorithm: Annotated[str, option("One algorithm, or all that the fabric admits.")] = ALL,
+    cost_model: _CostModel = "physical",
+    pue: Pue = None,
+    electricity: Electricity = None,
+    amortisation: Amortisation = None,
+    maintenance: Maintenance = None,
+    figure: Annotated[Path | None, figure_option("Draw the fastest schedule: wavelength, link, time")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build, verify and cost schedules of one collective."""
+    check_outputs([figure])
+    ranking = rank(
+        kind,
+        fabric,
+        ranks,
+        nbytes,
+        nbytes_per_rank=nbytes_per_rank,
+        permutation=permutation,
+        sizes=sizes,
+        algorithm=algorithm,
+        cost_model=cost_model,
+        site={"pue": pue, "electricity": electricity, "amortisation": amortisation, "maintenance": maintenance},
+        set=read_settings(settings, wavelengths),
+    )
+    document = ranking.to_json()
+    if figure is not None:
+        save(ranking.winner.figure(), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _collective_parts(ranking), {"drawn": figure})
+
+
+def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
+    """The table of algorithms, the bound, and the algorithms that failed."""
+    bound = ranking.winner.lower_bound
+    rows = [schedule.report_row() for schedule in ranking]
+    yield collective_table(rows, make_console().width, title=ranking.title)
+    yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
+    if any(row.times_repeated for row in rows):
+        setup = ranking.winner.cost.setup
+        yield (
+            f"steady: times the bound of {format_time(bound.time - setup)} without the first set-up of circuits, which "
+            f"takes {format_time(setup)}"
+        )
+    if (seconds := ranking.library_time) is not None:
+        yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
+    elif not ranking.fabric.exclusive and ranking.fabric.library is None:
+        yield "software adds nothing: the fabric states no transport"
+    ledger = {f"{ranking.fabric.kind_name}, {ranking.winner.algorithm}": ranking.ledger_of(ranking.winner)}
+    yield plain_table(
+        ("", *ledger), ledger_rows(ledger, "run"), title=f"{TITLE.lower()} of the fabric", left=("", *ledger)
+    )
+    yield from (Text(line, style="dim") for line in ledger_notes(ledger))
+    yield from (f"warning: {line}" for line in ranking.fabric.warnings)
+    for refusal in ranking.refused:
+        if refusal.failed:
+            yield f"refused {refusal.algorithm}: {refusal.why}"
+
+
+# ``lightloom damage``: what failures cost a collective, and what one straggler does.
+
+_KINDS = (*OF_SIZE, "barrier")
+_PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-striped", "one-stage-striped")
+"""Algorithms whose stragglers are compared, where they serve."""
+
+
+def damage(
+    *,
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}.")],
+    ranks: Annotated[int, count_option("--ranks", "Nodes before anything fails.")],
+    fabric: Annotated[str, option("A fabric of the catalog, or a YAML file.")] = "wdm-ring",
+    wavelengths: Wavelengths = None,
+    nbytes: Annotated[str | None, option("What every rank holds in the end, or at the start.")] = None,
+    nbytes_per_rank: NbytesPerRank = None,
+    settings: Settings = None,
+    kill: Annotated[
+        list[str] | None,
+        option(
+            "wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4, plane:2, node:5 or dark-node:5; "
+            "repeatable."
+        ),
+    ] = None,
+    together: Annotated[bool, option("All failures at once, besides one by one.", name="--together")] = False,
+    late: Annotated[str | None, option("One rank starts so much later.", "TIME")] = None,
+    slow: Annotated[str | None, option("One rank sends so many times slower.", "TIMES")] = None,
+    figure: Annotated[Path | None, figure_option("Draw times and bounds")] = None,
+    as_json: Json = False,
+) -> None:
+    """Synthesize around failures; every rank's share stays as large as it was."""
+    failures = [Failure.parse(text) for text in kill or []]
+    sound = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
+    damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
+    if kind in SIZED:
+        raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
+    request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
+    straggler = _straggler(late, slow)
+    check_outputs([figure])
+    cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
+    with progress("Failures", len(cases)) as advance:
+        rows = around_failures(request, sound, cases, advance)
+    broken = [[failure.text() for failure in failures], together]
+    origin = provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler])
+    stragglers, refused = _stragglers(request, sound, *straggler) if straggler != (0.0, 1.0) else ([], [])
+    document = {
+        "schema": "lightloom.damage/1",
+        "kind": kind,
+        "nbytes_per_rank": request.nbytes_per_rank,
+        "fabric": sound.model_dump(mode="json"),
+        "rows": rows,
+        "late_s": straggler[0],
+        "slower": straggler[1],
+        "stragglers": stragglers,
+        "refused": refused,
+        "provenance": origin,
+    }
+    if figure is not None:
+        save(damage_figure(rows, kind), figure, provenance_line(origin))
+    print_result(document, as_json, _damage_parts(document), {"drawn": figure})
+
+
+def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
+    try:
+        slower = 1.0 if slow is None else float(slow)
+    except ValueError as error:
+        raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
+    return (0.0 if late is None else parse(late, "time")), slower
+
+
+def _stragglers(
+    request: Collective, sound: Fabric, late: float, slower: float
+) -> tuple[list[Document], list[dict[str, str]]]:
+    """Delays by the worst and by the average rank on the sound fabric, by algorithm; and algorithms that fail."""
+    rows: list[Document] = []
+    refused: list[dict[str, str]] = []
+    for algorithm in admitted(request.kind, sound):
+        if algorithm.name in _PLAYED:
+            schedule = attempt(algorithm, partial(build, algorithm, request, sound))
+            if isinstance(schedule, Refusal):
+                refused.append(schedule.to_json())
+                continue
+            delays = straggling(schedule, sound, late=late, slower=slower)
+            rows.append(
+                {
+                    "algorithm": algorithm.name,
+                    "time_s": delays.time,
+                    "worst_rank": delays.worst,
+                    "worst_s": float(delays.later.max()),
+                    "mean_s": float(delays.later.mean()),
+                    "later_s": delays.later.tolist(),
+                }
+            )
+    return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
+
+
+def _damage_parts(document: Document) -> Iterator[str | Table]:
+    """Tables of the cases and of the stragglers, and the algorithms that failed."""
+    rows = [
+        (
+            ", ".join(row["failures"]) or "nothing",
+            str(row["ranks"]),
+            format_time(row["time_s"]),
+            format_ratio(row["slowdown"]),
+            format_time(row["lower_bound_s"]),
+            format_ratio(row["time_s"] / row["lower_bound_s"]),
+            row["bound_by"],
+        )
+        for row in document["rows"]
+    ]
+    title = f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
+    columns = ("failed", "ranks", "time", "slowdown", "lower bound", "vs bound", "bound set by")
+    yield plain_table(columns, rows, title=title)
+    yield "every schedule verified; bounds are those of what is left"
+    if document["stragglers"]:
+        causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
+        causes += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
+        played = [
+            (row["algorithm"], *map(format_time, (row["time_s"], row["worst_s"], row["mean_s"])))
+            for row in document["stragglers"]
+        ]
+        yield ""
+        names = ("algorithm", "time", "worst rank adds", "mean rank adds")
+        yield plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed")
+    for refusal in document["refused"]:
+        yield f"refused {refusal['algorithm']}: {refusal['why']}"

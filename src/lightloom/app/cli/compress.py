@@ -1,0 +1,287 @@
+"""``lightloom compress``: measure codecs on a model's gradients, and code files of floats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.table import Table
+
+from lightloom.app.cli.options import Json, check_outputs, count_option, option, print_result
+from lightloom.core.array_files import read_npy
+from lightloom.core.errors import CodecError, ConfigError, WorkloadError
+from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
+from lightloom.core.results import Document, provenance
+from lightloom.core.units import format_size, format_time
+from lightloom.exchange.compression.profile import Sample, measure, read_gradients, store
+from lightloom.exchange.compression.registry import codecs, find
+from lightloom.exchange.compression.stream import HEADER_BYTES, FramedCodec, Header, StreamDecoder
+from lightloom.models.zoo import INSTALL_TORCH, load_workload
+from lightloom.planning.gradients import model_key
+from lightloom.reports.console import plain_table
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.core.arrays import Float32s
+    from lightloom.exchange.compression.profile import CompressionProfile
+    from lightloom.models.graph import ComputeGraph
+
+
+# Files of float32 to checked streams and back, frame by frame: neither file is ever held in memory.
+
+_PIECE = 1 << 20
+
+
+def encode_file(source: Path, target: Path, codec: str) -> tuple[int, int]:
+    """Compress ``.npy`` or raw little-endian float32; returns the bytes of values and of the stream.
+
+    Raises:
+        ConfigError: not readable as float32, or the target cannot be written.
+        UnsupportedError: the codec has no stream of frames.
+    """
+    chosen = find(codec)
+    if not isinstance(chosen, FramedCodec):
+        raise ConfigError(f"codec {codec!r} does not write a stream of frames")
+    values = _values(source)
+    check_writable(target)
+    written = 0
+    with progress("Values", values.size) as advance, atomic_file(target) as file:
+        for piece in chosen.iter_encode(values):
+            file.write(piece)
+            written += len(piece)
+            advance(chosen.chunk)
+    return values.nbytes, written
+
+
+def decode_file(source: Path, target: Path) -> tuple[str, int]:
+    """Decompress a stream to ``.npy``, or else raw little-endian float32; returns the codec's name and the values.
+
+    Raises:
+        ConfigError: unreadable, or the target cannot be written.
+        CodecError: no stream, malformed, corrupted, truncated, or of a codec that is not installed here.
+    """
+    check_writable(target)
+    try:
+        stream = source.open("rb")
+    except OSError as error:
+        raise cannot_read(source, error) from error
+    with stream:
+        header, codec = _codec_of(stream.read(HEADER_BYTES), source)
+        stream.seek(0)
+        decoder, done = StreamDecoder(codec), 0
+        with progress("Values", header.count) as advance, atomic_file(target) as file:
+            if target.suffix == ".npy":
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": (header.count,)}
+                )
+            while piece := stream.read(_PIECE):
+                values = decoder.feed(piece)
+                file.write(values.astype("<f4", copy=False).data)
+                done += values.size
+                advance(values.size)
+            if not decoder.finished:
+                raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
+    return codec.name, done
+
+
+def _values(path: Path) -> NDArray[np.float32]:
+    """The values of a file, mapped and not read."""
+    try:
+        raw = path.suffix != ".npy"
+        values = np.memmap(path, "<f4", "r") if raw and path.stat().st_size else np.empty(0, np.float32)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "expected raw float32, four bytes a value"
+        raise cannot_read(path, reason) from error
+    values = values if raw else read_npy(path, mapped=True)
+    if values.dtype != np.float32:
+        raise ConfigError(f"{str(path)!r} holds {values.dtype}, expected float32")
+    flat: NDArray[np.float32] = values.reshape(-1)
+    return flat
+
+
+def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
+    try:
+        header = Header.parse(head)
+    except CodecError as error:
+        raise CodecError(f"{str(source)!r}: {error}") from error
+    for family in codecs().values():
+        codec = _of_parameter(family, header)
+        if codec is not None:
+            return header, codec
+    raise CodecError(f"{str(source)!r} is of codec {header.codec} with parameter {header.parameter}, unknown here")
+
+
+def _of_parameter(family: Any, header: Header) -> FramedCodec | None:
+    """The family's codec whose streams begin with this header; None where it has none."""
+    default = family.build(family.read(family.default))
+    if not isinstance(default, FramedCodec) or default.codec_id != header.codec:
+        return None
+    for value in (header.parameter, 2.0**-header.parameter, 2**header.parameter):
+        try:
+            codec = family.build(value)
+        except ConfigError:
+            continue
+        if codec.parameter == header.parameter:
+            return codec  # type: ignore[no-any-return]
+    return None
+
+
+compress = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measure codecs on gradients; compress files of floats."
+)
+
+_DEFAULT = "inceptionn:2^-10"
+_TENSORS = 12
+"""Tensors on the terminal; files and JSON hold all."""
+
+
+@compress.command()
+def profile(
+    *,
+    model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
+    codec: Annotated[list[str] | None, option(f"{_DEFAULT} without it; repeatable.")] = None,
+    gradients: Annotated[
+        list[Path] | None, option("Saved gradients (.npy, .npz, .pt) instead of training; one file a step.")
+    ] = None,
+    data: Annotated[
+        Path | None, option("Folder with data sets (MNIST), for models that they fit; else random inputs.")
+    ] = None,
+    steps: Annotated[int, count_option("--steps", "Steps to train.")] = 20,
+    batch: Annotated[int, count_option("--batch", "Samples in a step.")] = 16,
+    sequence_length: Annotated[int | None, count_option("--sequence-length", "Tokens per sample.")] = None,
+    learning_rate: Annotated[float, option("Learning rate of SGD with momentum 0.9.")] = 0.01,
+    sums: Annotated[
+        int, count_option("--sums", "Gradients of the last step that are added up at most, as a ring does.", least=1)
+    ] = 64,
+    seed: Annotated[int, count_option("--seed", "Seed of initialisation, inputs and labels.")] = 0,
+    out: Annotated[Path | None, option("Also write the profile to a file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`."""
+    codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
+    check_outputs(files=[out])
+    graph = load_workload(model, batch=1, sequence_length=sequence_length)
+    if gradients:
+        origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
+    else:
+        options = {
+            "steps": steps,
+            "batch": batch,
+            "sequence_length": sequence_length,
+            "learning_rate": learning_rate,
+            "seed": seed,
+            "terms": sums,
+            "data": data,
+        }
+        origin, values = _trained(model, graph, options)
+    measured = measure(model, graph.parameters, values, codecs, origin)
+    document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
+    if out is not None:
+        write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
+    store(measured, model_key(model))
+    print_result(document, as_json, _parts(measured), {"profile": out})
+
+
+def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
+    try:
+        from lightloom.papers.runs.gradient_profile import Training, trained_gradients
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{model}: {INSTALL_TORCH}; or give --gradients FILE") from error
+    training = Training(model=model, **options)
+
+    def run() -> Iterator[Sample]:
+        with progress("Training", training.steps + training.terms - 1) as advance:
+            yield from trained_gradients(training, graph.parameters, advance)
+
+    return training.describe(), run()
+
+
+def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
+    total: dict[str, Float32s] = {}
+    with progress("Gradients", len(paths)) as advance:
+        for step, path in enumerate(paths, start=1):
+            if path.suffix == ".pt":
+                from lightloom.papers.runs.gradient_profile import saved_gradients
+
+                tensors = saved_gradients(path)
+            else:
+                tensors = read_gradients(path)
+            values = sum(tensor.size for tensor in tensors.values())
+            # Parameters that the forward pass never uses have no gradient; a file may have zeros for them.
+            if values not in (graph.parameters, graph.parameters + graph.unused_parameters):
+                raise ConfigError(
+                    f"gradients {str(path)!r} hold {values:,} values; {graph.name} has {graph.parameters:,} parameters"
+                )
+            yield Sample(step, 1, tensors)
+            # Of different steps, for want of other ranks' gradients.
+            total = tensors if not total else {name: total[name] + tensor for name, tensor in tensors.items()}
+            if step > 1 and step & (step - 1) == 0:
+                yield Sample(step, step, total)
+            advance(1)
+
+
+def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
+    """Tables of the codecs and of each codec's largest tensors, and how they were measured."""
+    threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
+    columns = ["codec", *_FIT, "encode GB/s", "decode GB/s"]
+    cells = [
+        [
+            codec.codec,
+            *_fit(codec.whole),
+            " / ".join(f"{rate.encode / 1e9:.3g}" for rate in codec.host),
+            " / ".join(f"{rate.decode / 1e9:.3g}" for rate in codec.host),
+        ]
+        for codec in profile.codecs
+    ]
+    title = f"{profile.model}, {profile.parameters:,} parameters"
+    yield plain_table(columns, cells, title=title)
+    for codec in profile.codecs:
+        largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
+        cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
+        yield plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors")
+    for codec in profile.codecs:
+        if codec.sums:
+            sums = ", ".join(f"{terms}: {ratio:.2f}" for terms, ratio in sorted(codec.sums.items()))
+            yield f"{codec.codec}, ratio of sums of so many gradients: {sums}"
+    calls = [rates for codec in profile.codecs for rates in codec.host[:1] if rates.encode_message is not None]
+    if calls:
+        slowest = max((rates.encode_message or 0.0) + (rates.decode_message or 0.0) for rates in calls)
+        yield f"a message takes {format_time(slowest)} to encode and decode, however small"
+    yield f"gradients: {profile.gradients}"
+    yield f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan"
+
+
+_FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")
+
+
+def _fit(fit: Any) -> list[str]:
+    tags = "–" if fit.tags is None else " / ".join(f"{100 * count / fit.values:.1f}" for count in fit.tags)
+    return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
+
+
+@compress.command("file")
+def compress_file(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="float32 values: .npy, or raw little-endian bytes.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The checked stream.")],
+    codec: Annotated[str, option("E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
+) -> None:
+    """Compress a file of floats."""
+    read, written = encode_file(source, target, codec)
+    typer.echo(f"{target}: {format_size(read)} of values in {format_size(written)}, {read / written:.2f} times smaller")
+
+
+@compress.command()
+def decompress(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A stream that `compress file` wrote.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="float32 values: .npy, else raw little-endian bytes.")],
+) -> None:
+    """Decompress a file; the stream says which codec made it, and every frame is checked."""
+    codec, values = decode_file(source, target)
+    typer.echo(f"{target}: {values:,} values from {codec}")

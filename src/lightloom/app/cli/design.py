@@ -1,0 +1,255 @@
+"""``lightloom design``: which fabric, with which fields, trains most samples for a dollar and for a joule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from lightloom.app.api.designing import DesignFront
+from lightloom.app.api.designing import design as search
+from lightloom.app.cli.options import (
+    Amortisation,
+    BoardPrice,
+    Electricity,
+    HostPower,
+    HostPrice,
+    Json,
+    Maintenance,
+    Prices,
+    Pue,
+    check_outputs,
+    count_option,
+    option,
+    print_result,
+    read_settings,
+    site_inputs,
+)
+from lightloom.core.errors import ConfigError, UnitError
+from lightloom.core.units import parse
+from lightloom.machines.parts.bill import BillChoices, missing_text
+from lightloom.machines.parts.part import format_amount
+from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
+from lightloom.planning.designs.page import break_even, design_page, price_text, ratio, rival_break_even
+from lightloom.planning.sweeps.workers import Workers
+from lightloom.reports.console import plain_table
+from lightloom.reports.html import write
+from lightloom.reports.progress import progress
+from lightloom.reports.report import Report
+
+_SHOWN = 12
+"""Designs of each technology on the terminal; the page and the JSON document have all."""
+
+
+def design(
+    model: Annotated[str, typer.Argument(help="A model, as `plan` takes it.")],
+    *,
+    ranks: Annotated[
+        list[int] | None, count_option("--ranks", "Ranks; repeatable. Powers of two within the budget without it.")
+    ] = None,
+    budget_dollars: Annotated[
+        str | None, option("Most dollars of boards, hosts and fabric, e.g. '5 M$'.", "PRICE")
+    ] = None,
+    budget_watts: Annotated[str | None, option("Most watts at the meter, e.g. 200kW.", "POWER")] = None,
+    accelerator: Annotated[str, option("What every rank computes on.")] = "h100-calibrated",
+    space: Annotated[Path | None, option("A YAML file of designs; the catalog's fabrics without it.", "FILE")] = None,
+    batch: Annotated[int | None, count_option("--batch", "Samples of a step for each rank.", least=1)] = None,
+    pue: Pue = None,
+    electricity: Electricity = None,
+    amortisation: Amortisation = None,
+    maintenance: Maintenance = None,
+    board_price: BoardPrice = None,
+    host_power: HostPower = None,
+    host_price: HostPrice = None,
+    prices: Prices = None,
+    settings: Annotated[
+        list[str] | None, option("A choice of the fabrics' bills (switches=whole); repeatable.", name="--set")
+    ] = None,
+    no_prune: Annotated[bool, option("Evaluate designs that bounds leave out as well.", name="--no-prune")] = False,
+    jobs: Annotated[int | None, count_option("--jobs", "Processes on this machine; one without it.")] = None,
+    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
+    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
+    folder: Annotated[
+        Path | None, option("Folder that keeps what is found, so that the same command resumes.", "FOLDER")
+    ] = None,
+    report: Annotated[Path | None, option("Write the page (.html).", "FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
+    check_outputs(files=[report])
+    fields = read_settings(settings)
+    site = site_inputs(locals(), fields)
+    if fields:
+        raise ConfigError(
+            f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
+        )
+    workers = None
+    if jobs is not None or dask is not None or ray is not None:
+        workers = Workers(jobs=jobs, dask=dask, ray=ray)
+    with progress(f"designs for {model}", None) as advance:
+        found = search(
+            model,
+            ranks=ranks,
+            budget_dollars=_amount(budget_dollars, "--budget-dollars", "price"),
+            budget_watts=_amount(budget_watts, "--budget-watts", "power"),
+            accelerator=accelerator,
+            space=space,
+            batch=batch,
+            site=site,
+            prune=not no_prune,
+            workers=workers,
+            folder=folder,
+            advance=advance,
+        )
+    document = found.to_json()
+    written = {} if report is None else {"report": write(_page(found), report)}
+    print_result(document, as_json, _parts(found), written)
+
+
+def _page(found: DesignFront) -> Report:
+    explored = found.exploration
+    facts = [
+        ("model", found.model),
+        ("accelerator", found.accelerator),
+        ("ranks", ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))),
+        ("samples a rank", str(explored.question.batch_per_rank)),
+        ("designs", str(found.designs)),
+        ("evaluated", str(len(explored.candidates))),
+        ("beaten at bounds", str(len(explored.beaten))),
+    ]
+    # What continues a line on the terminal stays with it.
+    verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
+    return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
+
+
+def _amount(text: str | None, name: str, dimension: Literal["price", "power"]) -> float | None:
+    """Return dollars or watts, in which a comma may divide thousands."""
+    if text is None:
+        return None
+    try:
+        value = parse(text.replace(",", ""), dimension)
+    except UnitError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    if not value:
+        raise ConfigError(f"{name} {text}: expected more than 0")
+    return value
+
+
+def _parts(found: DesignFront) -> Iterator[str | Table]:
+    explored = found.exploration
+    for technology in TECHNOLOGIES:
+        chosen = [each for each in explored.candidates if each.design.technology == technology and each.leads]
+        if chosen:
+            yield _table(f"{technology} designs for {found.model} that no other one beats", chosen, found)
+            yield ""
+    yield from verdict_lines(found)
+    yield ""
+    yield (
+        f"{found.designs} designs: {len(explored.candidates)} evaluated, {len(explored.beaten)} beaten at bounds, "
+        f"{explored.over_budget} over the budget, {len(explored.refused)} without a plan; "
+        f"{explored.question.batch_per_rank} samples a rank on {found.accelerator}"
+    )
+    yield from _notes(found)
+
+
+def _notes(found: DesignFront) -> Iterator[str]:
+    """Yield what is left out, and the assumptions."""
+    alike = found.exploration.candidates[0].worth.alike
+    if alike:
+        yield (
+            f"nothing states {missing_text(alike)} of a rank: samples per dollar are upper bounds without, and every "
+            "design stays that leads at some such figure (--host-price, --host-power and --board-price state them)"
+        )
+    yield from (f"assumption: {line}" for line in (*found.assumptions, *found.site.assumptions()))
+
+
+def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
+    rows = []
+    distinct = found.exploration.distinct(chosen)
+    for each, alike in distinct[:_SHOWN]:
+        dollars, joules, _ = each.point
+        even = rival_break_even(each, found.exploration)
+        rows.append(
+            (
+                ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
+                f"{each.design.ranks:,}",
+                f"{'≤ ' if each.worth.at_most(0) else ''}{dollars:,.4g}",
+                f"{'≤ ' if each.worth.at_most(1) else ''}{joules:.4g}",
+                format_amount(each.worth.fabric_dollars, "dollars"),
+                "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
+                each.evaluated.plan,
+            )
+        )
+    columns = ("design", "ranks", "samples/$", "samples/J", "fabric a rank", "breaks even at", "plan")
+    return plain_table(columns, rows, title=title, left=("design", "plan"))
+
+
+def verdict_lines(found: DesignFront) -> Iterator[str]:
+    """Yield how the best designs of both technologies compare, and what would have to change for the other one to
+    lead."""
+    explored = found.exploration
+    for objective, unit in ((0, "dollar"), (1, "joule")):
+        lines = [_verdict(explored, objective, unit, known=known) for known in (True, False)]
+        yield from dict.fromkeys(line for both in lines for line in both)
+    missing = {name for each in explored.front for name in (*each.worth.unknown, *each.worth.unknown_rates)}
+    if missing:
+        yield f"left out of designs on the front: {missing_text(sorted(missing))}"
+
+
+def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -> list[str]:
+    """The best optical design beside the best electrical one, and where it breaks even."""
+    electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
+    if electrical is None or optical is None:
+        return []
+    of = "of designs whose fabrics have all prices and watts known" if known else "of all designs"
+    line = f"samples per {unit}, {of}: {_comparison(optical, electrical, objective)}"
+    dear = [explored.best(name, objective, known=known, dear=True) for name in TECHNOLOGIES]
+    if dear != [electrical, optical] and optical.worth.unknown_of(objective, optical.worth.alike):
+        rival, first = dear
+        assert rival is not None and first is not None
+        line += (
+            f"; the higher that is, the nearer {first.design.name} comes to {rival.share / first.share:#.3g} times as "
+            f"many as {rival.design.name}"
+        )
+    even = break_even(optical, electrical)
+    if objective == 0:
+        price = price_text(even.fabric_dollars, even.dollars_more)
+        told = price if price == "no price" else f"a price of its fabric of {price} a rank"
+        own = f"; known: {format_amount(optical.worth.fabric_dollars, 'dollars')}"
+        if even.part is None or even.part_price is None or even.part_count is None:
+            return [line, f"  it breaks even at {told}{own}"]
+        more = {name: each / even.part_count for name, each in even.dollars_more.items()}
+        return [line, f"  it breaks even at {told}{own}; each {even.part} may cost {price_text(even.part_price, more)}"]
+    now = f"now {optical.worth.fabric_watts:,.3g} W"
+    if even.fabric_watts < 0 and not even.watts_more:
+        return [line, f"  it breaks even at no power of its fabric ({now} a rank)"]
+    bits = "" if even.energy_per_bit is None else f", {1e12 * even.energy_per_bit:,.3g} pJ/bit at its full rate"
+    terms = "".join(f" {each:+.3g} x {name}" for name, each in even.watts_more.items())
+    return [line, f"  it breaks even where its fabric draws {even.fabric_watts:,.3g} W{terms} a rank{bits} ({now})"]
+
+
+def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
+    """How many times as many samples the optical design trains, and how that changes with what is unknown of boards and
+    hosts."""
+    found = ratio(optical, electrical, objective)
+    unknown = _unknown(optical, objective), _unknown(electrical, objective)
+    bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
+    both = " (both figures are upper bounds)" if all(unknown) else ""
+    told = f"{optical.design.name} trains {bound}{found.least:#.3g} times as many as {electrical.design.name}{both}"
+    if found.limit is None:
+        return told
+    names = missing_text(optical.worth.unknown_of(objective, optical.worth.alike))
+    told += f" if the {names} is nothing, and nearly {found.limit:#.3g} times as many if it is very high"
+    if found.equal_at is not None:
+        amount = format_amount(found.equal_at, "dollars" if objective == 0 else "power")
+        told += f" (both are equal at {amount} a rank)"
+    return told
+
+
+def _unknown(candidate: Candidate, objective: int) -> bool:
+    """Whether something of the design's own fabric, or a life, is unknown."""
+    worth = candidate.worth
+    return bool(worth.unknown_of(objective, worth.unknown) or worth.unknown_rates)

@@ -1,0 +1,288 @@
+"""``lightloom exchange``: gradient exchanges, what they send, and what they do to training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from lightloom.app.cli.main import Entry, lazy_group
+from lightloom.app.cli.options import (
+    Json,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+)
+from lightloom.core.results import provenance, provenance_line
+from lightloom.core.units import format_bandwidth, format_size, format_time, parse
+from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
+from lightloom.exchange.methods import families, find
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.models.zoo import load_workload
+from lightloom.planning.gradients import model_gradient, sized
+from lightloom.planning.pricing.collective_prices import phase_document
+from lightloom.planning.search.data_parallel import (
+    SetUp,
+    Trial,
+    break_even_bandwidth,
+    set_ups,
+)
+from lightloom.reports.console import plain_table
+from lightloom.reports.progress import progress
+
+COMMANDS = {
+    "list": Entry("lightloom.app.cli.exchange", "Name all methods.", "list_methods"),
+    "show": Entry("lightloom.app.cli.exchange", "Say what a method sends and computes."),
+    "measure": Entry("lightloom.app.cli.exchange_training", "Measure this host's kernels, for plans."),
+    "break-even": Entry(
+        "lightloom.app.cli.exchange",
+        "Say in how many set-ups of models, link speeds and ranks a method shortens a step.",
+        "break_even",
+    ),
+    "compare": Entry(
+        "lightloom.app.cli.exchange_training",
+        "Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.",
+    ),
+}
+
+exchange = typer.Typer(
+    cls=lazy_group(COMMANDS),
+    no_args_is_help=True,
+    add_completion=False,
+    help="Compare the ways in which replicas exchange gradients.",
+)
+
+
+@exchange.callback()
+def _group() -> None:
+    """Makes a group of commands that are not registered."""
+
+
+# ``lightloom exchange list`` and ``show``: methods, and what one sends and computes.
+
+
+def list_methods(*, as_json: Json = False) -> None:
+    """Name all methods by which replicas exchange gradients, with their defaults and what is known of accuracy."""
+    rows = [
+        {
+            "name": family.name,
+            "summary": family.summary,
+            "default": find(family.name).name,
+            "options": dict(family.options),
+            "accuracy": accuracy_note(find(family.name).name),
+        }
+        for family in families().values()
+    ]
+    cells = [[str(row["name"]), str(row["summary"]), str(row["default"]), str(row["accuracy"])] for row in rows]
+    table = plain_table(["method", "what it does", "with its defaults", "accuracy of the default"], cells)
+    document = {"schema": "lightloom.exchanges/1", "methods": rows, "provenance": provenance([rows])}
+    print_result(document, as_json, [table], {})
+
+
+def show(
+    *,
+    method: Annotated[str, typer.Argument(help="A method with options, e.g. int4:block=128,feedback.")],
+    ranks: Annotated[int, count_option("--ranks", "Ranks that exchange.", least=2)] = 8,
+    model: Annotated[str | None, option("Tensors of this model, else one vector.")] = None,
+    values: Annotated[int, count_option("--values", "Values of that vector.", least=1)] = 1 << 20,
+    as_json: Json = False,
+) -> None:
+    """Say what a method sends and computes in one exchange."""
+    chosen = find(method)
+    gradient = Gradient.flat(values) if model is None else model_gradient(load_workload(model, batch=1))
+    sent, plain = (each.sent_bytes(gradient, ranks) for each in (chosen, find("float32")))
+    document: dict[str, Any] = {
+        "schema": "lightloom.exchange/1",
+        "method": chosen.name,
+        "options": dict(families()[chosen.name.partition(":")[0]].options),
+        "ranks": ranks,
+        "values": gradient.values,
+        "every": chosen.every,
+        "synchronous": chosen.synchronous,
+        "feedback": chosen.feedback,
+        "scale_free": chosen.scale_free,
+        "bytes_depend_on_values": chosen.needs_values,
+        "phases": [phase_document(phase) for phase in chosen.phases(gradient, ranks)],
+        "work": asdict(chosen.work(gradient, ranks)),
+        "sent_bytes": sent,
+        "ratio": plain / sent,
+        "state_bytes_per_parameter": 4 * chosen.state_values,
+        "accuracy": accuracy_note(chosen.name),
+        "evidence": [row.to_json() for row in evidence_of(chosen.name)],
+    }
+    document["provenance"] = provenance([chosen.name, ranks, gradient.values])
+    print_result(document, as_json, _show_parts(document), {})
+
+
+def _show_parts(document: dict[str, Any]) -> Iterator[str | Table]:
+    cells = [
+        [phase["kind"], format_size(phase["bytes"]), phase["where"], "yes" if phase["hideable"] else "no"]
+        for phase in document["phases"]
+    ]
+    title = f"{document['method']}: {document['values']:,} values on {document['ranks']} ranks"
+    yield plain_table(["collective", "size", "where", "behind the backward pass"], cells, title=title)
+    least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
+    often = "" if document["every"] == 1 else f", every {document['every']} steps"
+    yield (
+        f"a rank sends {format_size(document['sent_bytes'])}, {document['ratio']:.3g} times less than "
+        f"float32{often}{least}"
+    )
+    work = document["work"]
+    yield (
+        f"codes {work['encoded_values']:,.0f} values in {work['encoded_messages']:g} messages, decodes "
+        f"{work['decoded_values']:,.0f} in {work['decoded_messages']:g}"
+    )
+    yield (
+        f"{work['flops']:,.0f} FLOPs in {work['calls']:g} calls beside; keeps "
+        f"{document['state_bytes_per_parameter']:g} bytes a parameter between steps"
+    )
+    for name, meaning in document["options"].items():
+        yield f"  {name}: {meaning}"
+    yield f"accuracy: {document['accuracy']}"
+
+
+# ``lightloom exchange break-even``: when an exchange of gradients shortens a step.
+
+MODELS = ("alexnet", "vgg16", "resnet50", "densenet121", "inception-v3", "transformer-big", "gpt2-355m")
+METHODS = ("bf16", "int8", "int4", "lloyd2", "topk", "powersgd")
+LINKS = ("1Gbps", "10Gbps", "25Gbps", "50Gbps", "100Gbps", "200Gbps", "400Gbps")
+RANKS = (8, 32, 128, 512)
+SCHEMA = "lightloom.exchange-break-even/1"
+_SLOWEST, _FASTEST = 1e7, 1e12
+"""Bytes per second between which lines are searched."""
+_CLEAR = 1.1
+"""Speed-ups from here on are called clear: less is within what the assumptions decide."""
+
+
+def break_even(
+    *,
+    model: Annotated[list[str] | None, option(f"{len(MODELS)} of the zoo without it; repeatable.")] = None,
+    exchange: Annotated[list[str] | None, option("Synchronous methods; repeatable.", "METHOD")] = None,
+    link: Annotated[list[str] | None, option("Speeds of a rank's link, e.g. 10Gbps; repeatable.")] = None,
+    ranks: Annotated[list[int] | None, count_option("--ranks", "Numbers of ranks; repeatable.", least=2)] = None,
+    batch: Annotated[int, count_option("--batch", "Samples of a rank.", least=1)] = 32,
+    cluster: Annotated[
+        str, option("Accelerator and library; its ranks have one link each, in domains of one.")
+    ] = "h100-512-two-tier",
+    engine: Annotated[str, option("What codes, as plan --exchange-engine.")] = "accelerator",
+    figure: Annotated[Path | None, figure_option("Draw the break-even lines of the first model")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism."""
+    check_outputs([figure])
+    names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
+    on = partial(_cluster, cluster)
+    speeds = [parse(speed, "bandwidth") for speed in link or LINKS]
+    trials = []
+    for name in names:
+        graph = load_workload(name, batch=1)
+        exchanges = tuple(sized(method, name, graph, None, None, engine) for method in methods)
+        trials.append(Trial(graph, exchanges, batch))
+    counts = ranks or list(RANKS)
+    with progress("Set-ups", len(trials) * len(counts) * len(speeds)) as advance:
+        rows = set_ups(trials, counts, speeds, on, lambda: advance(1))
+    coders = [exchange.on(on(2, speeds[0]).accelerator).coder for exchange in trials[0].exchanges]
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cluster": cluster,
+        "batch_per_rank": batch,
+        "engine": coders[0].name,
+        "engine_source": _sources([method.name for method in methods], [coder.source for coder in coders]),
+        "set_ups": [asdict(row) | {"methods": dict(row.methods)} for row in rows],
+        "counts": _counts(rows),
+        "accuracy": {method.name: accuracy_note(method.name) for method in methods},
+    }
+    document["provenance"] = provenance([names, [method.name for method in methods], speeds, counts, batch, cluster])
+    if figure is not None:
+        from lightloom.reports.figures.canvas import save
+        from lightloom.reports.figures.comparisons import break_even_figure
+
+        lines = _lines(trials[0], counts, on)
+        document["lines"] = lines
+        title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
+        save(break_even_figure(lines, title), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _break_even_parts(rows, document), {"figure": figure})
+
+
+def _sources(methods: Sequence[str], sources: Sequence[str]) -> str:
+    """Where rates come from, with the methods that each is of where they differ."""
+    by_source: dict[str, list[str]] = {}
+    for method, source in zip(methods, sources, strict=True):
+        by_source.setdefault(source, []).append(method)
+    if len(by_source) == 1:
+        return sources[0]
+    return "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
+
+
+def _cluster(name: str, ranks: int, bandwidth: float) -> Cluster:
+    """A cluster of so many ranks, each with a link of its own."""
+    settings = {"ranks": ranks, "fabric.domain_size": 1, "fabric.bandwidth": f"{bandwidth}B/s"}
+    return load_cluster(name, settings)
+
+
+def _counts(rows: Sequence[SetUp]) -> dict[str, Any]:
+    """Set-ups in which methods shorten the step, each and the best of all."""
+    methods = [name for name, _ in rows[0].methods]
+    speedups = {name: [row.speedup(name) for row in rows] for name in methods}
+    speedups["best"] = [row.best(methods)[1] for row in rows]
+    return {
+        name: {
+            "set_ups": len(values),
+            "shorter": sum(value > 1 for value in values),
+            f"at_least_{_CLEAR:g}": sum(value >= _CLEAR for value in values),
+            "most": max(values),
+        }
+        for name, values in speedups.items()
+    }
+
+
+def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
+    """Break-even speeds of links, in bytes per second, of each method by the number of ranks."""
+    found: dict[str, list[tuple[int, float | None]]] = {}
+    with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
+        for exchange in trial.exchanges:
+            alone = Trial(trial.graph, (exchange,), trial.samples)
+            for count in ranks:
+                speed = break_even_bandwidth(alone, count, on, (_SLOWEST, _FASTEST))
+                found.setdefault(exchange.name, []).append((count, speed))
+                advance(1)
+    return found
+
+
+def _break_even_parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterator[str | Table]:
+    counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
+    total = counts["best"]["set_ups"]
+    cells = [
+        [name, f"{row['shorter']} of {total}", f"{row[clear]} of {total}", f"{row['most']:.3g} x"]
+        for name, row in counts.items()
+    ]
+    title = f"{total} set-ups of data parallelism, {document['batch_per_rank']} samples a rank, {document['cluster']}"
+    yield plain_table(["method", "shorter step", f"{_CLEAR:g} times or more", "most"], cells, title=title)
+    links = sorted({row.bandwidth for row in rows})
+    methods = [name for name, _ in rows[0].methods]
+    table = []
+    for name in dict.fromkeys(row.model for row in rows):
+        own = [row for row in rows if row.model == name]
+        best = []
+        for link in links:
+            ups = [row.best(methods)[1] for row in own if row.bandwidth == link]
+            best.append(f"{min(ups):.3g} to {max(ups):.3g}")
+        table.append([name, format_time(min(row.plain for row in own)), *best])
+    columns = ["model", "shortest step", *(format_bandwidth(link) for link in links)]
+    yield plain_table(columns, table, title="speed-up by the best method, over ranks")
+    yield (
+        "Agarwal et al. (MLSys 2022) measured a shorter step in 6 of more than 200 set-ups, on V100s and 10 Gb/s, with "
+        "the kernels of their day; this is a model of "
+        f"{document['engine_source']}"
+    )
+    for name, note in document["accuracy"].items():
+        yield f"accuracy of {name}: {note}"
+    yield "a shorter step is no shorter training unless the loss stays"

@@ -1,0 +1,478 @@
+"""``lightloom onn build``: a network written down, with the proof that it averages exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from rich.table import Table
+from rich.text import Text
+
+from lightloom.app.api.averaging import ProvedAverager, averager
+from lightloom.app.cli.onn.files import check_network_name, draw_noise
+from lightloom.app.cli.options import (
+    Json,
+    Network,
+    NetworkOut,
+    NoisyDraws,
+    Rounding,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+)
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, provenance
+from lightloom.photonics.averaging.cascade import (
+    Cascade,
+    Level,
+    build_cascade,
+    cascade_hash,
+    end_to_end,
+    is_cascade,
+    load_cascade,
+    save_cascade,
+)
+from lightloom.photonics.averaging.construct import Construction, recognise
+from lightloom.photonics.averaging.networks import (
+    FunctionArguments,
+    LayeredNetwork,
+    largest_gain_db,
+    load_network,
+    network_hash,
+)
+from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proof import verify as verification
+from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
+from lightloom.photonics.tolerance import (
+    MAPPINGS,
+    POWER,
+    Amplifiers,
+    describe,
+    described,
+    find_tolerant,
+    parse_tolerance,
+    tolerance_document,
+)
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.photonics.averaging.networks import FunctionArguments
+    from lightloom.photonics.onn.recipe import TrainingRecipe
+
+
+# ``lightloom onn build --tolerate``: the averager with the fewest interferometers that bears errors of its devices.
+
+WORD_ERRORS = 1e-4
+"""Word error rate that is allowed unless stated."""
+
+
+def tolerant_averager(
+    arguments: FunctionArguments, text: str, word_errors: float | None, units: str, evaluations: int, seed: int
+) -> tuple[ProvedAverager, Document]:
+    """Search for the averager and measure how much it tolerates; return it, and fields of its document.
+
+    Raises:
+        UnsupportedError: nothing tolerates the errors; the message says how much can be tolerated.
+        InputError: the errors cannot be read or are out of range.
+    """
+    request = parse_tolerance(text, WORD_ERRORS if word_errors is None else word_errors)
+    with progress("Averagers tried", None) as advance:
+        result = find_tolerant(arguments, request, cast(Any, units), seed=seed, advance=advance)
+        document = tolerance_document(result, advance)
+    construction = result.candidate.construction
+    mapping = MAPPINGS[result.candidate.mapping]
+    made = ProvedAverager(
+        construction=construction, arguments=arguments, noise=None, evaluations=evaluations, mapping=mapping
+    )
+    settings = [asdict(arguments), units, request.errors, request.word_errors, evaluations]
+    document["link_command"] = link_command(document)
+    return made, {"tolerance": document, "provenance": provenance(settings, seed)}
+
+
+def link_command(document: Document) -> str:
+    """Return the `onn link` command under which the same parts err, set as the search set them."""
+    errors, amplifiers = dict(document["errors"]), ""
+    if POWER in errors:
+        amplifiers = (
+            f" --full-scale {errors.pop(POWER):g}W --noise-figure {Amplifiers(full_scale=1.0).noise_figure_db:g}"
+        )
+    options = "".join(f" --{name} {value:g}" for name, value in errors.items())
+    words = document["words"] // document["fabrications"]
+    how = f"--ideal --gain optical --calibration levels{amplifiers}{options}"
+    return f"lightloom onn link NET.npz {how} --draws {document['fabrications']} --words {words} --rate-only"
+
+
+def tolerance_rows(document: Document) -> list[tuple[str, str]]:
+    """Return the facts of an averager that tolerates errors, as rows of a table."""
+    low, high = document["interval_95"]
+    alone = describe({name: value for name, value in document["tolerated_alone"].items() if value is not None})
+    rows = [
+        ("tolerates", f"{describe(document['errors'])}, at once"),
+        (
+            "wrong words",
+            f"{document['word_error_rate']:.2g} ({low:.2g} to {high:.2g}, 95 %; at most {document['target']:g}), "
+            f"{document['wrong_words']:,} of {document['words']:,} on {document['fabrications']} fabrications",
+        ),
+        ("each error alone", alone),
+        (
+            "mapping",
+            f"{MAPPINGS[document['mapping']]} (--out stores it); window {document['window']}",
+        ),
+        (
+            "with P and T",
+            f"{document['mzi_count']:,} MZIs in {document['columns']:,} columns, "
+            f"{document['crossings']:,} crossings, gains up to {document['largest_gain_db']:.1f} dB",
+        ),
+    ]
+    if POWER in document["errors"]:
+        lane, full_scale = document["lane_power_watts"], document["errors"][POWER]
+        rows.append(
+            ("light", f"{described(POWER, full_scale)} at full scale, {lane * 1e3:.3g} mW a lane in front of P")
+        )
+    rows.append(("simulated again by", link_command(document)))
+    rows.append(("assumed", "; ".join(document["assumptions"])))
+    return rows
+
+
+# What the ``onn`` commands do with two levels of averagers: build, save, verify, map and disturb them.
+
+TUPLES = 200_000
+"""Tuples of codes that are sent through both levels."""
+
+
+def build_levels(
+    groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None, as_json: bool
+) -> None:
+    """Build both levels, send tuples of codes through them, and print or save the result."""
+    made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
+    document = cascade_document(made, tuples, [groups, servers, bits, nonlinearity, tuples])
+    if out is not None:
+        save_cascade(out, made)
+    print_result(document, as_json, cascade_parts(document), {"cascade": out})
+
+
+def train_levels(
+    recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Train both levels, send tuples of codes through them, and print or save the result."""
+    from lightloom.photonics.onn.training import train_cascade
+
+    with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
+        cascade, trainings = train_cascade(recipes, folder, advance)
+    document = cascade_document(cascade, TUPLES, [recipe.to_json() for recipe in recipes])
+    document["trainings"] = [trained.to_json() for trained in trainings]
+    document["mzi_count"] = cascade.groups * recipes[0].mzi_count + recipes[1].mzi_count
+    for level, recipe in zip(document["levels"], recipes, strict=True):
+        level["mzi_count"] = recipe.mzi_count
+    if out is not None:
+        save_cascade(out, cascade)
+    print_result(document, as_json, cascade_parts(document), {"cascade": out})
+
+
+def verify_levels(path: Path, tuples: int, as_json: bool) -> None:
+    """Verify both levels of a file on their grids, and tuples of codes from end to end."""
+    cascade = load_cascade(path)
+    document = cascade_document(cascade, tuples, [cascade_hash(cascade), tuples])
+    print_result(document, as_json, cascade_parts(document))
+
+
+def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
+    """Return what both levels are, how often they err on their grids, and what arrives from end to end."""
+    with progress("Tuples", tuples) as advance:
+        ends = end_to_end(cascade, tuples, advance=advance)
+    return {
+        "schema": "lightloom.onn-cascade/1",
+        "groups": cascade.groups,
+        "servers": cascade.servers,
+        "bits": cascade.bits,
+        "mzi_count": cascade.mzi_count,
+        "levels": [_level(level) for level in (cascade.first, cascade.second)],
+        "end_to_end": ends,
+        "provenance": provenance(configuration, 0),
+    }
+
+
+def cascade_parts(document: Document) -> Iterator[str | Table]:
+    """The table of the two levels, and what arrives from end to end."""
+    ends = document["end_to_end"]
+    rows = [
+        [
+            f"{index}",
+            level["construction"],
+            f"{level['wrong_outputs']:,} of {level['checked_inputs']:,}",
+            f"{level['mzi_count']:,}",
+            "-".join(str(n) for n in level["layers"]),
+        ]
+        for index, level in enumerate(document["levels"], 1)
+    ]
+    servers = f"{document['groups']} x {document['servers']} servers"
+    title = f"{servers}, {document['bits']} bits: {document['mzi_count']:,} MZIs"
+    yield plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title)
+    yield (
+        f"end to end, {ends['tuples']:,} tuples: {ends['wrong_with_decimals']:,} wrong; without decimals (eq. 9) "
+        f"{ends['wrong_without_decimals']:,}, {100 * ends['share_wrong_without_decimals']:.1f} %, each one too small"
+    )
+
+
+def _level(level: Level) -> Document:
+    verification = level.verify()
+    return {
+        "construction": level.name,
+        "layers": list(level.network.layers),
+        "mzi_count": level.mzi_count,
+        "wrong_outputs": verification.wrong_outputs,
+        "checked_inputs": verification.checked_inputs,
+        "exhaustive": verification.exhaustive,
+        "proof": list(level.proof.steps) if isinstance(level, Construction) else [],
+    }
+
+
+_INPUTS = 4
+_ERRORS = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
+_Noise = Annotated[
+    float | None, option("Take the smallest that is 99.99 % right at this noise, a share of full scale.", "S")
+]
+_Tolerate = Annotated[
+    str | None,
+    option("Fewest MZIs, P and T included, that bear these errors; also loss-spread, crosstalk, dac-bits.", _ERRORS),
+]
+_WordErrors = Annotated[float | None, option("Share of wrong words that --tolerate allows, 1e-4 without it.", "RATE")]
+_Units = Annotated[str | None, option("relu, or clipped: units that saturate; clipped with --tolerate, else relu.")]
+_CarriesDecimals = Annotated[
+    bool, option("Keep decimals in the last output, for level 2 of a cascade.", name="--carries-decimals")
+]
+_Cascade = Annotated[
+    int | None,
+    count_option("--cascade", "Two levels: an averager of N servers for each group, one above them.", "GROUPS"),
+]
+_Scenarios = Annotated[
+    bool, option("The paper's four scenarios on their full grids; takes minutes.", name="--scenarios")
+]
+
+
+def build(
+    *,
+    servers: Annotated[int | None, count_option("--servers", "Servers whose codes are averaged.")] = None,
+    bits: Annotated[int | None, count_option("--bits", "Bits of a code, 1 to 32.", "B")] = None,
+    noise: _Noise = None,
+    tolerate: _Tolerate = None,
+    word_errors: _WordErrors = None,
+    nonlinearity: _Units = None,
+    inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = _INPUTS,
+    rounding: Rounding = "floor",
+    carries_decimals: _CarriesDecimals = False,
+    cascade: _Cascade = None,
+    tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = TUPLES,
+    evaluations: NoisyDraws = 400_000,
+    seed: Annotated[int, count_option("--seed", "Of the fabrications of --tolerate.")] = 0,
+    scenarios: _Scenarios = False,
+    out: NetworkOut = None,
+    figure: Annotated[Path | None, figure_option("Draw errors against noise")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write down the smallest network that averages exactly, and prove it."""
+    if scenarios:
+        if any(value is not None for value in (servers, bits, out, figure, cascade, tolerate, noise)):
+            raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
+        _scenarios(evaluations, as_json)
+        return
+    if servers is None or bits is None:
+        raise ConfigError("give --servers N and --bits B, or --scenarios")
+    if tolerate is not None and (noise is not None or cascade is not None or carries_decimals):
+        raise ConfigError("--tolerate: not with --noise, --cascade or --carries-decimals")
+    if word_errors is not None and tolerate is None:
+        raise ConfigError("--word-errors: give the errors too, --tolerate NAME=VALUE,...")
+    units = nonlinearity or ("relu" if tolerate is None else "clipped")
+    single = (figure is not None, noise is not None, carries_decimals, rounding != "floor", inputs != _INPUTS)
+    if cascade is not None and any(single):
+        raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
+    if out is not None:
+        check_network_name(out)
+    check_outputs([figure])
+    if cascade is not None:
+        build_levels(cascade, servers, bits, units, tuples, out, as_json)
+        return
+    if tolerate is not None:
+        arguments = FunctionArguments(servers=servers, bits=bits, inputs=inputs, rounding=cast(Any, rounding))
+        made, tolerance = tolerant_averager(arguments, tolerate, word_errors, units, evaluations, seed)
+    else:
+        with progress("Building", None):
+            made = averager(
+                servers,
+                bits,
+                noise=noise,
+                nonlinearity=cast(Any, units),
+                inputs=inputs,
+                rounding=cast(Any, rounding),
+                carries_decimals=carries_decimals,
+                evaluations=evaluations,
+            )
+        tolerance = {}
+    with progress("Trying inputs, and noise on every signal", None):
+        document = made.to_json() | tolerance
+    if figure is not None:
+        name = f"{made.construction.name}, {made.mzi_count} MZIs"
+        network, limit = made.construction.network, made.noise_limit
+        curve = draw_noise(network, made.arguments, name, limit, evaluations, figure, document["provenance"])
+        document["noise_curve"] = curve
+    if out is not None:
+        made.save(out)
+    print_result(document, as_json, _build_parts(document), {"network": out, "drawn": figure})
+
+
+def _build_parts(document: Document) -> Iterator[str | Table]:
+    """The facts of the network, and its proof."""
+    units, bound = document["mzi_count_of_p_and_t"], document["noise_bound_of_any_network"]
+    how = "all" if document["exhaustive"] else "the hardest and random"
+    rows = [
+        ("construction", f"{document['construction']}, {document['nonlinearity']}"),
+        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} inputs ({how})"),
+        ("MZIs", f"{document['mzi_count']:,} (economy {document['mzi_count_economy']:,}; P and T {units:,} more)"),
+        ("signals", "-".join(str(n) for n in document["layers"])),
+        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
+        ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {bound:.3g})"),
+        ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
+    ]
+    if "tolerance" in document:
+        rows += tolerance_rows(document["tolerance"])
+    title = f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"
+    yield facts_table(rows, title=title)
+    yield "proof"
+    yield from (f"  {step}" for step in document["proof"])
+
+
+def _scenarios(draws: int, as_json: bool) -> None:
+    origin = provenance(["scenarios", draws], 0)
+    with progress("Networks", ROWS) as advance:
+        rows = scenario_rows(advance, draws)
+    document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
+    print_result(document, as_json, _scenario_parts(rows))
+
+
+def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
+    """The table of the scenarios."""
+    columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain, dB", "noise"]
+    yield plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios")
+    yield Text("–: the paper states none", style="dim")
+
+
+def _scenario_cells(row: Document) -> list[str]:
+    def shown(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
+    return [
+        f"{row['bits']} / {row['servers']}",
+        row["network"],
+        shown(row["wrong_outputs"], ","),
+        f"{row['checked_inputs']:,}",
+        f"{row['mzi_count']:,}",
+        f"{row['mzi_count_economy']:,}",
+        f"{row['hidden_layers']}",
+        shown(row["largest_gain_db"], ".1f"),
+        shown(row["noise_limit"], ".2g"),
+    ]
+
+
+# ``lightloom onn verify``: is a network in a file the averaging function?
+
+_SHOWN = 10
+"""Sizes of errors on the terminal; JSON has all."""
+
+
+def verify(
+    *,
+    network: Network,
+    samples: Annotated[
+        int, count_option("--samples", "Points of grids above 20 million, half of them beside carries.", least=1)
+    ] = 1_000_000,
+    noise: Annotated[float | None, option("Also the accuracy at this noise, a share of full scale.", "S")] = None,
+    figure: Annotated[Path | None, figure_option("Find the noise limit and draw errors against noise")] = None,
+    evaluations: Annotated[
+        int, count_option("--evaluations", "Noisy draws behind each accuracy of --figure.", least=1)
+    ] = 400_000,
+    as_json: Json = False,
+) -> None:
+    """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours."""
+    if noise is not None and not 0 <= noise < 1:
+        raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
+    check_outputs([figure])
+    if is_cascade(network):
+        if noise is not None or figure is not None:
+            raise ConfigError(f"{str(network)!r}: a cascade: expected no --noise and no --figure, which one level has")
+        verify_levels(network, samples, as_json)
+        return
+    weights, arguments = load_network(network)
+    function = arguments.function()
+    with progress("Checking", None):
+        check = verification(weights, function, samples)
+        accuracy = None if noise is None else noisy_accuracy(weights, function, noise)
+        construction = recognise(weights, function)
+    document = _document(weights, arguments, check, construction) | {
+        "noise": noise,
+        "accuracy_at_noise": accuracy,
+        "provenance": provenance([network_hash(weights, arguments), samples, noise, figure and evaluations], 0),
+    }
+    if figure is not None:
+        limit = noise_limit(weights, function, evaluations=evaluations)
+        name = network.stem if construction is None else construction.name
+        curve = draw_noise(weights, arguments, name, limit, evaluations, figure, document["provenance"])
+        document |= {"noise_limit": limit, "noise_curve": curve}
+    print_result(document, as_json, _verify_parts(document, network), {"drawn": figure})
+
+
+def _document(
+    weights: LayeredNetwork, arguments: FunctionArguments, check: Verification, construction: Construction | None
+) -> Document:
+    return {
+        "schema": "lightloom.onn-verify/1",
+        "servers": arguments.servers,
+        "bits": arguments.bits,
+        "rounding": arguments.rounding,
+        "layers": list(weights.layers),
+        "nonlinearity": weights.nonlinearity,
+        "largest_gain_db": largest_gain_db(weights),
+        "exhaustive": check.exhaustive,
+        "checked_inputs": check.checked_inputs,
+        "wrong_outputs": check.wrong_outputs,
+        "accuracy": check.accuracy,
+        "largest_deviation": check.largest_deviation,
+        "errors": [
+            {"error": value, "count": times, "share_of_errors": times / check.wrong_outputs}
+            for value, times in check.errors.items()
+        ],
+        "construction": None if construction is None else construction.name,
+        "proof": [] if construction is None else list(construction.proof.steps),
+    }
+
+
+def _verify_parts(document: Document, network: Path) -> Iterator[str | Text | Table]:
+    """The facts of the network, its errors by size, and its proof."""
+    how = "every point of the grid" if document["exhaustive"] else "sampled, half beside carries"
+    rows = [
+        ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),
+        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} ({how})"),
+        ("accuracy", f"{100 * document['accuracy']:.6g} %"),
+        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
+        ("largest deviation", f"{document['largest_deviation']:.3g} levels (receivers allow half a step)"),
+    ]
+    if "noise_limit" in document:
+        rows.append(("noise limit", f"{document['noise_limit']:.3g} of full scale"))
+    if document["noise"] is not None:
+        rows.append((f"accuracy at noise {document['noise']:g}", f"{100 * document['accuracy_at_noise']:.6g} %"))
+    yield facts_table(rows, title=str(network))
+    if document["errors"]:
+        cells = [
+            [f"{error['error']:+d}", f"{error['count']:,}", f"{100 * error['share_of_errors']:.3g} %"]
+            for error in document["errors"][:_SHOWN]
+        ]
+        yield plain_table(["error, last place", "times", "of errors"], cells)
+        if len(document["errors"]) > _SHOWN:
+            yield Text(f"and {len(document['errors']) - _SHOWN} other sizes", style="dim")
+    if document["proof"]:
+        yield f"proof ({document['construction']})"
+        yield from (f"  {step}" for step in document["proof"])

@@ -1,0 +1,165 @@
+"""``lightloom onn compare-reducers``: ways to average servers' codes, what each costs, and what turns the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, log10
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+from rich.text import Text
+
+from lightloom.app.cli.options import (
+    Json,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+    read_settings,
+)
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import provenance_line
+from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
+from lightloom.machines.reducers.compare import compare_reducers as compare
+from lightloom.photonics.link.settings import Link
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import PARTS, reducers_figure
+from lightloom.reports.progress import progress
+
+_TURNS = 12
+
+
+def compare_reducers(
+    *,
+    servers: Annotated[int, count_option("--servers", "Servers whose codes are averaged, 2 to 32.")],
+    bits: Annotated[int, count_option("--bits", "Bits of a code.", "B")] = 8,
+    word_errors: Annotated[
+        float,
+        option("Share of wrong words that sums in the light may have; error correction of them is not counted.", "S"),
+    ] = 1e-6,
+    settings: Annotated[
+        list[str] | None,
+        option("constant=value, in the constant's unit (--json lists all); repeatable.", name="--set"),
+    ] = None,
+    pair: Annotated[
+        str, option("The two rivals whose difference is explained: A,B.", "A,B")
+    ] = "digit-sum,reducer-asic",
+    draws: Annotated[int, count_option("--draws", "Draws of all constants behind the ranges.", least=20)] = DRAWS,
+    figure: Annotated[Path | None, figure_option("Draw energies with their ranges, and what turns the verdict")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict."""
+    names = tuple(name.strip() for name in pair.split(","))
+    if len(names) != 2:
+        raise ConfigError(f"--pair {pair!r}: expected two rivals, such as digit-sum,reducer-asic")
+    check_outputs([figure])
+    given = read_settings(settings)
+    with progress("Comparing", None):
+        made = compare(servers, bits, word_errors=word_errors, given=given, pair=(names[0], names[1]), draws=draws)
+    document = made.to_json()
+    if figure is not None:
+        save(reducers_figure(made), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _parts(made), {"drawn": figure})
+
+
+def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
+    """Tables of costs, energies and constants that turn the verdict; then the verdict and its assumptions."""
+    setting = made.setting
+    title = f"{setting.servers} servers, {setting.bits} bits, {setting.symbol_rate / 1e9:g} GBd"
+    yield _costs(made, title)
+    yield ""
+    yield _energies(made)
+    yield ""
+    yield _turns(made)
+    yield ""
+    for rival in made.rivals.values():
+        if rival.limits:
+            yield Text(f"{rival.name}: {'; '.join(rival.limits)}", style="dim")
+    for name, why in made.refused.items():
+        yield Text(f"{name} left out: {why}", style="dim")
+    tried, wrong = made.tried_sums
+    yield f"digit-sum is proved exact, and tried on {tried:,} tuples of sums: {wrong:,} wrong"
+    yield ""
+    yield "verdict"
+    yield from (f"  {sentence}" for sentence in made.verdict)
+    yield ""
+    yield facts_table(FORFEITS, title="what averaging in the light forfeits")
+    yield Text(_path(made), style="dim")
+    assumed = sum(constant.assumed for constant in made.constants.values())
+    given = sum(constant.given for constant in made.constants.values())
+    yield Text(
+        f"{assumed} of {len(made.constants)} constants are assumptions, {given} given; --json has every source. "
+        f"Ranges: 90 % of {made.draws} draws of all constants, each evenly over its range, independent of the others.",
+        style="dim",
+    )
+
+
+def _path(made: ReducerComparison) -> str:
+    """The loss of a lane's path, where it comes from, and why `onn link` has another."""
+    laser, efficiency = (made.constants[name].value for name in ("laser", "laser_efficiency"))
+    derived = f"derived from the laser of a plain lane ({laser:g} pJ/bit at an efficiency of {efficiency:g})"
+    other = f"onn link assumes {Link().path_loss_db:g} dB for couplers, modulator and connectors alone"
+    return f"path of a lane: {made.path_loss_db:.0f} dB from modulator to detector, margin included, {derived}; {other}"
+
+
+def _costs(made: ReducerComparison, title: str) -> Table:
+    rows = []
+    for name, rival in made.rivals.items():
+        spread = made.ranges[name]
+        rows.append(
+            [
+                name,
+                _pj(rival.energy_per_bit),
+                f"{_pj(spread.low)} to {_pj(spread.high)}",
+                f"{1e9 * rival.total_latency:.3g}",
+                _dbm(rival.launched),
+                _dbm(rival.detected),
+                "" if rival.enob is None else f"{rival.enob:.1f}",
+                "yes" if not rival.limits else "no",
+            ]
+        )
+    columns = ["reducer", "pJ/bit", "90 % of draws", "ns", "dBm a server", "dBm a lane", "ENOB", "within limits"]
+    return plain_table(columns, rows, title=title)
+
+
+def _energies(made: ReducerComparison) -> Table:
+    rows = [
+        [name, *(_pj(sum(rival.energy.get(part, 0.0) for part in parts)) for parts in PARTS.values())]
+        for name, rival in made.rivals.items()
+    ]
+    return plain_table(["pJ/bit", *PARTS], rows, title="where the energy goes")
+
+
+def _turns(made: ReducerComparison) -> Table:
+    rows = [
+        [
+            turn.constant.name,
+            f"{turn.constant.value:g} {turn.constant.unit}".strip(),
+            f"{turn.constant.low:g} to {turn.constant.high:g}",
+            _percent(turn.at_low),
+            _percent(turn.at_high),
+            "" if turn.break_even is None else f"{turn.break_even:.3g}",
+            "assumption" if turn.constant.assumed else "sourced",
+        ]
+        for turn in made.turns[:_TURNS]
+    ]
+    first, second = made.pair
+    columns = ["constant", "value", "range", "at its least", "at its most", "even at", "source"]
+    return plain_table(
+        columns, rows, title=f"what {first} saves against {second}: {_percent(made.saving(first, second))}"
+    )
+
+
+def _pj(joules: float) -> str:
+    return "no light does" if joules == inf else f"{1e12 * joules:.3g}"
+
+
+def _dbm(watts: float | None) -> str:
+    return "" if watts is None else "–" if watts == inf else f"{10 * log10(watts / 1e-3):.1f}"
+
+
+def _percent(share: float) -> str:
+    return "no light does" if share == -inf else f"{100 * share:.0f} %"

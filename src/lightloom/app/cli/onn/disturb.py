@@ -1,0 +1,370 @@
+"""``lightloom onn disturb``: from errors of devices to the accuracy of the average, or of a model trained with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import numpy as np
+from rich.table import Table
+
+from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
+from lightloom.app.cli.options import (
+    Components,
+    Gains,
+    Json,
+    MeshKind,
+    Network,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+)
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.models.zoo import INSTALL_TORCH
+from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
+from lightloom.photonics.averaging.mapped import (
+    MappedAverager,
+    MappedCascade,
+    MappedNetwork,
+    averaging_accuracy,
+    cascade_accuracy,
+    map_averager,
+    map_cascade,
+    map_network,
+)
+from lightloom.photonics.averaging.networks import load_network, network_hash
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo
+from lightloom.photonics.meshes.disturb import sweep as swept
+from lightloom.photonics.meshes.mapping import MeshMapping, decibels
+from lightloom.photonics.tolerance import words_right
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import WORDS, sweep_figure
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
+    from lightloom.photonics.devices import NonIdealities
+
+
+# ``lightloom onn disturb --train``: errors of devices in, test accuracy of a trained model out.
+
+
+class TrainingRun(NamedTuple):
+    """What is trained, and where."""
+
+    data: Path | None
+    """Folder with MNIST; ``$LIGHTLOOM_DATA`` without it."""
+    iterations: int
+    seed: int
+    folder: Path | None
+    """Keeps what is trained, so that an interrupted training is resumed."""
+
+
+def measured_accuracy(
+    how: NonIdealities,
+    network: LayeredNetwork,
+    arguments: FunctionArguments,
+    run: TrainingRun,
+) -> Document:
+    """Train twice, with gradients averaged in float32 and on the devices.
+
+    Raises:
+        ConfigError: no data.
+        UnsupportedError: no PyTorch, or more servers than this host can be.
+    """
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"--train {INSTALL_TORCH}") from error
+    from lightloom.exchange.datasets import data_folder
+    from lightloom.papers.runs.device_noise import test_accuracy_under
+
+    place = data_folder(run.data)
+    with progress("Training twice", None):
+        result = test_accuracy_under(how, network, arguments, place, run.iterations, run.seed, run.folder)
+    return {"schema": "lightloom.onn-test-accuracy/1", **result.to_json()}
+
+
+def device_errors(fields: Mapping[str, float]) -> str:
+    """Return the errors of devices in words; ``fields`` are those of `NonIdealities`."""
+    return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
+
+
+def accuracy_table(document: Document, network: Path) -> Table:
+    """Return the accuracies as a table."""
+    difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
+    rows = [
+        ("errors of devices", device_errors(document["how"])),
+        (
+            "wrong mean codes",
+            f"{100 * document['code_error_rate']:.4g} %, RMS {document['rms_error_lsb']:.3g} of the last place",
+        ),
+        ("test accuracy", f"{100 * document['test_accuracy']:.2f} %"),
+        ("averaged in float32", f"{100 * document['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
+    ]
+    run = f"{document['servers']} servers, {document['bits']} bits, {document['iterations']:,} iterations"
+    return facts_table(rows, title=f"{network}: LeNet on MNIST, {run}")
+
+
+_FIELDS = {
+    "phase-error": "phase_error",
+    "coupler-error": "coupler_error",
+    "loss": "loss_db",
+    "loss-spread": "loss_spread_db",
+    "heater-spread": "heater_spread",
+    "crosstalk": "thermal_crosstalk",
+    "dac-bits": "dac_bits",
+    "detector-noise": "detector_noise",
+}
+_POINTS = 9
+_SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
+_CALIBRATIONS = {
+    "rows": "each makes up for what its output loses",
+    "matrix": "one gain a matrix, which makes up for what is lost evenly",
+    "none": "as designed",
+}
+
+
+_Form = Annotated[
+    str | None, option("economy, compact, svd or sigma-u, as in `onn map`; economy unless the file stores one.")
+]
+_Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater.", "SHARE")]
+_DetectorNoise = Annotated[float, option("Of full scale, at units and receivers.", "SHARE")]
+_Sweep = Annotated[
+    list[str] | None,
+    option(
+        f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
+        "NAME=LOW..HIGH[:POINTS]",
+    ),
+]
+_Correct = Annotated[bool, option("Couplers and crosstalk are measured and made up for.", name="--correct")]
+_Uncalibrated = Annotated[
+    bool, option("Amplifiers are not set to make up for what is lost evenly.", name="--uncalibrated")
+]
+_Units = Annotated[bool, option("Disturb P and T too, and count words that servers receive.", name="--units")]
+_Samples = Annotated[
+    int, count_option("--samples", "Grid points behind one accuracy; all where there are no more.", least=1)
+]
+_Train = Annotated[
+    bool, option("Train a model on MNIST whose gradients are averaged on these devices.", name="--train")
+]
+_Data = Annotated[Path | None, option("Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")]
+
+
+def disturb(
+    *,
+    network: Network,
+    phase_error: Annotated[float, option("Of every phase, standard deviation.", "RAD")] = 0.0,
+    coupler_error: Annotated[float, option("Mixing angle of every coupler.", "RAD")] = 0.0,
+    loss: Annotated[float, option("Of every MZI.", "DB")] = 0.0,
+    loss_spread: Annotated[float, option("Its standard deviation.", "DB")] = 0.0,
+    heater_spread: Annotated[float, option("Of every heater's phase for a command.", "SHARE")] = 0.0,
+    crosstalk: _Crosstalk = 0.0,
+    dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
+    detector_noise: _DetectorNoise = 0.0,
+    sweep: _Sweep = None,
+    draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
+    correct: _Correct = False,
+    uncalibrated: _Uncalibrated = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
+    units: _Units = False,
+    samples: _Samples = 400_000,
+    seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
+    figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
+    train: _Train = False,
+    data: _Data = None,
+    iterations: Annotated[int, count_option("--iterations", "Of the training.", least=1)] = 1000,
+    folder: Annotated[Path | None, option("Keeps what is trained, to resume it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fabricate a network's meshes many times, and count how often the average still comes out right."""
+    given = (phase_error, coupler_error, loss, loss_spread, heater_spread, crosstalk, dac_bits, detector_noise)
+    fields = dict(zip(_FIELDS.values(), given, strict=True))
+    how = NonIdealities(**cast(Any, fields))
+    sweeps = [_read_sweep(text) for text in sweep or []]
+    for field, values in sweeps:
+        replace(how, **cast(Any, {field: values[-1]}))  # the largest value is refused before anything is computed
+    counts = {"draws": draws, "samples": samples}
+    if figure is not None and not sweeps:
+        raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
+    check_outputs([figure])
+    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    if train:
+        if sweeps or correct or uncalibrated:
+            raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
+        if units or any(value is not None for value in given_mapping.values()):
+            raise ConfigError(
+                "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
+            )
+        weights, arguments = load_network(network)
+        digest = network_hash(weights, arguments)
+        run = TrainingRun(data, iterations, seed, folder)
+        origin = provenance([digest, fields, {"iterations": iterations}, seed], seed)
+        trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
+        print_result(trained, as_json, [accuracy_table(trained, network)])
+        return
+    if data is not None or folder is not None:
+        raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
+    mapping = chosen_mapping(network, MeshMapping(), given_mapping, exact=False)
+    calibration = "none" if uncalibrated else "rows" if mapping.gains == "rows" else "matrix"
+    options = {"calibration": calibration, "correct": correct, **mapping.to_json(), "units": units, **counts}
+    if units and is_cascade(network):
+        raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
+    subject = (_cascade if is_cascade(network) else _averager if units else _network)(network, mapping, options)
+    origin = provenance([subject.digest, fields, sweep, options, seed], seed)
+    document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
+    if figure is not None:
+        _draw(document, figure)
+    print_result(document, as_json, _parts(document, network), {"drawn": figure})
+
+
+def _read_sweep(text: str) -> tuple[str, list[float]]:
+    """A field of `NonIdealities` and the values it takes.
+
+    Raises:
+        ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
+        UnknownNameError: no such error of a device.
+    """
+    name, _, rest = text.partition("=")
+    low_text, dots, ends = rest.partition("..")
+    high_text, _, points_text = ends.partition(":")
+    if not dots:
+        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. phase-error=1e-4..1e-2:9")
+    if name not in _FIELDS:
+        raise UnknownNameError("sweep", name, _FIELDS)
+    try:
+        low, high = float(low_text), float(high_text)
+        points = int(points_text) if points_text else _POINTS
+    except ValueError as error:
+        raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
+    if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
+        raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
+    if name == "dac-bits":
+        return _FIELDS[name], [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
+    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
+    return _FIELDS[name], [float(value) for value in values]
+
+
+class _Subject(NamedTuple):
+    """What is fabricated and judged."""
+
+    digest: str
+    """Hash of its file's content."""
+    mapped: MappedNetwork | MappedAverager | MappedCascade
+    judge: Evaluate
+    facts: Document
+    """Servers, bits, inputs behind each accuracy and whether they are all."""
+
+
+def _network(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
+    network, arguments = load_network(path)
+    mapped = map_network(network, mapping)
+    function, samples = arguments.function(), options["samples"]
+    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
+    facts = {
+        "servers": arguments.servers,
+        "bits": arguments.bits,
+        "cascade": False,
+        "points": min(function.points, samples),
+        "exhaustive": function.points <= samples,
+    }
+    judge = averaging_accuracy(mapped, function, samples=samples, **chosen)
+    return _Subject(network_hash(network, arguments), mapped, judge, facts)
+
+
+def _averager(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
+    network, arguments = load_network(path)
+    mapped = map_averager(network, arguments, mapping)
+    words = options["samples"]
+    judge = words_right(mapped, words=words, calibration=options["calibration"], correct=options["correct"])
+    facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False, "points": words}
+    return _Subject(network_hash(network, arguments), mapped, judge, facts | {"exhaustive": False})
+
+
+def _cascade(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
+    cascade, samples = load_cascade(path), options["samples"]
+    mapped = map_cascade(cascade, mapping)
+    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
+    servers = cascade.groups * cascade.servers
+    facts = {"servers": servers, "bits": cascade.bits, "points": samples, "exhaustive": False, "cascade": True}
+    return _Subject(cascade_hash(cascade), mapped, cascade_accuracy(mapped, samples=samples, **chosen), facts)
+
+
+def _monte_carlo(
+    how: NonIdealities, sweeps: list[tuple[str, list[float]]], subject: _Subject, options: Document
+) -> Document:
+    mapped, judge, facts = subject.mapped, subject.judge, subject.facts
+    draws, seed = options["draws"], options["seed"]
+    with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
+
+        def evaluate(fabricated: Any, rng: Any) -> float:
+            accuracy = judge(fabricated, rng)
+            advance(1)
+            return accuracy
+
+        row = monte_carlo(mapped.matrices, how, evaluate, draws=draws, seed=seed).row
+        rows = [
+            swept(mapped.matrices, name, values, evaluate, base=how, draws=draws, seed=seed) for name, values in sweeps
+        ]
+    return {
+        "schema": "lightloom.onn-disturb/1",
+        **facts,
+        "devices": asdict(how),
+        **{name: options[name] for name in _SHOWN},
+        "mzi_count": mapped.mzis,
+        "columns": mapped.depth,
+        "largest_gain_db": decibels(mapped.gain),
+        "accuracy": row,
+        "sweeps": rows,
+    }
+
+
+def _draw(document: Document, figure: Path) -> None:
+    title = (
+        f"{document['servers']} servers, {document['bits']} bits: {document['mzi_count']:,} MZIs, mean and range of "
+        f"{document['draws']} fabrications{', corrected' if document['correct'] else ''}"
+    )
+    save(sweep_figure(document["sweeps"], title), figure, provenance_line(document["provenance"]))
+
+
+def _parts(document: Document, network: Path) -> Iterator[Table]:
+    """The facts of the fabrications, and a table for each sweep."""
+    how = "every grid point" if document["exhaustive"] else "drawn grid points"
+    if document["cascade"]:
+        how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"
+    if document["units"]:
+        how = "words, half of them near-equal; right if all servers receive the mean"
+    mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
+    title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
+    rows = [
+        ("mapping", mapping_words(document, network)),
+        ("errors of devices", device_errors(document["devices"])),
+        ("averaged rightly", _spread(document["accuracy"])),
+        ("inputs", f"{document['points']:,}, {how}"),
+        ("amplifiers", f"{_CALIBRATIONS[document['calibration']]}; gains up to {document['largest_gain_db']:.1f} dB"),
+        ("P and T", "disturbed too" if document["units"] else "ideal; --units disturbs them too"),
+        ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
+    ]
+    yield facts_table(rows, title=title)
+    for sweep in document["sweeps"]:
+        cells = [
+            [f"{row['value']:.4g}", *(f"{100 * row[name]:.4f}" for name in ("mean", "least", "largest"))]
+            for row in sweep["rows"]
+        ]
+        columns = [WORDS[sweep["parameter"]], "averaged rightly, %", "worst", "best"]
+        yield plain_table(columns, cells)
+
+
+def _spread(row: dict[str, float]) -> str:
+    return f"{100 * row['mean']:.4f} % (worst {100 * row['least']:.4f} %, best {100 * row['largest']:.4f} %)"

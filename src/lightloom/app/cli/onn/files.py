@@ -1,0 +1,90 @@
+"""What the ``onn`` commands share: files that they read and check, and the picture of errors against noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import check_writable
+from lightloom.core.results import Document, provenance_line
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping
+from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
+from lightloom.photonics.meshes.mapping import MeshMapping
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import NoiseCurve, noise_figure, noise_steps
+from lightloom.reports.progress import progress
+
+
+def check_network_name(path: Path) -> None:
+    """Refuse a place where no network could be written.
+
+    Raises:
+        ConfigError: another ending than .npz, or the place cannot be written to.
+    """
+    if path.suffix != ".npz":
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
+    check_writable(path)
+
+
+def draw_noise(
+    network: LayeredNetwork,
+    arguments: FunctionArguments,
+    name: str,
+    limit: float,
+    evaluations: int,
+    figure: Path,
+    origin: Document,
+) -> list[dict[str, float]]:
+    """Draw the share of wrong outputs against noise, and return the curve's points for JSON."""
+    function = arguments.function()
+    bound = input_bound(function)
+    sigmas = noise_steps(limit, bound)
+    rates = []
+    with progress("Noise", len(sigmas)) as advance:
+        for sigma in sigmas:
+            rates.append(1 - noisy_accuracy(network, function, float(sigma), evaluations))
+            advance(1)
+    curve = NoiseCurve(name=name, sigmas=sigmas, error_rates=np.array(rates), evaluations=evaluations, limit=limit)
+    title = f"{arguments.servers} servers, {arguments.bits} bits, {network.nonlinearity}"
+    save(noise_figure([curve], bound, title), figure, provenance_line(origin))
+    return [{"noise": float(s), "error_rate": float(r)} for s, r in zip(sigmas, rates, strict=True)]
+
+
+# How commands learn the mapping of a network to meshes: from their options, its file, or their own default.
+
+
+def chosen_mapping(
+    network: Path | None, default: MeshMapping, given: Mapping[str, Any], exact: bool = True
+) -> MeshMapping:
+    """Return the mapping of the options that are not None, else that stored in the file, else the command's default.
+
+    Args:
+        network: file of a network, a cascade or a matrix; only networks store a mapping.
+        default: mapping of the command.
+        given: form, mesh, gains and components as options; None where one is not given.
+        exact: whether the form must not be an approximation.
+
+    Raises:
+        InputError: an option has an unknown value, or the file cannot be read.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    chosen = default.but(**options)
+    if exact:
+        chosen.exact()
+    stored = stored_mapping(network)
+    return chosen if stored is None else stored.but(**options)
+
+
+def stored_mapping(network: Path | None) -> MeshMapping | None:
+    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network."""
+    return load_mapping(network) if network is not None and network.suffix == ".npz" else None
+
+
+def mapping_words(document: Document, network: Path | None) -> str:
+    """Return the mapping of a command's document in words, and that the file stores it if it does."""
+    mapping = MeshMapping(**{name: document[name] for name in MeshMapping.__dataclass_fields__})
+    return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"

@@ -1,0 +1,295 @@
+"""``lightloom onn link``: an averager in watts, from the servers' lasers to their receivers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from rich.table import Table
+
+from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
+from lightloom.app.cli.options import (
+    Components,
+    Gains,
+    Json,
+    MeshKind,
+    Network,
+    check_outputs,
+    count_option,
+    figure_option,
+    option,
+    print_result,
+)
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.units import format_quantity
+from lightloom.photonics.averaging.networks import load_network, network_hash
+from lightloom.photonics.link.settings import (
+    AMPLIFIER_LIMIT,
+    OPTIONS,
+    Link,
+    erring,
+    find_option,
+    ideal,
+    read_value,
+    show_value,
+    sources,
+)
+from lightloom.photonics.link.simulate import Chip, design_chip, light
+from lightloom.photonics.link.word_errors import contributions, word_errors
+from lightloom.photonics.meshes.mapping import BALANCED
+from lightloom.photonics.nonlinear import NO_AVERAGER
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import link_figure
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
+
+# Sweeps of ``lightloom onn link``: word error rate against one option of the link.
+
+_POINTS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSweep:
+    """An option, and the values it takes."""
+
+    option: str
+    values: list[float]
+
+
+def read_sweep(text: str, link: Link) -> LinkSweep:
+    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link; both ends may have units.
+
+    Raises:
+        ConfigError: another form, an option in words, or ends or points out of range.
+        UnknownNameError: no such option.
+    """
+    name, equals, rest = text.partition("=")
+    low_text, dots, ends = rest.partition("..")
+    high_text, _, points_text = ends.partition(":")
+    if not (equals and dots):
+        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. phase-lock=0.05..0.3:6")
+    if find_option(name).unit == "name":
+        raise ConfigError(f"--sweep {text!r}: {name} is no number")
+    low, high = read_value(name, low_text), read_value(name, high_text)
+    try:
+        points = int(points_text) if points_text else _POINTS
+    except ValueError as error:
+        raise ConfigError(f"--sweep {text!r}: expected a number of points, e.g. :{_POINTS}") from error
+    if low is None or high is None or not low < high or not 2 <= points <= 1000:
+        raise ConfigError(f"--sweep {text!r}: expected LOW < HIGH and 2 to 1000 points")
+    if name == "dac-bits":
+        read = LinkSweep(name, [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)])
+    else:
+        values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
+        read = LinkSweep(name, [float(value) for value in values])
+    for value in (*read.values[:1], *read.values[-1:]):
+        link_at(link, read, value)  # ends out of range are refused before anything is computed
+    return read
+
+
+def swept(
+    chip: Chip, link: Link, sweep: LinkSweep, advance: Callable[[int], object], tried: Mapping[str, Any]
+) -> Document:
+    """Return the word error rates of a sweep."""
+    rows = [
+        {"value": value, **word_errors(chip, link_at(link, sweep, value), advance=advance, **tried).to_json()}
+        for value in sweep.values
+    ]
+    return {"option": sweep.option, "unit": find_option(sweep.option).unit, "rows": rows}
+
+
+def link_at(link: Link, sweep: LinkSweep, value: float) -> Link:
+    """Return the link at one value of a sweep.
+
+    Raises:
+        ConfigError: the value is out of the option's range.
+    """
+    option = find_option(sweep.option)
+    setting: Any = int(value) if option.unit == "bits" else value
+    return replace(link, **{option.field: setting})
+
+
+def _link_option(name: str) -> OptionInfo:
+    row = OPTIONS[name]
+    return option(row.help, "NAME" if row.unit == "name" else row.unit.upper(), name=f"--{name}")
+
+
+_Sweep = Annotated[
+    list[str] | None,
+    option(
+        "Word error rate against an option of the link; repeatable. Steps are equal ratios, equal from 0.",
+        "NAME=LOW..HIGH[:POINTS]",
+    ),
+]
+_Ideal = Annotated[bool, option("Every part that no option mentions is ideal.", name="--ideal")]
+_RateOnly = Annotated[bool, option("Leave out the table of parts.", name="--rate-only")]
+_Form = Annotated[
+    str | None, option("svd, economy or compact, as in `onn map`; unless the file stores a mapping: svd of components.")
+]
+_Words = Annotated[int, count_option("--words", "Words sent through each fabrication, half near-equal.", least=1)]
+
+
+def link(
+    *,
+    network: Network,
+    full_scale: Annotated[str | None, _link_option("full-scale")] = None,
+    path_loss: Annotated[str | None, _link_option("path-loss")] = None,
+    modulation: Annotated[str | None, _link_option("modulation")] = None,
+    rin: Annotated[str | None, _link_option("rin")] = None,
+    phase_lock: Annotated[str | None, _link_option("phase-lock")] = None,
+    power_error: Annotated[str | None, _link_option("power-error")] = None,
+    polarisation: Annotated[str | None, _link_option("polarisation")] = None,
+    skew: Annotated[str | None, _link_option("skew")] = None,
+    gain: Annotated[str | None, _link_option("gain")] = None,
+    noise_figure: Annotated[str | None, _link_option("noise-figure")] = None,
+    bandwidth: Annotated[str | None, _link_option("bandwidth")] = None,
+    local_oscillator: Annotated[str | None, _link_option("local-oscillator")] = None,
+    responsivity: Annotated[str | None, _link_option("responsivity")] = None,
+    noise_density: Annotated[str | None, _link_option("noise-density")] = None,
+    detector_bandwidth: Annotated[str | None, _link_option("detector-bandwidth")] = None,
+    unit: Annotated[str | None, _link_option("unit")] = None,
+    swing: Annotated[str | None, _link_option("swing")] = None,
+    bias_error: Annotated[str | None, _link_option("bias-error")] = None,
+    gain_error: Annotated[str | None, _link_option("gain-error")] = None,
+    threshold_error: Annotated[str | None, _link_option("threshold-error")] = None,
+    calibration: Annotated[str | None, _link_option("calibration")] = None,
+    phase_error: Annotated[str | None, _link_option("phase-error")] = None,
+    coupler_error: Annotated[str | None, _link_option("coupler-error")] = None,
+    loss: Annotated[str | None, _link_option("loss")] = None,
+    loss_spread: Annotated[str | None, _link_option("loss-spread")] = None,
+    crossing_loss: Annotated[str | None, _link_option("crossing-loss")] = None,
+    crosstalk: Annotated[str | None, _link_option("crosstalk")] = None,
+    dac_bits: Annotated[str | None, _link_option("dac-bits")] = None,
+    ideal: _Ideal = False,
+    words: _Words = 20_000,
+    draws: Annotated[int, count_option("--draws", "Fabrications behind each rate.", least=1)] = 20,
+    sweep: _Sweep = None,
+    rate_only: _RateOnly = False,
+    form: _Form = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
+    seed: Annotated[int, count_option("--seed", "Of fabrications, words and noise.")] = 0,
+    figure: Annotated[Path | None, figure_option("Draw the parts and the sweeps")] = None,
+    as_json: Json = False,
+) -> None:
+    """Send words through an averager in watts: word error rate, what causes it, lasers, peaks."""
+    given = {name: value for name, value in locals().items() if name.replace("_", "-") in OPTIONS and value is not None}
+    settings = _settings({name.replace("_", "-"): str(value) for name, value in given.items()}, ideal)
+    sweeps = [read_sweep(text, settings) for text in sweep or []]
+    check_outputs([figure])
+    weights, arguments = load_network(network)
+    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    mapping = chosen_mapping(network, BALANCED, given_mapping)
+    chip = design_chip(weights, arguments, mapping)
+    tried = {"words": words, "fabrications": draws, "seed": seed}
+    configuration = [network_hash(weights, arguments), asdict(settings), mapping.to_json(), tried, sweep, rate_only]
+    document = _measured(chip, settings, sweeps, tried, rate_only) | mapping.to_json()
+    document["provenance"] = provenance(configuration, seed)
+    if figure is not None:
+        save(link_figure(document), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _tables(document, settings, network), {"drawn": figure})
+
+
+def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
+    values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items()}
+    if not others_ideal:
+        return Link(**values)
+    noisy: Document = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
+    if "swing" in values:
+        noisy["unit"] = "limiting"
+    return Link(**{**asdict(ideal(Link())), **noisy, **values})
+
+
+def _measured(
+    chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: Mapping[str, Any], rate_only: bool
+) -> Document:
+    parts = 0 if rate_only else 2 * len(erring(settings))
+    points = sum(len(sweep.values) for sweep in sweeps)
+    with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
+        together = word_errors(chip, settings, advance=advance, **tried)
+        compared = None if rate_only else contributions(chip, settings, together, advance=advance, **tried)
+        rows = [swept(chip, settings, sweep, advance, tried) for sweep in sweeps]
+    return {
+        "schema": "lightloom.onn-link/1",
+        "servers": chip.arguments.servers,
+        "bits": chip.arguments.bits,
+        "link": asdict(settings),
+        "sources": sources(settings),
+        "mzi_count": chip.mapped.mzis,
+        "columns": chip.mapped.depth,
+        "crossings": chip.mapped.crossings,
+        **together.to_json(),
+        "light": light(chip, settings, together.peaks, together.raised).to_json(),
+        "contributions": None if compared is None else compared.to_json(),
+        "note": NO_AVERAGER if settings.unit in ("electro-optic", "saturable") else None,
+        "sweeps": rows,
+    }
+
+
+def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table | str]:
+    """The options with their sources, the rate and the light, the parts, and a table for each sweep."""
+    title = f"{network}: {document['servers']} servers, {document['bits']} bits, {document['mzi_count']:,} MZIs"
+    shown = sources(settings)
+    rows = [
+        [name, show_value(name, getattr(settings, row.field)), shown[name]]
+        for name, row in OPTIONS.items()
+        if settings.gain == "optical" or name != "noise-figure"
+    ]
+    yield plain_table(["option", "value", "source"], rows, title=title, left=["option", "value", "source"])
+    yield ""
+    yield facts_table(_facts(document, network))
+    if document["note"]:
+        yield document["note"]
+    if document["contributions"] is not None:
+        yield ""
+        yield _parts_table(document["contributions"])
+    for sweep in document["sweeps"]:
+        yield ""
+        cells = [[show_value(sweep["option"], row["value"]), *_rate_cells(row)] for row in sweep["rows"]]
+        yield plain_table([sweep["option"], "words wrong", "95 % interval"], cells)
+
+
+def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
+    yield "mapping", mapping_words(document, network)
+    rate, interval = _rate_cells(document)
+    lit = document["light"]
+    power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
+    yield "words wrong", f"{rate} ({interval}; {document['words']:,} words, {document['fabrications']} fabrications)"
+    yield "fabrications", f"{document['fabrications_all_right']} all right, worst {document['worst_fabrication']:.2g}"
+    yield "received differently", f"{document['words_received_differently']:,} words, not equal at all servers"
+    lanes = power["server_lasers_watts"]
+    yield "laser of a server's lane", f"{power['laser_per_server_lane_watts']}; all lanes {lanes}"
+    yield "light on the chip", f"oscillators {power['oscillators_watts']}, carriers {power['carriers_watts']}"
+    yield "peak", f"{power['peak_watts']}, {lit['peak_place']}"
+    yield "largest gain", f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}"
+    if lit["levels_raised_db"]:
+        yield "levels", f"lanes and units raised by up to {lit['levels_raised_db']:.2g} dB for the loss of their paths"
+    for place in lit["beyond_optical_amplifiers"]:
+        peak = format_quantity(lit["peaks_watts"][place], "power")
+        yield "not to be had", f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW"
+    if document["contributions"] is not None:
+        weakest = document["contributions"]["weakest_part"]
+        yield "weakest part", weakest or "none: too few words are wrong, even with all errors ten times as large"
+
+
+def _parts_table(compared: Document) -> Table:
+    factor = compared["errors_enlarged_by"]
+    title = "Parts" if factor == 1 else f"Parts, with all errors enlarged {factor:g} times (too few words are wrong)"
+    rows = [["none", *_rate_cells(compared["together"]), ""]]
+    rows += [[row["part"], *_rate_cells(row["without"]), _rate_cells(row["alone"])[0]] for row in compared["parts"]]
+    return plain_table(["made ideal", "words wrong", "95 % interval", "this one alone"], rows, title=title)
+
+
+def _rate_cells(row: Document) -> tuple[str, str]:
+    low, high = row["interval_95"]
+    return f"{row['word_error_rate']:.3g}", f"{low:.2g} to {high:.2g}"

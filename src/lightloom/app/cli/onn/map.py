@@ -1,0 +1,450 @@
+"""``lightloom onn map``: the phases of every MZI of a network, or of a matrix, and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
+from lightloom.app.cli.options import (
+    Components,
+    Gains,
+    Json,
+    MeshKind,
+    Network,
+    check_outputs,
+    figure_option,
+    option,
+    print_json,
+    print_result,
+)
+from lightloom.core.array_files import read_npy
+from lightloom.core.arrays import Column
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import Document, content_hash, provenance, provenance_line
+from lightloom.photonics.averaging.cascade import is_cascade, load_cascade
+from lightloom.photonics.averaging.mapped import cascade_matrices, map_averager, part_crossings
+from lightloom.photonics.averaging.networks import light_matrices, load_network, network_hash, unit_matrices
+from lightloom.photonics.chip.floorplan import Rules, floor_plan
+from lightloom.photonics.chip.netlist import chip_netlist
+from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.decompose import switch as circuit_switch
+from lightloom.photonics.meshes.files import (
+    check_belongs,
+    check_phases_name,
+    load_phases,
+    meshes_of,
+    phases_document,
+    save_phases,
+)
+from lightloom.photonics.meshes.files import netlist as netlist_of
+from lightloom.photonics.meshes.mapping import (
+    FORMS,
+    MappedBlocks,
+    MeshMapping,
+    decibels,
+    full_count,
+    map_part,
+)
+from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.figures.canvas import save
+from lightloom.reports.figures.photonics import chain_figure, chain_parts, part_figure
+from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from lightloom.photonics.averaging.mapped import MappedAverager
+    from lightloom.photonics.averaging.mapped import Part as MappedPart
+    from lightloom.photonics.averaging.networks import FunctionArguments
+    from lightloom.photonics.chip.floorplan import FloorPlan
+    from lightloom.photonics.meshes.files import Part
+
+
+_UNITARY = "unitary"
+_TOLERANCE = 1e-9
+"""Relative difference up to which phases carry out the matrices that they are said to."""
+
+
+_Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
+_MapForm = Annotated[
+    str | None,
+    option(
+        "economy (unless the file stores another), compact, svd (the paper's), sigma-u (its approximation), or unitary."
+    ),
+]
+_Switch = Annotated[
+    str | None,
+    option("Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.", "O,O,..."),
+]
+_MOST_PORTS = 512
+_Phases = Annotated[Path | None, option("Read phases instead, and check that they are those of --like.", "FILE")]
+
+
+def map_to_meshes(
+    *,
+    source: _Source = None,
+    form: _MapForm = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
+    units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
+    phases: _Phases = None,
+    like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
+    switch: _Switch = None,
+    out: Annotated[Path | None, option("Write all phases (.json or .npz).")] = None,
+    netlist: Annotated[Path | None, option("Write SAX netlists of all meshes (.json).")] = None,
+    figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
+    layer: Annotated[str | None, option("The layer that --figure draws, 1 without it.", "N|P|T")] = None,
+    chain: Annotated[Path | None, figure_option("Draw the whole network")] = None,
+    as_json: Json = False,
+) -> None:
+    """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
+    if switch is not None:
+        if any(given is not None for given in (source, phases, like)) or units or components or form is not None:
+            raise ConfigError("--switch takes no file, --phases, --like, --units, --components or --form")
+        form = _UNITARY
+    elif (phases is None) != (like is None) or (source is None) == (phases is None):
+        raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
+    _check_targets(out, netlist, figure, chain)
+    origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
+    mapping = _chosen(origin_path, form, mesh, gains, components)
+    arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
+    drawn = _drawn_name(layer, matrices)
+    parts = _mapped(matrices, mapping, form == _UNITARY)
+    mapped = mapping.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
+    if phases is not None:
+        _check(phases, parts, origin_path, [mapped["form"], mapping.mesh], as_json)
+        return
+    rows = [
+        _map_row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
+        for name, part in parts.items()
+    ]
+    origin = provenance([*mapped.values(), content_hash(phases_document(parts))])
+    counts = ("mzi_count", "mzi_count_paper", "mzi_count_economy")
+    document = {
+        "schema": "lightloom.onn-map/1",
+        **mapped,
+        "crossings": _crossings(parts) if groups == 1 else None,
+        **{name: sum(row[name] * row["copies"] for row in rows) for name in counts},
+        "columns": sum(row["columns"] for row in rows),
+        "largest_gain_db": max(row["gain_db"] for row in rows),
+        "largest_error": max(row["largest_error"] for row in rows),
+        "parts": rows,
+        "provenance": origin,
+    }
+    if out is not None:
+        save_phases(parts, out)
+    if netlist is not None:
+        _write_netlists(parts, netlist)
+    _draw(parts, arguments, figure, drawn, chain, origin)
+    written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
+    print_result(document, as_json, _map_parts(document, origin_path), written)
+
+
+def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, chain: Path | None) -> None:
+    if out is not None:
+        check_phases_name(out)
+    if netlist is not None and netlist.suffix != ".json":
+        raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
+    check_outputs([figure, chain], [out, netlist])
+
+
+def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
+    """What is mapped, by name and in the order of the light, and how many chips of level 1 there are."""
+    if path.suffix == ".npy":
+        if units:
+            raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
+        return None, {"matrix": read_npy(path)}, 1
+    if is_cascade(path):
+        cascade = load_cascade(path)
+        return None, cascade_matrices(cascade, units), cascade.groups
+    network, arguments = load_network(path)
+    layers = {f"layer {index}": matrix for index, matrix in enumerate(light_matrices(network), 1)}
+    if not units:
+        return arguments, layers, 1
+    around = unit_matrices(arguments)
+    return arguments, {"P": around["P"], **layers, "T": around["T"]}, 1
+
+
+def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
+    """The matrix of a circuit switch (OptINC, section II-A), and the one chip that it is on."""
+    try:
+        outputs = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--switch {text!r}: expected whole numbers, e.g. 2,0,1") from error
+    if len(outputs) > _MOST_PORTS:
+        raise ConfigError(f"--switch of {len(outputs)} ports: expected at most {_MOST_PORTS}")
+    if sorted(outputs) != list(range(len(outputs))):
+        raise ConfigError(f"--switch {text!r}: expected each of 0 to {len(outputs) - 1} once")
+    return None, {"matrix": np.abs(circuit_switch(outputs).matrix()).round()}, 1
+
+
+def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
+    """Return the name of the matrix that is drawn; a layer that does not exist is refused even if nothing is drawn."""
+    if layer is None:
+        return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
+    name = layer if layer in matrices else f"layer {layer}"
+    if name not in matrices:
+        known = ", ".join(name.removeprefix("layer ") for name in matrices)
+        units = "" if "T" in matrices else ", or P or T with --units"
+        raise ConfigError(f"--layer {layer!r}: expected one of {known}{units}")
+    return name
+
+
+def _crossings(parts: dict[str, Part]) -> int:
+    matrices = [part for part in parts.values() if not isinstance(part, Mesh)]
+    return part_crossings(matrices) if matrices else 0
+
+
+def _chosen(
+    source: Path, form: str | None, mesh: str | None, gains: str | None, components: bool | None
+) -> MeshMapping:
+    """Return the mapping; that of a unitary matrix has no form, and is one mesh."""
+    if form is not None and form not in (*FORMS, _UNITARY):
+        raise UnknownNameError("form", form, (*FORMS, _UNITARY))
+    if form != _UNITARY:
+        given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+        return chosen_mapping(source, MeshMapping(), given, exact=False)
+    if components:
+        raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
+    return chosen_mapping(None, MeshMapping(), {"mesh": mesh, "gains": gains})
+
+
+def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    with progress("Meshes", len(matrices)) as advance:
+        for name, matrix in matrices.items():
+            if unitary:
+                parts[name] = decompose(matrix, mapping.mesh)
+            else:
+                # The paper approximates the network alone, not P and T.
+                parts[name] = map_part(matrix, mapping.around() if name.split()[-1] in ("P", "T") else mapping)
+            advance(1)
+    return parts
+
+
+def _map_row(name: str, part: Part, matrix: Column) -> Document:
+    outputs, inputs = matrix.shape
+    off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
+    return {
+        "name": name,
+        "outputs": outputs,
+        "inputs": inputs,
+        "mzi_count": part.mzis,
+        "mzi_count_paper": full_count(outputs, inputs),
+        "mzi_count_economy": full_count(outputs, inputs, "economy"),
+        "columns": part.layout.depth if isinstance(part, Mesh) else part.depth,
+        "gain_db": 0.0 if isinstance(part, Mesh) else decibels(part.gain),
+        "largest_error": float(off),
+    }
+
+
+def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str], as_json: bool) -> None:
+    """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
+    phases = load_phases(path)
+    off = check_belongs(phases, parts, repr(str(path)))
+    if not off <= _TOLERANCE:
+        raise ConfigError(f"{str(path)!r}: phases of other matrices than {str(like)!r}, off by up to {off:.2g}")
+    mzis = sum(part.mzis for part in phases.values())
+    if as_json:
+        origin = provenance([*options, *(content_hash(phases_document(each)) for each in (phases, parts))])
+        print_json(
+            {"schema": "lightloom.onn-phases/1", "mzi_count": mzis, "largest_difference": off, "provenance": origin}
+        )
+    else:
+        typer.echo(f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}")
+
+
+def _write_netlists(parts: dict[str, Part], path: Path) -> None:
+    netlists = {
+        f"{name}: {place}": netlist_of(mesh) for name, part in parts.items() for place, mesh in meshes_of(part).items()
+    }
+    write_atomically(path, json.dumps({"schema": "lightloom.netlists/1", "netlists": netlists}) + "\n")
+
+
+def _draw(
+    parts: dict[str, Part],
+    arguments: FunctionArguments | None,
+    figure: Path | None,
+    name: str,
+    chain: Path | None,
+    origin: Document,
+) -> None:
+    line = provenance_line(origin)
+    if figure is not None:
+        save(part_figure(parts[name], name), figure, line)
+    if chain is not None:
+        title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
+        save(chain_figure(chain_parts(parts), title), chain, line)
+
+
+def _map_parts(document: Document, source: Path) -> Iterator[Table]:
+    """The table of mapped matrices, their sum last."""
+    cells = [
+        [
+            row["name"] + (f", {row['copies']} chips" if row.get("copies", 1) > 1 else ""),
+            f"{row['inputs']} to {row['outputs']}",
+            f"{row['mzi_count']:,}",
+            f"{row['mzi_count_paper']:,}",
+            f"{row['mzi_count_economy']:,}",
+            f"{row['columns']:,}",
+            f"{row['gain_db']:.1f}",
+            f"{row['largest_error']:.1e}",
+        ]
+        for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
+    ]
+    columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
+    counted = document["components"] and document["crossings"] is not None
+    crossed = f", {document['crossings']:,} crossings of waveguides" if counted else ""
+    yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes{crossed}")
+
+
+def _total(document: Document) -> Document:
+    ends = {"inputs": document["parts"][0]["inputs"], "outputs": document["parts"][-1]["outputs"]}
+    return {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}
+
+
+# ``lightloom onn chip``: a whole averager as a netlist for SAX, a floor plan and a layout.
+
+_DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
+"""Distances from the chip's wavelength in metres: 0.8 nm is 100 GHz near 1550 nm."""
+_ChipForm = Annotated[
+    str | None, option("economy, compact or svd, as in `onn map`; compact unless the file stores one.")
+]
+
+
+def chip(
+    *,
+    network: Network,
+    form: _ChipForm = None,
+    mesh: MeshKind = None,
+    gains: Gains = None,
+    components: Components = None,
+    pitch: Annotated[float, option("Of neighbouring waveguides; an assumption.", "UM")] = Rules().pitch,
+    netlist: Annotated[Path | None, option("Write the netlist of the whole chip for SAX (.json).")] = None,
+    gds: Annotated[Path | None, option("Write the layout (.gds); needs the extra gds.")] = None,
+    figure: Annotated[Path | None, figure_option("Draw the floor plan")] = None,
+    as_json: Json = False,
+) -> None:
+    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS."""
+    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    for path, ending in ((netlist, ".json"), (gds, ".gds")):
+        if path is not None and path.suffix != ending:
+            raise ConfigError(f"{str(path)!r}: expected a name that ends in {ending}")
+    check_outputs([figure], [netlist, gds])
+    rules, dispersion = Rules(pitch=pitch), Dispersion()
+    mapping = chosen_mapping(network, MeshMapping(form="compact"), given)
+    weights, arguments = load_network(network)
+    averager = map_averager(weights, arguments, mapping)
+    plan = floor_plan(averager, rules)
+    options = mapping.to_json()
+    origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
+    document = _document(averager, plan, dispersion) | options | {"provenance": origin}
+    if gds is not None:
+        from lightloom.photonics.chip.gds import write_gds
+
+        write_gds(plan, gds)
+    if netlist is not None:
+        content = {
+            "schema": "lightloom.chip-netlist/1",
+            "netlist": chip_netlist(averager, dispersion, column_length=rules.column * 1e-6),
+            "provenance": origin,
+        }
+        write_atomically(netlist, json.dumps(content) + "\n")
+    if figure is not None:
+        from lightloom.reports.figures.photonics import chip_figure
+
+        save(chip_figure(plan, _title(document, network)), figure, provenance_line(origin))
+    print_result(
+        document, as_json, _chip_parts(document, network), {"netlist": netlist, "layout": gds, "drawn": figure}
+    )
+
+
+def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
+    wavelength = dispersion.wavelength
+    ideal = chip_matrix(averager, wavelength, dispersion)
+    detuned = []
+    for distance in _DETUNED:
+        matrix = chip_matrix(averager, wavelength + distance, dispersion)
+        # A delay common to all paths is no error.
+        matrix = matrix * np.exp(-1j * np.angle(np.vdot(ideal, matrix)))
+        detuned.append({"metres": distance, "error": float(np.linalg.norm(matrix - ideal) / np.linalg.norm(ideal))})
+    return {
+        "schema": "lightloom.onn-chip/1",
+        "mzi_count": averager.mzis,
+        "columns": averager.depth,
+        "heaters": plan.heaters,
+        "units": len(plan.units),
+        "crossings": plan.crossings,
+        "ports": {"inputs": len(plan.inputs), "outputs": len(plan.outputs)},
+        "width_um": plan.width,
+        "height_um": plan.height,
+        "area_mm2": plan.area,
+        "measures_um": asdict(plan.rules),
+        "dispersion": asdict(dispersion),
+        "detuned": detuned,
+        "parts": [_chip_row(name, part) for name, part in averager.parts.items()],
+    }
+
+
+def _chip_row(name: str, part: MappedPart) -> Document:
+    levels = [decibels(float(gain)) for gain in part.gains]
+    return {
+        "name": name,
+        "inputs": part.shape[1],
+        "outputs": part.shape[0],
+        "blocks": len(part.blocks) if isinstance(part, MappedBlocks) else 1,
+        "mzi_count": part.mzis,
+        "columns": part.depth,
+        "least_gain_db": min(levels),
+        "largest_gain_db": max(levels),
+    }
+
+
+def _title(document: Document, network: Path) -> str:
+    width, height = document["width_um"] / 1000, document["height_um"] / 1000
+    return f"{network.name}: {document['mzi_count']:,} interferometers on {width:.1f} mm x {height:.2f} mm"
+
+
+def _chip_parts(document: Document, network: Path) -> Iterator[Table]:
+    """The facts, and a row for each part."""
+    measures, dispersion = document["measures_um"], document["dispersion"]
+    lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
+    errors = ", ".join(f"{row['metres'] * 1e9:g} nm {row['error']:.3f}" for row in document["detuned"])
+    facts = [
+        ("mapping", mapping_words(document, network)),
+        ("footprint", f"{document['area_mm2']:.1f} mm², without lasers, pads, fibres and electronics"),
+        ("heaters", f"{document['heaters']:,}"),
+        ("ports", f"{document['ports']['inputs']} in, {document['ports']['outputs']} out"),
+        ("gains and units", f"{document['units']:,}"),
+        ("crossings", f"{document['crossings']:,}"),
+        ("measures, µm", f"{lengths} (assumptions)"),
+        (
+            "dispersion",
+            f"couplers {dispersion['coupler_slope'] * 1e-9:g} rad/nm, group index {dispersion['group_index']:g} "
+            "(assumptions)",
+        ),
+        ("error beside its wavelength", f"{errors} (units linear)"),
+    ]
+    yield facts_table(facts, title=_title(document, network))
+    cells = [
+        [
+            row["name"],
+            f"{row['inputs']} to {row['outputs']}",
+            f"{row['blocks']}",
+            f"{row['mzi_count']:,}",
+            f"{row['columns']:,}",
+            f"{row['least_gain_db']:.1f} to {row['largest_gain_db']:.1f}",
+        ]
+        for row in document["parts"]
+    ]
+    yield plain_table(["part", "signals", "blocks", "MZIs", "columns", "gains, dB"], cells)

@@ -1,0 +1,824 @@
+"""The report of a plan: what the search found, as the plain data that the reports layer shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.results import formatted_fields, provenance_line
+from lightloom.core.units import (
+    format_bandwidth,
+    format_energy,
+    format_rate,
+    format_ratio,
+    format_size,
+    format_time,
+)
+from lightloom.exchange.method import accuracy_note
+from lightloom.machines.accelerators.astra_sim import ORIGIN as SYSTEM
+from lightloom.machines.clusters.astra_sim import ORIGIN
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.derived import Cut
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.transports.transport import Transport
+from lightloom.planning.economics.ledger import (
+    MARKS,
+    MOST_PLACES,
+    TITLE,
+    StepLedger,
+    ledger_notes,
+    ledger_rows,
+)
+from lightloom.planning.figures import group_figure, placement_figure
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.collective_prices import carrier
+from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
+from lightloom.planning.search.document import intervals_basis
+from lightloom.planning.search.explain import verdict
+from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.request import DATA_PARALLEL
+from lightloom.planning.simulation.engine import StepResult
+from lightloom.reports.figures.canvas import save, to_svg
+from lightloom.reports.figures.comparisons import Point, breakdown_figure, pareto_figure
+from lightloom.reports.figures.links import wavelength_caption, wavelength_map
+from lightloom.reports.figures.timelines import timeline_figure
+from lightloom.reports.html import draws
+from lightloom.reports.report import (
+    ALIKE,
+    CollectiveRow,
+    ExploredPlan,
+    LightMap,
+    MemoryBar,
+    Picture,
+    RankingRow,
+    Report,
+    Table,
+    collective_row,
+    explored_plan,
+    light_map,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lightloom.collectives.schedule.columns import Schedule
+    from lightloom.planning.simulation.placed_step import PlacedStep
+
+
+# Tables of a plan's report: data parallelism with every algorithm, and the circuits of synthesized schedules.
+
+_SAME = 1e-6
+"""Steps that differ by less than this share are the same."""
+
+
+def compared(search: PlanSearch) -> list[Plan]:
+    """The best strategy of data parallelism alone with every algorithm, gradients as they are; fastest first."""
+    plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
+    same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
+    return sorted(same, key=lambda plan: plan.step_time)
+
+
+def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
+    """Data parallelism, algorithm by algorithm; nothing where it was not searched."""
+    plans = compared(search)
+    if not plans:
+        return ()
+    return (
+        Table(
+            title=f"{plans[0].strategy} with every algorithm",
+            columns=(
+                "algorithm",
+                "step",
+                "longer",
+                "waits for the network",
+                "network busy",
+                "of it circuits",
+                "vs bound",
+            ),
+            rows=tuple(_algorithm_row(plan, plan.result, plans[0]) for plan in plans if plan.result is not None),
+            caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
+            "Against the bound: collectives from dark fibres, over the lower bounds of each.",
+        ),
+    )
+
+
+def _algorithm_row(plan: Plan, result: StepResult, first: Plan) -> tuple[str, ...]:
+    waiting = plan.breakdown["exposed_communication_s"] + plan.breakdown["exposed_reconfiguration_s"]
+    return (
+        " + ".join(plan.algorithms) or "none",
+        format_time(plan.step_time),
+        _longer(plan.step_time / first.step_time if first.step_time else 1.0),
+        format_time(waiting),
+        format_time(result.communication_time),
+        format_time(result.busy_time["reconfiguration"]),
+        format_ratio(times_the_bound(plan)),
+    )
+
+
+def _longer(ratio: float) -> str:
+    if ratio < 1 + _SAME:
+        return "0 %"
+    return f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
+
+
+def times_the_bound(plan: Plan) -> float | None:
+    """Seconds of the step's collectives over their lower bounds; None for others than data parallelism alone."""
+    if plan.prices is None or plan.result is None:
+        return None
+    costs = [plan.prices.cost(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
+    least = sum(bound.time for _, bound in costs)
+    return sum(cost.time for cost, _ in costs) / least if least else None
+
+
+def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
+    """Circuits of each collective of the fastest plan whose schedules are synthesized; nothing without one."""
+    synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
+    plan = next((plan for plan in synthesized if plan.exchanges), None)
+    if plan is None or plan.result is None:
+        return ()
+    times = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges)
+    circuits = plan.job.fabric.exclusive
+    return (
+        Table(
+            title=f"{'Circuits' if circuits else 'Messages'} of {plan.algorithm} schedules, {plan.strategy}",
+            columns=("collective", "size", "a step", "time", "vs bound", "circuits" if circuits else "schedule"),
+            rows=tuple(_circuit_row(plan, kind, nbytes, count) for (kind, nbytes), count in sorted(times.items())),
+            caption=_sets(plan.result) if circuits else "Packets take links as they are free: nothing is set up.",
+        ),
+    )
+
+
+def _circuit_row(plan: Plan, kind: Kind, nbytes: float, count: int) -> tuple[str, ...]:
+    assert plan.prices is not None
+    cost, bound = plan.prices.cost(kind, nbytes)
+    notes = plan.prices.schedule(kind, nbytes).notes
+    ratio = cost.time / bound.time if bound.time else None
+    return kind, format_size(nbytes), str(count), format_time(cost.time), format_ratio(ratio), "; ".join(notes)
+
+
+def _sets(result: StepResult) -> str:
+    """How often circuits change in a step, and what that costs."""
+    spent = result.busy_time["reconfiguration"]
+    if not spent:
+        return "One set of circuits serves all of them and stays in place."
+    exposed = result.breakdown["exposed_reconfiguration_s"]
+    hidden = "all of it while computing" if not exposed else f"{format_time(exposed)} of it waited for"
+    return f"Changing circuits between them takes {format_time(spent)} a step, {hidden}."
+
+
+# Pictures of a plan's report: where time and energy go, the step, the schedule, the placement and its circuits.
+
+_BARS, _LANES = 12, 16
+"""Plans in the first picture, devices and links in a timeline."""
+_LETTERS = 58
+"""Letters in a line beside a bar."""
+
+
+def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
+    """File name, title, figure and caption of every picture."""
+    winner, placed = search.winner, _best_placed(search)
+    yield "breakdown", "Where the time goes", _breakdown(search), "The fastest plans, and the best of each kind."
+    front = "one plan is best in both" if len(search.front) == 1 else f"{len(search.front)} plans are on the front"
+    caption = f"Every dot is a plan that was simulated; {front}. Energies are those of the parts that have a source."
+    yield "pareto", "Time and energy of a sample", _pareto(search), caption
+    drawn = timeline_figure(winner.timeline, _LANES)
+    yield "timeline", "The winner's step", drawn, f"{winner.label} on {winner.site}.{_lanes(winner)}"
+    yield from _schedules(search)
+    if placed is None or placed.placed is None:
+        return
+    step, name = placed.placed, f"{placed.label} on {placed.site}"
+    if placed is not winner:
+        drawn = timeline_figure(placed.timeline, _LANES)
+        yield "placed-timeline", "The best placed step", drawn, f"{name}.{_lanes(placed)}"
+    if step.plan.k > 1:
+        yield "placement", "Placement", placement_figure(step.plan), _placement_caption(name, step)
+    if step.plan.ranks > 1:
+        yield "traffic", "Traffic and circuits", group_figure(step.plan, step.circuits), _traffic_caption(name, step)
+
+
+def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
+    """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone, with its
+    plan."""
+    plans = [plan for plan in [search.winner, *compared(search)] if plan.exchanges and plan.verified]
+    plan = next((plan for plan in plans if plan.prices), None)
+    if plan is None or plan.prices is None:
+        return None
+    exchange = plan.exchanges[0]
+    return plan, plan.prices.schedule(exchange.kind, exchange.nbytes)
+
+
+def _schedules(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
+    drawn = drawn_schedule(search)
+    if drawn is None:
+        return
+    plan, schedule = drawn
+    fabric = plan.cluster.fabric
+    title = "The winning schedule" if plan is search.winner else f"The schedule of {plan.strategy}, {plan.algorithm}"
+    yield "schedule", title, wavelength_map(schedule, fabric), wavelength_caption(schedule, fabric)
+
+
+def _best_placed(search: PlanSearch) -> Plan | None:
+    """The fastest placed plan that shares a model between devices; without one, the fastest."""
+    shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
+    return next(shared, search.best_of("placed"))
+
+
+def save_figure(search: PlanSearch, path: Path, origin: Mapping[str, Any]) -> Path:
+    """Draw where the time of the fastest plans goes."""
+    return save(_breakdown(search), path, provenance_line(origin))
+
+
+def save_pictures(search: PlanSearch, folder: Path, origin: Mapping[str, Any]) -> list[Path]:
+    """Draw every picture of the page as a file."""
+    line = provenance_line(origin)
+    return [save(drawn, folder / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
+
+
+def _breakdown(search: PlanSearch) -> Figure:
+    best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
+    shown = [plan for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
+    same = len({(plan.global_batch, plan.site) for plan in search.ranking}) == 1
+    bars = [(_bar(plan, same), _seconds(plan, same)) for plan in shown]
+    if same:
+        bars += [(f"electrical: {_bar(plan, same)}", _seconds(plan, same)) for plan in search.reference[:1]]
+    return breakdown_figure(bars, **({} if same else {"per": "sample"}))
+
+
+def _bar(plan: Plan, same: bool) -> str:
+    lines = wrap(plan.label, _LETTERS, break_on_hyphens=False)
+    return "\n".join(lines if same else [*lines, f"{plan.global_batch:,} samples, {plan.site}"])
+
+
+def _seconds(plan: Plan, same: bool) -> dict[str, float]:
+    return {key: seconds if same else seconds / plan.global_batch for key, seconds in plan.breakdown.items()}
+
+
+def _pareto(search: PlanSearch) -> Figure:
+    points = {
+        id(plan): Point(plan.strategy, plan.site, plan.label, plan.sample_time, plan.energy_per_sample)
+        for plan in search.ranking
+        if plan.fits is not False or search.winner.fits is False
+    }
+    return pareto_figure(list(points.values()), [points[id(plan)] for plan in search.front if id(plan) in points])
+
+
+def _lanes(plan: Plan) -> str:
+    count = len(plan.timeline.resources)
+    return f" The busiest {_LANES} of {count} devices and links." if count > _LANES else ""
+
+
+def _placement_caption(name: str, step: PlacedStep) -> str:
+    balanced, placement = step.plan.balanced, step.plan.placement
+    idle = step.plan.k - len(set(placement.device.tolist()))
+    unused = f" {idle} of {step.plan.k} devices get nothing." if idle else ""
+    return (
+        f"{name}: {balanced.size:,} sub-operators of {len(balanced.operators)} operators, placed by {placement.method}."
+        f"{unused} Right, how long each device computes in a step."
+    )
+
+
+def _traffic_caption(name: str, step: PlacedStep) -> str:
+    circuits = step.circuits
+    if circuits.assignment is None:
+        granted = "Packets: each pair may have its whole port, in turn."
+    elif circuits.timing is None:
+        granted = f"{len(circuits.assignment.circuits):,} circuits among all ranks, set once and verified."
+    else:
+        granted = (
+            f"{len(circuits.assignment.circuits):,} circuits among all ranks in {len(circuits.bandwidth)} holds, "
+            f"verified; duty cycle {circuits.timing.duty_cycle:.1%}."
+        )
+    relayed = f" {format_size(step.relayed_bytes)} of a group are relayed." if step.relayed_bytes else ""
+    what = "bytes of a step between the ranks of the first groups, beside what their circuits carry"
+    return f"{name}: {what}. {granted}{relayed}"
+
+
+# Tables of a plan's report that say what is spent: time by stage and by operator, dollars and joules by place.
+
+
+def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
+    """Where the time of the winner goes, a line each: of its ranks, and of its operators."""
+    winner = search.winner
+    if winner.spent is not None and winner.step_time:
+        parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
+        told = ", ".join(f"{name} {100 * share:.3g} %" for name, share in parts.items() if share)
+        mean = ", the mean over all stages," if len(winner.spent["compute_s"]) > 1 else ""
+        yield f"a rank of the winner{mean} spends: {told}"
+    if winner.in_step is not None:
+        yield _in_step(winner.in_step)
+    placed = search.best_of("placed")
+    if placed is not None and placed.regranted is not None:
+        yield _regranted("the winner" if placed is winner else "the best placed plan", placed.regranted)
+    operators = document["costliest_operators"]
+    if operators:
+        told = ", ".join(f"{row['name']} {100 * row['share']:.3g} % ({row['bound']})" for row in operators)
+        yield f"most of its computing, and what bounds it: {told}"
+
+
+def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
+    """What a step of the first plan costs on each of the first clusters, and on the electrical reference, by place."""
+    first = search.first_of_clusters
+    reference = [plan for plan in first if plan in search.reference]
+    shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
+    places = {plan.site: search.ledger_of(plan) for plan in shown}
+    return places | {f"reference {plan.cluster.fabric.kind_name}": search.ledger_of(plan) for plan in reference}
+
+
+def ledger_table(search: PlanSearch) -> Table:
+    """Dollars, watts and joules of every place, with what they leave out and assume."""
+    ledgers = place_ledgers(search)
+    return Table(
+        title=TITLE,
+        columns=("of the first plan", *ledgers),
+        rows=tuple(ledger_rows(ledgers)),
+        caption=" ".join(f"{line[0].upper()}{line[1:]}." for line in ledger_notes(ledgers)),
+    )
+
+
+def _in_step(in_step: InStep) -> str:
+    """How often the switch turns within a step, how much of that is hidden, and what it gains."""
+    best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
+    planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
+    if not best.turning:
+        return (
+            f"circuits stand for the whole step ({planes[0]} planes): setting them anew takes {time} and gains nothing"
+        )
+    many = "once" if len(best.turning) == 1 else f"{len(best.turning)} times"
+    told = f"the switch turns {many} in a step ({time} each, {format_time(in_step.hidden)} of it hidden)"
+    shares = "; ".join(f"{phase}: {share}" for phase, share in zip(best.settings, planes, strict=True))
+    if standing is None or in_step.gain is None:
+        return f"{told}; without, there are more groups than planes; planes by phase: {shares}"
+    gain = (
+        f"gains {format_time(in_step.gain)} over circuits that stand ({100 * in_step.gain / standing.step_time:.3g} %)"
+    )
+    return f"{told} and {gain}; planes by phase: {shares}"
+
+
+def _regranted(name: str, step: RegrantedStep) -> str:
+    """How often circuits are granted anew within a step, and what that gains."""
+    hold, dark, gain = format_time(step.timing.hold), format_time(step.timing.reconfiguration), step.gain
+    return (
+        f"{name} has circuits granted anew from what waits, up to {step.grants} times a step (holds of {hold}, {dark} "
+        f"dark): {format_time(step.step_time)} instead of {format_time(step.standing_time)} over circuits granted "
+        f"once, {100 * gain / step.standing_time:.3g} % less"
+    )
+
+
+def _name(part: str) -> str:
+    return part.removesuffix("_s").replace("_", " ")
+
+
+def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
+    """Seconds of each stage's rank, where the winner has stages, and its most expensive operators."""
+    spent = search.winner.spent
+    if spent is not None:
+        names = [_name(part) for part in spent]
+        yield Table(
+            title="What the rank of each stage spends a step on",
+            columns=("stage", *names),
+            rows=tuple(
+                (str(stage), *map(format_time, seconds))
+                for stage, seconds in enumerate(zip(*(column.tolist() for column in spent.values()), strict=True))
+            ),
+            caption="Seconds of a row add up to the step; their mean over the stages is the breakdown.",
+        )
+    operators = document["costliest_operators"]
+    if operators:
+        yield Table(
+            title="Most expensive operators",
+            columns=("operator", "kind", "operators", "share of computing", "bound by"),
+            rows=tuple(
+                (row["name"], row["kind"], str(row["operators"]), f"{100 * row['share']:.3g} %", row["bound"])
+                for row in operators
+            ),
+            caption="A star stands for a block's number.",
+        )
+
+
+# What a plan assumes: values of its clusters that no publication gives, and calibrations in place of priors.
+
+_ASSUMED = "assumption"
+
+
+class Assumption(NamedTuple):
+    """A value without a publication behind it."""
+
+    group: str
+    """Part of the cluster: ``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference`` or ``cluster``."""
+    field: str
+    value: str
+    """The value with its unit; empty where it is a part with values of its own."""
+    source: str
+    """What is said of it instead of a source."""
+
+
+def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
+    """Yield the values of a cluster that are assumptions, as far as they decide a result."""
+    machine, fabric = cluster.accelerator, cluster.fabric
+    unused = machine.unused_fields()
+    parts: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+        "accelerator": (
+            formatted_fields(machine),
+            {name: text for name, text in machine.sources.items() if name not in unused},
+        ),
+        "accelerator.kernels": ({}, {}),
+        "fabric": (formatted_fields(fabric) | {"transport": fabric.software}, fabric.sources),
+        "reference": ({}, {}),
+        "cluster": (_named_parts(cluster) | formatted_fields(cluster.training), cluster.sources),
+    }
+    if machine.kernels is not None:
+        priors = machine.kernels.priors()
+        parts["accelerator.kernels"] = (
+            formatted_fields(machine.kernels),
+            {name: prior.source for name, prior in priors.items()},
+        )
+    if cluster.reference is not None:
+        parts["reference"] = formatted_fields(cluster.reference), cluster.reference.sources
+    for group, (values, sources) in parts.items():
+        for field, source in sources.items():
+            if _ASSUMED in source:
+                yield Assumption(group, field, values.get(field.rpartition(".")[2], ""), source)
+    if fabric.filling is not None:
+        yield Assumption(
+            "fabric", "filling", fabric.filling, "assumption: all domains alike, the fewest that divide the ranks"
+        )
+    if fabric.latency_unstated:
+        yield Assumption("fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced")
+
+
+def _named_parts(cluster: Cluster) -> dict[str, str]:
+    names = {"ranks": str(cluster.ranks), "accelerator": cluster.accelerator.name, "fabric": cluster.fabric.kind_name}
+    return names if cluster.reference is None else names | {"reference": cluster.reference.kind_name}
+
+
+def assumptions(cluster: Cluster) -> tuple[str, ...]:
+    """Return a line for each assumption about a cluster, with what is said of its origin."""
+    return tuple(
+        f"{entry.group}.{entry.field}: "
+        + (f"{entry.value}, {entry.source}" if entry.source == "not sourced" else entry.source)
+        for entry in assumed_values(cluster)
+    )
+
+
+def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each part of the clusters that is calibrated, or that holds assumptions, and names them."""
+    lines: list[str] = []
+    for cluster in clusters:
+        machine = cluster.accelerator
+        if machine.calibration is not None:
+            lines.append(f"calibrated: {machine.name}: {machine.calibration}")
+            if absent := machine.calibration.at_priors(_fitted_links(cluster)):
+                lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
+        names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
+        names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
+        groups: dict[str, list[str]] = {}
+        for entry in assumed_values(cluster):
+            groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
+        lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
+    return list(dict.fromkeys(lines))
+
+
+def _fitted_links(cluster: Cluster) -> list[str]:
+    """The parameters of the transport that a calibration of the accelerator fits; none where another transport is
+    used."""
+    library = cluster.fabric.library
+    fits = library is not None and library.transport.name == cluster.accelerator.transport
+    return list(library.transport.priors()) if library is not None and fits else []
+
+
+def _origin(transport: Transport) -> str:
+    """What the share of the arithmetic rests on, in a word or two."""
+    source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
+    return "an assumption" if source.startswith("assumption") else source or "as stated"
+
+
+def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each collective library that says what it takes."""
+    lines = []
+    for cluster in clusters:
+        library, name = cluster.fabric.library, cluster.fabric.kind_name
+        if library is not None:
+            transport = library.transport
+            lines.append(
+                f"transport of {name}: {transport.name}, in closed form; its constants are fitted; exchanges take "
+                f"{transport.arithmetic_share:.0%} of the arithmetic beside them, {_origin(transport)}"
+            )
+    return list(dict.fromkeys(lines))
+
+
+def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each network and each system that another tool's file describes: how it was read, and what was
+    left out."""
+    networks = (cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN))
+    lines = [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in networks]
+    named = (cluster.accelerator.sources.get("name", "") for cluster in clusters)
+    return list(dict.fromkeys([*lines, *(source for source in named if source.startswith(SYSTEM))]))
+
+
+def built_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each fabric that says what its bandwidth takes of it."""
+    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
+    return [f"averager of {name}: {fabric.built_of}" for name, fabric in fabrics.items() if fabric.built_of]
+
+
+def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
+    """Return a line for each thing of a fabric that cannot be built as it is described."""
+    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
+    return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in fabrics.items() for line in fabric.warnings]
+
+
+def plan_assumptions(plan: Plan) -> Iterator[str]:
+    """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
+    choice = plan.choice
+    if not isinstance(choice, Strategy):
+        return
+    if plan.spent is not None and choice.replicas > 1 and plan.cluster.training.overlap_gradients:
+        yield (
+            "gradients that are exchanged once a step leave block by block beside the last backward passes where that "
+            "exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by default there)"
+        )
+    degrees = {"tensor": choice.tp, "expert": choice.ep, "context": choice.cp}
+    within = [name for name, ranks in degrees.items() if ranks > 1]
+    if within and choice.replicas > 1 and not plan.cluster.fabric.exclusive:
+        yield (
+            f"exchanges of {' and '.join(within)} groups go first on links that replicas beside them need too; "
+            "all load links as hierarchical exchanges do"
+        )
+    if choice.cp > 1:
+        yield (
+            "ranks of a context group have equal work; in causal attention each takes a piece from either end of the "
+            "sequence"
+        )
+
+
+_EXPLORED = 20
+"""Plans of a page that a reader may look into, beside the best of each kind."""
+
+_LIBRARY_NOTE = (
+    "Exchanges by the library are those of the fabric's collective library: a closed form of what it reaches "
+    "(transport), held to measured steps, and no schedule of ours."
+)
+
+
+def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
+    """One row for each of ``plans``, without them for each of the ranking."""
+    front = {id(plan) for plan in search.front}
+    intervals = search.intervals
+    return tuple(
+        RankingRow(
+            place=place,
+            strategy=plan.strategy,
+            algorithm=plan.algorithm,
+            label=plan.short_label,
+            site=plan.site,
+            exchange=plan.gradient_exchange.label if plan.gradient_exchange else None,
+            exchange_effect=str(verdict(plan) or "") if plan.gradient_exchange else "",
+            exchange_accuracy=accuracy_note(plan.gradient_exchange.name) if plan.gradient_exchange else "",
+            global_batch=plan.global_batch,
+            step_time=plan.step_time,
+            breakdown=plan.breakdown,
+            energy=plan.energy.total_j,
+            known_energy=plan.energy.known_j or None,
+            energy_mark=MARKS[plan.energy.total.bound],
+            memory=plan.memory,
+            verified=plan.verified,
+            closed_form=not plan.verified,
+            runnable=plan.runnable,
+            half_width=intervals[id(plan)].half_width if id(plan) in intervals else None,
+            like_first=id(plan) in intervals and plan is not search.winner and not intervals[id(plan)].apart,
+            lower_bound_ratio=times_the_bound(plan),
+            fits=plan.fits,
+            on_front=id(plan) in front,
+        )
+        for place, plan in enumerate(search.ranking if plans is None else plans, start=1)
+    )
+
+
+def utilization(search: PlanSearch) -> str:
+    """The winner's shares of the peak rate: of the model's FLOPs, and of all that the hardware computes."""
+    if not any(operator.forward_flops for operator in search.graph.operators):
+        return "utilization unknown, as the trace states no FLOPs"
+    model, hardware = (search.utilization(search.winner, hardware=repeated) for repeated in (False, True))
+    return f"{100 * model:.3g} % model-FLOPs, {100 * hardware:.3g} % hardware-FLOPs utilization"
+
+
+def throughput(search: PlanSearch) -> str:
+    """The winner's samples per second, and for models of tokens those of all ranks and of one."""
+    winner, tokens = search.winner, search.sequence_length
+    rate = f"{format_rate(winner.samples_per_second)} samples/s"
+    if tokens is None:
+        return rate
+    total = winner.samples_per_second * tokens
+    return f"{rate}, {format_rate(total)} tokens/s, {format_rate(total / winner.cluster.ranks)} tokens/s a rank"
+
+
+def interval_note(search: PlanSearch) -> str:
+    """What the intervals of the step times are, or why there are none."""
+    basis = intervals_basis(search.winner)
+    if not search.intervals:
+        return basis[0].upper() + basis[1:] + "."
+    told = "the interval of the difference does not tell the plan apart from the first"
+    return f"±: 90 % intervals from {basis}; {ALIKE}: {told}."
+
+
+def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
+    """The page of a search."""
+    winner, rows = search.winner, ranking_rows(search)
+    exchange = winner.exchanges[0] if winner.exchanges and winner.prices else None
+    fits = "" if winner.fits is not False else "no plan fits; the fastest: "
+    return Report(
+        title=f"{search.graph.name} on {'; '.join(dict.fromkeys(plan.site for plan in search.ranking))}",
+        headline=f"{fits}{winner.label}: {format_time(winner.step_time)} a step, "
+        f"{format_rate(winner.samples_per_second)} samples/s",
+        explanation=str(document["explanation"]),
+        facts=_facts(search),
+        ranking=rows,
+        reference=ranking_rows(search, search.reference[:5]),
+        reference_name=f"Electrical reference: {_kind(search.clusters[0].reference)}",
+        not_sourced=_not_sourced(search),
+        notes=(
+            *_notes(search),
+            *(f"Warning: {guess}." for guess in search.graph.uncounted),
+            *(f"Warning: {line}." for line in warning_lines(search.clusters)),
+            *(f"Measured: {line}." for line in document["measured"]),
+            *(f"Of the model's file: {gap}." for gap in document["not_in_trace"]),
+        ),
+        pictures=tuple(
+            Picture(title=title, svg=to_svg(drawn), caption=caption, explored=name == "timeline")
+            for name, title, drawn, caption in figures(search)
+        ),
+        collectives=_collectives(search, winner),
+        collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
+        memory=MemoryBar(parts=_memory(winner), capacity=winner.cluster.accelerator.memory),
+        explored=tuple(_explored(search)) if draws() else (),
+        light=_light(search) if draws() else None,
+        tables=(
+            ledger_table(search),
+            *algorithm_tables(search),
+            *circuit_tables(search),
+            *spent_tables(search, document),
+            *_not_tried(search),
+        ),
+        provenance=origin,
+    )
+
+
+def _memory(plan: Plan) -> dict[str, float]:
+    """Bytes of the fullest rank by what they are for, as far as that is known."""
+    return {"all together": plan.memory} if plan.memory_use is None else plan.memory_use.parts()
+
+
+def _explored(search: PlanSearch) -> Iterator[ExploredPlan]:
+    """The first plans of the ranking and the best of each kind, as a reader may look into them."""
+    best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
+    for place, plan in enumerate(search.ranking, start=1):
+        if place <= _EXPLORED or id(plan) in best:
+            label = f"{plan.label} on {plan.site}"
+            exchanges = [
+                (use.kind, f"{use.ranks:,}", f"{use.stride:,}", format_size(use.nbytes), use.algorithm)
+                for use in plan.exchanges
+            ]
+            capacity = plan.cluster.accelerator.memory
+            yield explored_plan(plan.timeline, place, label, _memory(plan), capacity, exchanges)
+
+
+def _light(search: PlanSearch) -> LightMap | None:
+    """The light of the schedule that the page draws."""
+    drawn = drawn_schedule(search)
+    return None if drawn is None else light_map(drawn[1], drawn[0].cluster.fabric)
+
+
+def _not_tried(search: PlanSearch) -> Iterator[Table]:
+    """Plans that were left out or refused, and why."""
+    rows = [("", "", "", reason) for reason in search.refusals]
+    rows += [(row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused]
+    if rows:
+        yield Table(
+            title="Not tried", columns=("kind", "algorithm", "exchange", "why"), rows=tuple(dict.fromkeys(rows))
+        )
+
+
+def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
+    winner, counts = search.winner, search.counts
+    cluster, fabric = winner.cluster, winner.cluster.fabric
+    batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
+    return (
+        ("model", f"{search.graph.name}, {search.graph.parameters:,} parameters"),
+        ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
+        *_calibration_facts(cluster),
+        ("fabric", _kind(fabric)),
+        ("collectives", fabric.software),
+        ("bandwidth", bandwidths(fabric)),
+        ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
+        ("global batch", "the largest of each plan" if search.request.largest_batches else batches),
+        ("a step", f"{format_time(winner.step_time)} for {winner.global_batch:,} samples"),
+        ("throughput", throughput(search)),
+        ("share of the peak rate", utilization(search)),
+        ("memory of the fullest rank", format_size(winner.memory)),
+        ("arithmetic", str(cluster.training.precision)),
+        ("cost model", search.request.cost_model),
+        *(fact for exchange in _exchanges(search) for fact in _exchange_facts(exchange)),
+        ("energy a step", _energy(winner)),
+        ("plans", f"{counts.rows:,}, {counts.bounded:,} bounded, {counts.simulated:,} simulated"),
+    )
+
+
+def _exchanges(search: PlanSearch) -> list[PricedExchange]:
+    """The methods of the ranking, each once."""
+    methods = {plan.gradient_exchange.name: plan.gradient_exchange for plan in search.ranking if plan.gradient_exchange}
+    return list(methods.values())
+
+
+def _exchange_facts(exchange: PricedExchange) -> tuple[tuple[str, str], ...]:
+    engine = exchange.coder
+    rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
+    return ("gradients", exchange.label), (f"engine of {exchange.label}", f"{engine.name}, {rates}")
+
+
+def exchange_notes(search: PlanSearch) -> list[str]:
+    """Where the bytes, the rates and the accuracy of every method of the ranking come from; assumptions say so."""
+    lines = []
+    for exchange in _exchanges(search):
+        often = "" if exchange.every == 1 else f"; a step pays 1/{exchange.every} of an exchange"
+        lines.append(
+            f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
+            f"{accuracy_note(exchange.name)}{often}"
+        )
+    return lines
+
+
+def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    calibration = cluster.accelerator.calibration
+    return () if calibration is None else (("calibration", str(calibration)),)
+
+
+def bandwidths(fabric: Fabric) -> str:
+    """What a rank can receive, and its share of what every larger part of the fabric can, the narrowest of its size."""
+    narrowest: dict[int, Cut] = {}
+    for cut in fabric.cuts():
+        if cut.ranks not in narrowest or cut.capacity < narrowest[cut.ranks].capacity:
+            narrowest[cut.ranks] = cut
+    return "; ".join(
+        f"{format_bandwidth(cut.capacity / ranks)} a rank: {cut.name}" for ranks, cut in sorted(narrowest.items())
+    )
+
+
+def _kind(fabric: Fabric | None) -> str:
+    return "fabric" if fabric is None else fabric.kind_name
+
+
+def _energy(winner: Plan) -> str:
+    energy = winner.energy
+    if energy.total_j is not None:
+        return f"{energy.total.bound} {format_energy(energy.total_j)}".strip()
+    return f"{energy.total.bound} {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
+
+
+def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
+    missing = dict.fromkeys(name for plan in search.ranking for name in plan.energy.missing)
+    # Clusters that differ in their number of ranks only assume the same.
+    clusters = {plan.cluster.name: plan.cluster for plan in search.ranking}
+    prefix = len(clusters) > 1
+    return (
+        *(f"{name}: no published value, so energies leave it out" for name in missing),
+        *(f"{name}: {line}" if prefix else line for name, on in clusters.items() for line in assumptions(on)),
+        *built_lines(list(clusters.values())),
+    )
+
+
+def _notes(search: PlanSearch) -> tuple[str, ...]:
+    winner = search.winner
+    own: tuple[str, ...] = ()
+    tabled = winner.exchanges and carrier(winner.algorithm).by_size  # schedules of every size have a table
+    phased = winner.gradient_exchange is not None and not winner.gradient_exchange.in_schedule
+    if winner.exchanges and winner.prices and winner.verified and not tabled and not phased:
+        own = winner.prices.schedule(winner.exchanges[0].kind, winner.exchanges[0].nbytes).notes
+    return (
+        f"Times follow the {search.request.cost_model} cost model; every schedule was replayed by the verifier.",
+        interval_note(search),
+        *((_LIBRARY_NOTE,) if not all(plan.verified for plan in search.ranking) else ()),
+        "One step of many equal ones: circuits that the step before left in place are not set up again.",
+        "Every plan in the table was simulated; by their bounds, those left out are no faster than the fastest of "
+        "their cluster, or of a kind that cannot win. A placed plan's step is that of one group, all being alike.",
+        *(f"Assumption: {line}." for line in plan_assumptions(winner)),
+        *(f"{winner.algorithm}: {note}" for note in own),
+        *(f"Exchange of gradients by {note}." for note in exchange_notes(search)),
+    )
+
+
+def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
+    """The winner's largest exchange with every algorithm of data parallelism alone."""
+    if winner.prices is None or not winner.exchanges:
+        return ()
+    exchange, rows = winner.exchanges[0], []
+    for plan in search.ranking:
+        if plan.strategy == winner.strategy and plan.prices is not None and len(plan.algorithms) == 1:
+            cost, bound = plan.prices.cost(exchange.kind, exchange.nbytes)
+            algorithm = plan.algorithm + (f" · {plan.gradient_exchange.label}" if plan.gradient_exchange else "")
+            rows.append(collective_row(algorithm, cost, bound))
+    return tuple(dict.fromkeys(sorted(rows, key=lambda row: row.time)))

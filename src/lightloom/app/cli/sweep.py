@@ -1,0 +1,77 @@
+"""``lightloom sweep``: an experiment over many collectives and plans, computed by several processes, resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightloom.app.cli.options import Json, count_option, option, print_result
+from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document
+from lightloom.planning.sweeps.experiment import points_of, read_experiment
+from lightloom.planning.sweeps.page import sweep_report
+from lightloom.planning.sweeps.run import Swept
+from lightloom.planning.sweeps.run import sweep as run
+from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Workers
+from lightloom.reports.html import write
+from lightloom.reports.progress import progress
+
+
+def sweep(
+    *,
+    experiment: Annotated[Path, typer.Argument(help="A YAML file; see docs/sweeps.md.")],
+    out: Annotated[
+        Path | None, option("Folder of the results; out/ and the experiment's name without it.", "FOLDER")
+    ] = None,
+    jobs: Annotated[
+        int | None, count_option("--jobs", "Processes on this machine; one for each core without it.")
+    ] = None,
+    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
+    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute every point of an experiment that its folder lacks; results as Parquet, and one page."""
+    if jobs is not None and (dask is not None or ray is not None):
+        raise ConfigError(f"--jobs {jobs}: expected without --dask and --ray, whose workers compute")
+    workers = Workers(jobs=jobs, dask=dask, ray=ray)
+    request = read_experiment(experiment)
+    points = points_of(request)
+    folder = Path("out") / request.name if out is None else out
+    try:
+        with progress(request.name, len(points)) as advance:
+            result = run(request.name, points, folder, workers, advance)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {folder} keeps what is finished; the same command resumes", err=True)
+        raise typer.Exit(130) from None
+    page = write(sweep_report(result, request.description), folder / "report.html")
+    document = _document(result, page)
+    print_result(document, as_json, _parts(document), {"results": result.results, "report": page})
+    if document["failed"]:
+        raise typer.Exit(1)
+
+
+def _document(result: Swept, page: Path) -> Document:
+    return {
+        "schema": "lightloom.sweep/1",
+        "name": result.name,
+        "points": len(result.rows),
+        "computed": result.computed,
+        "unused": result.unused,
+        **{status: result.statuses[status] for status in (DONE, REFUSED, FAILED)},
+        "results": str(result.results),
+        "report": str(page),
+        "provenance": dict(result.provenance),
+    }
+
+
+def _parts(document: Document) -> Iterator[str]:
+    """How many points were computed, and what became of them."""
+    earlier = document["points"] - document["computed"]
+    yield f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run"
+    yield f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why"
+    if document["unused"]:
+        yield f"{document['unused']} rows in the folder belong to other points or to other code, and are left out"
+    yield f"hash of the code that computed them: {document['provenance']['code']}"

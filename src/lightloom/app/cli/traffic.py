@@ -1,0 +1,65 @@
+"""``lightloom traffic``: several jobs on one cluster, each alone and beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+
+from lightloom.app.api.traffic import TrafficResult
+from lightloom.app.api.traffic import traffic as compare
+from lightloom.app.cli.options import Json, check_outputs, figure_option, option, print_result, read_settings
+from lightloom.core.results import provenance_line
+from lightloom.core.units import format_time
+from lightloom.reports.figures.canvas import save
+
+_Jobs = Annotated[
+    list[str] | None,
+    option(
+        "A job: MODEL@RANKS:tp=4,global-batch=64 or KIND@RANKS:nbytes=64MiB; RANKS is first-last or first-last/step. "
+        "Repeatable, at least two.",
+        metavar="JOB",
+        name="--job",
+    ),
+]
+_ClusterName = Annotated[str, option("A cluster of the catalog, or a YAML file.", name="--cluster")]
+_ClusterSettings = Annotated[list[str] | None, option("field=value of the cluster; repeatable.", name="--set")]
+
+
+def traffic(
+    *,
+    jobs: _Jobs = None,
+    cluster: _ClusterName = "dgx-h100-64",
+    settings: _ClusterSettings = None,
+    figure: Annotated[Path | None, figure_option("Draw what of each link every job takes")] = None,
+    as_json: Json = False,
+) -> None:
+    """Place several jobs on one cluster: each one's step alone, and while the others use the same links."""
+    check_outputs([figure])
+    result = compare(jobs or (), cluster, set=read_settings(settings))
+    document = result.to_json()
+    if figure is not None:
+        save(result.figure(), figure, provenance_line(document["provenance"]))
+    print_result(document, as_json, _parts(result), {"drawn": figure})
+
+
+def _parts(result: TrafficResult) -> Iterator[str | Table]:
+    table = Table(title=result.title, title_justify="left", box=None, pad_edge=False)
+    for name in ("job", "ranks", "plan"):
+        table.add_column(name, overflow="fold")
+    for name in ("alone", "together", "slowdown"):
+        table.add_column(name, justify="right")
+    for row in result.display_rows():
+        table.add_row(*(str(value) for value in row.values()))
+    yield table
+    for each in result.jobs:
+        for exchange in each.alone.exchanges:
+            longer = each.slowdowns.get(exchange.sort, 1.0)
+            if longer > 1.0005:
+                yield (
+                    f"{each.alone.job.label}: {exchange.sort}, {format_time(exchange.busy)} of a step alone, take "
+                    f"{longer:.3f} times as long"
+                )
+    yield result.shared

@@ -1,1 +1,0 @@
-"""``lightloom circuits``: circuits of a traffic matrix."""

@@ -1,1 +1,0 @@
-"""``lightloom compress``: codecs on files and on gradients."""

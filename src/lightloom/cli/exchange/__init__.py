@@ -1,1 +1,0 @@
-"""``lightloom exchange``: gradient exchanges, what they send, and what they do to training."""

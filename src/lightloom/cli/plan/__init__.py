@@ -1,1 +1,0 @@
-"""``lightloom plan``: the fastest way to train a model on a cluster."""

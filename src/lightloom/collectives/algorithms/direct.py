@@ -1,0 +1,277 @@
+"""One-stage all-to-all: every rank sends its share straight to every other.
+
+    On a ring of N nodes it needs ceil(floor(N²/4)/2) wavelengths each way; with w of them, ceil(that / w) steps.
+
+A share is the same for every destination in an all-gather; in an all-to-all it is a block for each. In a gather, a
+scatter and a permute only some pairs exchange a part, on wavelengths assigned to just these.
+
+Source: OpTree, section III-C, and Lemma 1 (which prints ceil(N²/8); equal for even N).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.algorithm import (
+    Algorithm,
+    links_to_neighbours,
+    longest_links,
+    rows_by_pair,
+    rows_by_rank,
+)
+from lightloom.collectives.collective import FROM_ALL_GATHER, TO_OR_FROM_ROOT, Collective
+from lightloom.collectives.schedule.build import (
+    Moves,
+    Rows,
+    Stage,
+    assemble,
+    assign_wavelengths,
+    from_all_gather,
+    moves,
+    ring_all_to_all,
+    ring_all_to_all_wavelengths,
+    staged,
+)
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Ints
+from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric
+
+_SOME_PAIRS = (*TO_OR_FROM_ROOT, "permute")
+
+
+def one_stage_steps(ranks: int, channels: int) -> int:
+    """All-gather steps on a ring: ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
+    return -(-ring_all_to_all_wavelengths(ranks) // channels)
+
+
+def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """All ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow."""
+    name = "one-stage-striped" if striped else "one-stage"
+    n = collective.ranks
+
+    def straight(gather: Collective) -> Schedule:
+        if fabric.wavelength_routed:
+            source, destination, route, colour = ring_all_to_all(n)
+            colours = ring_all_to_all_wavelengths(n)
+        else:
+            # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
+            colour, source = (axis.ravel() for axis in np.indices((n - 1, n)))
+            destination, route, colours = (source + 1 + colour) % n, np.zeros_like(source), n - 1
+        chunks, chunk = (n * n, source * n + destination) if gather.kind == "all-to-all" else (n, source)
+        if not fabric.exclusive:
+            return assign_wavelengths(name, gather, fabric, chunks, [moves(source, destination, chunk)])
+        stage = Stage(source, destination, chunk, route, colour, colours)
+        return staged(name, gather, fabric, [stage], chunks=chunks, striped=striped)
+
+    if collective.kind in _SOME_PAIRS:
+        part = np.arange(collective.parts)
+        source, destination = collective.begins_at(part), collective.ends_at(part)
+        part = part[source != destination]
+        straight_moves = [moves(source[part], destination[part], part)]
+        return assign_wavelengths(name, collective, fabric, collective.parts, straight_moves, striped=striped)
+    if collective.kind == "all-to-all":
+        return straight(collective)
+    return from_all_gather(collective, fabric, straight)
+
+
+def _rows(kind: str, fabric: Fabric) -> int:
+    return fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric)
+
+
+def _longest(kind: str, fabric: Fabric) -> int:
+    """Links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
+    if kind == "permute":
+        return links_to_neighbours(kind, fabric)
+    others = np.arange(1, fabric.ranks)
+    to_root = longest_links(fabric, others, np.zeros_like(others))
+    return to_root if kind in TO_OR_FROM_ROOT else fabric.diameter()
+
+
+ONE_STAGE = Algorithm(
+    name="one-stage",
+    build=one_stage,
+    by_structure=True,
+    longest_lightpath=_longest,
+    kinds=(*FROM_ALL_GATHER, "all-to-all", *_SOME_PAIRS),
+    rows=_rows,
+    summary="every rank straight to every other",
+)
+
+
+# In-network averaging: every rank's light meets in the averager, and every rank receives the average.
+#
+# rank 0 ──▶ ┐          ┌ ──▶ rank 0
+# rank 1 ──▶ ┤ averager ├ ──▶ rank 1        one step; nothing is forwarded twice
+# rank 2 ──▶ ┘          └ ──▶ rank 2
+#
+# Source: OptINC, sections II and III (the quantisation that the averager needs belongs to the photonics layer).
+
+
+def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
+    """One step: all ranks send to the switch, the switch to the root of a reduce, or by multicast to all."""
+    n, switch = collective.ranks, fabric.switch_rank
+    rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
+    zeros = np.zeros(n + len(down), np.int64)
+    path = np.concatenate([rank, np.full_like(down, n)])
+    source = np.concatenate([rank, np.full_like(down, switch)])
+    destination = np.concatenate([np.full_like(rank, switch), down])
+    adds = np.repeat([True, False], [n, len(down)])
+    rows = Rows(zeros, path, source, destination, zeros, zeros, zeros, chunk=zeros, reduces=adds)
+    return assemble("in-network", collective, fabric, rows, chunks=1, steps=1)
+
+
+IN_NETWORK = Algorithm(
+    name="in-network",
+    build=in_network,
+    kinds=("all-reduce", "reduce"),
+    needs="in-network",
+    rows=rows_by_rank,
+    summary="one step through the reducing switch",
+)
+
+
+# Single-write-multi-read broadcast: a waveguide winds past all ranks, and each writes on wavelengths of its own.
+#
+# 0 ──●──►●──►●──►●      rank 0 writes once; every rank behind it taps the light
+# 1    ●──►●──►●──►●     rank 1 does the same on another wavelength, around the ring
+#
+# One step where there are as many wavelengths as ranks and light can be tapped by all of them; with fewer wavelengths
+# as many ranks as these write in a step. Sums cannot be tapped, so that it serves what only copies.
+#
+# Source: optical DaDianNao (the serpentine waveguide through all chips).
+
+
+def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Every rank, or the root, to all others on one lightpath."""
+    ranks = collective.ranks
+    writers = 1 if collective.kind == "broadcast" else ranks
+    writer, ahead = np.indices((writers, ranks - 1)).reshape(2, -1)
+    stage = Stage(
+        source=writer,
+        destination=(writer + ahead + 1) % ranks,
+        chunk=writer,
+        route=np.full(len(writer), CLOCKWISE),
+        colour=writer,
+        colours=writers,
+        lightpath=writer,
+    )
+    name = "serpentine-striped" if striped else "serpentine"
+    return staged(name, collective, fabric, [stage], chunks=writers, striped=striped)
+
+
+def declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
+    """Why light cannot be read by all; None where it can."""
+    if fabric.taps >= fabric.ranks - 1:
+        return None
+    return f"serpentine needs light that {fabric.ranks - 1} ranks can tap, and this fabric's serves {fabric.taps}"
+
+
+SERPENTINE = Algorithm(
+    name="serpentine",
+    build=serpentine,
+    by_structure=True,
+    kinds=("all-gather", "broadcast"),
+    needs="wdm-ring",
+    longest_lightpath=lambda kind, fabric: fabric.ranks - 1,  # noqa: ARG005 - both kinds alike
+    declines=declines_serpentine,
+    summary="each rank writes once, all others tap its light",
+)
+
+
+# Broadcasts on a mesh, all at once: along the rows, then along the columns (Eq. 3 of optical DaDianNao).
+#
+# row phase        0 → 1 → 2      every rank passes on, both ways, what it received in the step before:
+# 0 ← 1 ← 2      columns − 1 steps of one share
+# column phase     the same with whole rows: rows − 1 steps of ``columns`` shares
+#
+# On rows × columns ranks that is (rows + columns − 2) latencies and rows · columns − 1 shares over a link: Eq. 3 on a
+# square mesh. While one axis sends the other is idle; with every share halved, and one half sent along the columns
+# first, both are busy and the bandwidth term is half as long, which the corner ranks' two links do not allow to
+# undercut.
+#
+# Source: optical DaDianNao, Eq. 3; both axes at once are ours.
+
+
+def mesh_broadcast(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
+    """Along the rows, then along the columns."""
+    logical = _phases(_ranks(fabric), 1, 0)
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths("mesh-broadcast", gather, fabric, fabric.ranks, logical)
+    )
+
+
+def both_axes(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
+    """Half of every share along the rows first, the other half along the columns first."""
+    grid, name = _ranks(fabric), "mesh-broadcast-both-axes"
+    logical = [_together(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, 2 * fabric.ranks, logical)
+    )
+
+
+def _ranks(fabric: Fabric) -> Ints:
+    """Ranks of the grid: [row, column]."""
+    assert fabric.grid is not None
+    return np.arange(fabric.ranks, dtype=np.int64).reshape(fabric.grid.rows, fabric.grid.columns)
+
+
+def declines_mesh_broadcast(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
+    """Why there is no mesh; None where there is."""
+    return (
+        None if fabric.grid is not None else f"mesh-broadcast needs a grid of ranks, and a {fabric.kind_name} has none"
+    )
+
+
+def declines_oblong(kind: str, fabric: Fabric) -> str | None:
+    """Why both axes cannot keep step; None where they can."""
+    grid = fabric.grid
+    if grid is None or grid.rows == grid.columns:
+        return declines_mesh_broadcast(kind, fabric)
+    return f"a mesh of {grid.rows} x {grid.columns}: both axes at once need a square one"
+
+
+def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
+    """Return the steps: along the rows of the grid share by share, then along its columns row by row."""
+    alone, whole_rows = grid[:, :, None], np.broadcast_to(grid[:, None, :], (*grid.shape, grid.shape[1]))
+    along_rows = _along(grid, alone, halves, half)
+    along_columns = _along(grid.T, whole_rows.swapaxes(0, 1), halves, half)
+    return along_rows + along_columns
+
+
+def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
+    """Each line [line, place] of ranks spreads what its places hold [line, place, share] to all of them."""
+    length = lines.shape[1]
+    logical = []
+    for passed in range(length - 1):
+        parts = []
+        for heading in (1, -1):
+            place = np.arange(length)
+            origin, to = place - heading * passed, place + heading
+            sends = (origin >= 0) & (origin < length) & (to >= 0) & (to < length)
+            source, destination = lines[:, place[sends], None], lines[:, to[sends], None]
+            parts.append(moves(source, destination, held[:, origin[sends]] * halves + half))
+        logical.append(_together(*parts))
+    return logical
+
+
+def _together(first: Moves, second: Moves) -> Moves:
+    return moves(
+        *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("source", "destination", "chunk"))
+    )
+
+
+MESH_BROADCAST = Algorithm(
+    name="mesh-broadcast",
+    build=mesh_broadcast,
+    by_structure=True,
+    declines=declines_mesh_broadcast,
+    summary="along the rows of a mesh, then along its columns",
+)
+
+BOTH_AXES = Algorithm(
+    name="mesh-broadcast-both-axes",
+    build=both_axes,
+    by_structure=True,
+    declines=declines_oblong,
+    summary="along rows and columns of a square mesh at once, half of every share each",
+)

@@ -1,0 +1,283 @@
+"""Recursive doubling: partners at distance 1, 2, 4, ... exchange all that they hold.
+
+    0 ⇄ 1   2 ⇄ 3   4 ⇄ 5   6 ⇄ 7        1 share
+    0 ⇄ 2   1 ⇄ 3   4 ⇄ 6   5 ⇄ 7        2 shares
+    0 ⇄ 4   1 ⇄ 5   2 ⇄ 6   3 ⇄ 7        4 shares          log2 N exchanges
+
+As all-reduce the partners exchange and add whole vectors. When N is no power of two, N − 2^p ranks first hand their
+data to a neighbour and receive the result from it at the end (MPICH's way).
+
+Halving-doubling: recursive halving (a reduce-scatter), then recursive doubling (an all-gather).
+
+    halves of the vector to partners at distance N/2, quarters at N/4, ...; then the sums back the same way
+
+Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005;
+Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_pair, rows_by_rank
+from lightloom.collectives.algorithms.direct import ONE_STAGE
+from lightloom.collectives.algorithms.ring import RING_TWO_WAY
+from lightloom.collectives.algorithms.trees import BINOMIAL_TREE
+from lightloom.collectives.collective import (
+    CLASSIC,
+    ROOTED,
+    Collective,
+    Kind,
+)
+from lightloom.collectives.composition import Phase, lower
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, from_all_gather, moves
+from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.core.arrays import Ints
+from lightloom.machines.fabrics.fabric import Axis, Fabric
+
+
+def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
+    name = "recursive-doubling-striped" if striped else "recursive-doubling"
+    if collective.kind == "all-reduce":
+        return assign_wavelengths(name, collective, fabric, 1, _whole_vectors(collective.ranks), striped=striped)
+    return _halving_and_doubling(name, collective, fabric, striped)
+
+
+def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
+    return _halving_and_doubling(
+        "halving-doubling-striped" if striped else "halving-doubling", collective, fabric, striped
+    )
+
+
+def _halving_and_doubling(name: str, collective: Collective, fabric: Fabric, striped: bool) -> Schedule:
+    n = collective.ranks
+    logical = _shares(n)
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+    )
+
+
+def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
+    """Who sends to whom in each exchange, folding of the ranks beyond a power of two first."""
+    members, folded = _members(ranks)
+    position = np.arange(len(members))
+    exchanges = [(folded, folded - 1)] if len(folded) else []
+    distances = [1 << k for k in range(len(members).bit_length() - 1)]
+    return exchanges + [(members, members[position ^ distance]) for distance in distances]
+
+
+def _members(n: int) -> tuple[Ints, Ints]:
+    """(ranks that take part, ranks that fold into the one before them): pairs at the front fold until 2^p are left."""
+    extra = n - (1 << (n.bit_length() - 1))
+    folded = 2 * np.arange(extra, dtype=np.int64) + 1
+    return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
+
+
+def _shares(n: int) -> list[Moves]:
+    """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
+    members, folded = _members(n)
+    bounds = np.append(members, n)
+    logical = [moves(folded, folded - 1, folded)] if len(folded) else []
+    position = np.arange(len(members))
+    for distance in (1 << k for k in range(len(members).bit_length() - 1)):
+        partner = position ^ distance
+        low = position & ~(distance - 1)
+        size = bounds[low + distance] - bounds[low]
+        source = np.repeat(members, size)
+        offset = np.arange(len(source)) - np.repeat(np.cumsum(size) - size, size)
+        chunk = np.repeat(bounds[low], size) + offset
+        logical.append(moves(source, np.repeat(members[partner], size), chunk))
+    if len(folded):
+        source, chunk = np.repeat(folded - 1, n), np.tile(np.arange(n), len(folded))
+        missing = chunk != source + 1
+        logical.append(moves(source[missing], source[missing] + 1, chunk[missing]))
+    return logical
+
+
+def _whole_vectors(n: int) -> list[Moves]:
+    logical = [moves(source, partner, 0, reduces=True) for source, partner in _partners(n)]
+    folded = _members(n)[1]
+    return [*logical, moves(folded - 1, folded, 0)] if len(folded) else logical
+
+
+def _recursive_doubling_longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    return max(longest_links(fabric, source, partner) for source, partner in _partners(fabric.ranks))
+
+
+RECURSIVE_DOUBLING = Algorithm(
+    name="recursive-doubling",
+    build=recursive_doubling,
+    by_structure=True,
+    longest_lightpath=_recursive_doubling_longest_links,
+    rows=rows_by_rank,
+    summary="exchange everything with partners at distance 1, 2, 4, ...",
+)
+
+HALVING_DOUBLING = Algorithm(
+    name="halving-doubling",
+    build=halving_doubling,
+    by_structure=True,
+    longest_lightpath=_recursive_doubling_longest_links,
+    kinds=("all-reduce",),
+    summary="recursive halving, then recursive doubling (Rabenseifner)",
+)
+
+
+# Bruck's doubling: every rank passes on all that it holds to the rank 1, 2, 4, ... further on.
+#
+# step 1    0 → 1   1 → 2   2 → 3   3 → 4   4 → 0        1 share
+# step 2    0 → 2   1 → 3   2 → 4   3 → 0   4 → 1        2 shares
+# step 3    0 → 4   1 → 0   2 → 1   3 → 2   4 → 3        1 share, the only one that is still missing
+#
+# ceil(log2 N) steps for any number of ranks, in which every rank receives every share once. Unlike the partners of
+# recursive doubling all ranks do the same, so that the rows of rank 0 stand for all where they also go the same way.
+#
+# Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
+# message-passing systems", IEEE TPDS 1997, section on concatenation.
+
+
+def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Bruck's doubling, for any number of ranks; as reduce-scatter it runs backwards (recursive halving)."""
+    name, n, senders = "bruck-striped" if striped else "bruck", collective.ranks, _senders(fabric)
+
+    def all_gather(gather: Collective) -> Schedule:
+        logical = [_step(n, distance, senders) for distance in _distances(n)]
+        schedule = assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+        return schedule if senders > 1 else schedule.with_columns({}, folding=Folding.alike(n, 1))
+
+    # Mirrored, both halves of an all-reduce take the same circuits.
+    return from_all_gather(collective, fabric, all_gather, mirrored=fabric.exclusive)
+
+
+def _distances(ranks: int) -> list[int]:
+    return [1 << k for k in range((ranks - 1).bit_length())]
+
+
+def _step(ranks: int, distance: int, senders: int) -> Moves:
+    """The first ``senders`` ranks send the shares of those up to ``distance`` ranks before them that are missing."""
+    source, before = np.indices((senders, min(distance, ranks - distance))).reshape(2, -1)
+    return moves(source, (source + distance) % ranks, (source - before) % ranks)
+
+
+def _senders(fabric: Fabric) -> int:
+    """Ranks whose sends are written out: one where those of all others go the same way, else all.
+
+    Wavelengths differ from rank to rank, and so may the way to the opposite rank of a ring.
+    """
+    if fabric.wavelength_routed:
+        return fabric.ranks
+    rank = np.arange(fabric.ranks)
+    ways = (fabric.route(rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
+    return 1 if all((way == way[0]).all() for way in ways) else fabric.ranks
+
+
+def _rows(kind: str, fabric: Fabric) -> int:
+    return rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks
+
+
+def _bruck_longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    rank = np.arange(fabric.ranks)
+    return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
+
+
+BRUCK = Algorithm(
+    name="bruck",
+    build=bruck,
+    longest_lightpath=_bruck_longest_links,
+    rows=_rows,
+    by_structure=True,
+    summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",
+)
+
+
+# Hierarchical collectives: inside the domains, along the rails that join ranks in the same place, and inside again.
+#
+# all-reduce       reduce-scatter in the domain, all-reduce along the rails, all-gather in the domain
+# all-gather       along the rails, then in the domain
+# reduce-scatter   in the domain, then along the rails
+# all-to-all       in the domain to the rail of the destination, then along it
+# broadcast        along the root's rail, then in every domain; a reduce the other way
+#
+# Where links join neighbours along several axes (a torus), each axis begins with a part of the data of its own.
+#
+# Every rank sends 1/g of the data of a domain of g ranks over its own port, and pieces of the data follow each other,
+# so that domains and rails work at the same time.
+#
+# Sources: NCCL (rail-optimised collectives); Cho et al., "BlueConnect: decomposing all-reduce for deep learning on
+# heterogeneous network hierarchy", MLSys 2019.
+
+_ROUNDING = 1e-9
+
+
+def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
+    """Phases of a kind, by a flat algorithm for each axis: from axis ``first`` on, and around, where data is scattered,
+    and back where it is gathered."""
+    axes = [(first + place) % len(flats) for place in range(len(flats))]
+    if kind == "all-reduce":
+        scatters = [Phase("reduce-scatter", axis, flats[axis]) for axis in axes[:-1]]
+        gathers = [Phase("all-gather", axis, flats[axis]) for axis in axes[-2::-1]]
+        return [*scatters, Phase("all-reduce", axes[-1], flats[axes[-1]]), *gathers]
+    order = axes[::-1] if kind in ("all-gather", "broadcast") else axes
+    return [Phase(kind, axis, flats[axis]) for axis in order]
+
+
+def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
+    """Straight exchanges where switches join the ranks of an axis, rings where links join neighbours."""
+    axes = _useful_axes(fabric)
+    if collective.kind in ROOTED:
+        flats = [BINOMIAL_TREE] * len(axes)
+    else:
+        flats = [RING_TWO_WAY.bundled() if forwards else ONE_STAGE for _, forwards in axes]
+    firsts = range(len(axes) if all(forwards for _, forwards in axes) else 1)
+    lanes = [hierarchical_phases(collective.kind, flats, first) for first in firsts]
+    return lower("hierarchical", collective, fabric, [axis.size for axis, _ in axes], *lanes)
+
+
+def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
+    """The fabric's axes, and whether ranks along each forward for each other.
+
+    Those that switches join without loss are one: what lies beyond the second of them reaches each rank as fast as what
+    lies beyond the first.
+    """
+    entering = {cut.ranks: cut.capacity / cut.ranks for cut in fabric.cuts()}
+    axes: list[tuple[Axis, bool]] = []
+    for axis in fabric.axes:
+        forwards = _forwards(fabric, axis)
+        last, last_forwards = axes[-1] if axes else (axis, True)
+        whole = entering.get(axis.stride, 0.0) >= entering.get(last.stride, np.inf) * (1 - _ROUNDING)
+        if last.stride > 1 and not last_forwards and not forwards and whole:
+            axes[-1] = last._replace(size=last.size * axis.size), False
+        else:
+            axes.append((axis, forwards))
+    return axes
+
+
+def _forwards(fabric: Fabric, axis: Axis) -> bool:
+    """Whether some ranks along an axis are farther away than others."""
+    ends = np.array([axis.stride, axis.stride * (axis.size // 2)])
+    near, far = fabric.hops(np.zeros_like(ends), ends, fabric.route(np.zeros_like(ends), ends))
+    return bool(far > near)
+
+
+def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
+    """Why there are no phases on a fabric; None where there are."""
+    if fabric.exclusive:
+        return "hierarchical composes packets, and this fabric is circuit-switched"
+    if len(fabric.axes) < 2:
+        return f"hierarchical needs ranks in domains or on a grid (axes), and a {fabric.kind_name} joins all alike"
+    return None
+
+
+HIERARCHICAL = Algorithm(
+    name="hierarchical",
+    build=hierarchical,
+    kinds=CLASSIC,
+    pipelined=True,
+    declines=declines,
+    rows=lambda kind, fabric: 0,  # noqa: ARG005 - it folds, and asks for memory where it has to unfold
+    summary="inside domains, along rails between them, and inside again; pieces follow each other",
+)

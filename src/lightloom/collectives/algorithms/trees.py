@@ -1,0 +1,202 @@
+"""Double binary trees: halves of the data are added up two binary trees and come down again, piece after piece.
+
+    tree 1 of 8 ranks      0 ── 4 ┬─ 2 ┬─ 1        a rank inside one tree is a leaf of the other, so that each sends
+                                  │    └─ 3        and receives every byte about twice, as on a ring, in a number of
+                                  └─ 6 ┬─ 5        steps that grows with the logarithm of the ranks
+                                       └─ 7
+    tree 2                 the same of ranks 7, 6, ... 0; of an odd number, of ranks 1, 2, ... 0
+
+Sources: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
+Computing 2009; the trees are those of NCCL 2.30.7, src/graph/trees.cc.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
+from lightloom.collectives.collective import (
+    FROM_ALL_GATHER,
+    ROOTED,
+    TO_OR_FROM_ROOT,
+    Collective,
+)
+from lightloom.collectives.schedule.build import Moves, assign_wavelengths, from_all_gather, from_broadcast, moves
+from lightloom.collectives.schedule.columns import Pipeline, Schedule
+from lightloom.core.arrays import Ints, Mask
+from lightloom.machines.fabrics.fabric import Fabric
+
+
+def parents(ranks: int) -> Ints:
+    """Parent of each rank in the first tree, the root 0 being its own: [rank]."""
+    rank = np.arange(ranks)
+    bit = rank & -rank
+    up = (rank ^ bit) | (bit << 1)
+    result: Ints = np.where(up < ranks, up, rank ^ bit)
+    return result
+
+
+def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
+    """Up both trees and down again, a pipeline of one piece."""
+    n, rank = collective.ranks, np.arange(collective.ranks)
+    parent = parents(n)
+    height, depth = np.zeros((2, n), np.int64)
+    by_bit = np.argsort(rank & -rank, kind="stable")
+    lower = by_bit[by_bit > 0]
+    for child in lower:
+        height[parent[child]] = max(height[parent[child]], height[child] + 1)
+    for child in lower[::-1]:
+        depth[child] = depth[parent[child]] + 1
+    places = (rank, n - 1 - rank if n % 2 == 0 else (rank + 1) % n)
+    up = [_level(places, parent, (height == step) & (rank > 0), up=True) for step in range(height.max())]
+    down = [_level(places, parent, depth == step, up=False) for step in range(1, depth.max() + 1)]
+    schedule = assign_wavelengths("double-binary-tree", collective, fabric, 2, up + down)
+    return schedule.with_columns({}, pipeline=Pipeline(1, schedule.steps))
+
+
+def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -> Moves:
+    """Transfers between some ranks and their parents, of each tree its own half."""
+    child = np.flatnonzero(chosen)
+    children, above = (np.concatenate([tree[ends] for tree in places]) for ends in (child, parent[child]))
+    half = np.repeat([0, 1], len(child))
+    return moves(children, above, half, reduces=True) if up else moves(above, children, half)
+
+
+def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - it serves one kind
+    """Why pieces cannot follow each other; None where they can."""
+    return (
+        "double-binary-tree sends pieces of packets, and this fabric is circuit-switched" if fabric.exclusive else None
+    )
+
+
+DOUBLE_TREE = Algorithm(
+    name="double-binary-tree",
+    build=double_tree,
+    kinds=("all-reduce",),
+    pipelined=True,
+    declines=declines,
+    rows=rows_by_rank,
+    summary="halves up two binary trees and down again, in pieces",
+)
+
+
+# Algorithms with one root: everything goes to rank 0 level by level, and down again.
+#
+# Binomial tree: pairs at distance 1, 2, 4, ... combine until rank 0 has everything, and the way back.
+#
+# 0                              as all-reduce: whole vectors are added on the way up and copied on the way down
+# ├─ 1                           as all-gather: shares are gathered at rank 0, which hands every rank what it lacks
+# ├─ 2 ── 3
+# └─ 4 ┬─ 5                      as gather and scatter: half of that, up or down
+# └─ 6 ── 7
+#
+# Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+#
+# Worker-aggregator (parameter server): everyone sends to rank 0, which adds and sends back.
+#
+# 1 ─▶ ┐             rank 0 is a worker too; it needs no message to itself
+# 2 ─▶ 0 ─▶ 1, 2, 3
+# 3 ─▶ ┘
+#
+# Sources: Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014; INCEPTIONN, Fig. 1.
+
+Levels = list[tuple[Ints, Ints, int]]
+"""Children, their parents and the ranks of a child's subtree, leaves first."""
+
+
+def binomial_rounds(ranks: int) -> int:
+    """Rounds up, and as many down: ceil(log2 N)."""
+    return (ranks - 1).bit_length()
+
+
+def binomial_levels(ranks: int) -> Levels:
+    """The levels of a binomial tree, for any number of ranks."""
+    distances = [1 << k for k in range(binomial_rounds(ranks))]
+    return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
+
+
+def star_levels(ranks: int) -> Levels:
+    """The one level of a tree in which every worker is a child of rank 0."""
+    workers = np.arange(1, ranks)
+    return [(workers, np.zeros_like(workers), 1)]
+
+
+def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Binomial tree to rank 0 and back, for any number of ranks."""
+    return _up_and_down("binomial-tree", collective, fabric, binomial_levels(collective.ranks), striped)
+
+
+def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Every worker to rank 0 at once, and rank 0 to every worker."""
+    return _up_and_down("worker-aggregator", collective, fabric, star_levels(collective.ranks), striped)
+
+
+def _up_and_down(
+    name: str,
+    collective: Collective,
+    fabric: Fabric,
+    levels: Levels,
+    striped: bool,
+) -> Schedule:
+    name = f"{name}-striped" if striped else name
+    n = collective.ranks
+    if collective.kind == "all-reduce":
+        up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
+        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
+        return assign_wavelengths(name, collective, fabric, 1, up + down, striped=striped)
+    if collective.kind in ROOTED:
+        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
+        return from_broadcast(
+            collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
+        )
+    if collective.kind in TO_OR_FROM_ROOT:
+        return _subtrees_alone(name, collective, fabric, levels, striped)
+    subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
+    logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
+    logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+    )
+
+
+def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
+    """Every child passes the parts of its subtree to its parent, or gets them from there."""
+    up, logical = collective.kind == "gather", []
+    for child, parent, size in levels if up else reversed(levels):
+        ranks = np.minimum(size, collective.ranks - child)
+        first = np.cumsum(ranks) - ranks
+        part = np.repeat(child - first, ranks) + np.arange(ranks.sum())
+        ends = np.repeat(child, ranks), np.repeat(parent, ranks)
+        logical.append(moves(*(ends if up else ends[::-1]), part))
+    return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)
+
+
+def _shares(source: Ints, destination: Ints, sent: Mask) -> Moves:
+    """Every source sends the shares that ``sent`` [source, chunk] marks."""
+    which, chunk = np.nonzero(sent)
+    return moves(source[which], destination[which], chunk)
+
+
+def _longest_edge(fabric: Fabric, levels: Levels) -> int:
+    return max(longest_links(fabric, child, parent) for child, parent, _ in levels)
+
+
+BINOMIAL_TREE = Algorithm(
+    name="binomial-tree",
+    build=binomial_tree,
+    by_structure=True,
+    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
+    kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
+    rows=rows_by_rank,
+    summary="up a binomial tree to rank 0, and back",
+)
+
+WORKER_AGGREGATOR = Algorithm(
+    name="worker-aggregator",
+    build=worker_aggregator,
+    by_structure=True,
+    longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
+    kinds=(*FROM_ALL_GATHER, *ROOTED),
+    rows=rows_by_rank,
+    summary="all to rank 0, and back (parameter server)",
+)

@@ -1,0 +1,157 @@
+"""Compiled programme over intervals: the cheapest tree on a line where every level has a price for each length.
+
+G(t, m) is the least cost of m ranks between two that have the data, served in levels t and later; E(t, p) that of the
+ranks up to p that one end serves in level t, p itself among them, with all between them. Beyond the two outermost ranks
+of a level lie ranks that one end each serves, which together are like a gap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+
+
+@njit_cached
+def cheapest_tree(price: Floats, count: Floats) -> float:
+    """Least cost of a tree that reaches as many ranks besides its root as there are lengths.
+
+    Time: levels · lengths², and memory: levels · lengths.
+
+    Args:
+        price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0.
+        count: out, edges of that tree: [level, length].
+    """
+    gap, ends, between, one_end = gap_costs(price)
+    count[:] = 0.0
+    count_edges(gap, ends, between, one_end, [(0, price.shape[1] - 1)], count)
+    return float(gap[0, -1])
+
+
+@njit_cached
+def gap_costs(price: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """G, E, E without the edge to p, and least costs of ranks that one end serves, those beyond p among them.
+
+    All are [level, ranks], G with one level more.
+    """
+    levels, room = price.shape
+    gap, ends = np.full((levels + 1, room), np.inf), np.full((levels, room), np.inf)
+    between, one_end = np.full((levels, room), np.inf), np.full((levels, room), np.inf)
+    gap[levels, 0] = 0.0
+    for level in range(levels - 1, -1, -1):
+        inner, end, below = gap[level + 1], ends[level], between[level]
+        end[0] = 0.0
+        for reached in range(room):
+            if reached:
+                end[reached] = price[level, reached] + below[reached]
+            offer(below[reached + 1 :], inner, end[reached])
+        for reached in range(room):
+            offer(one_end[level, reached:], inner, end[reached])
+        for reached in range(room):
+            offer(gap[level, reached:], one_end[level], end[reached])
+    return gap, ends, between, one_end
+
+
+@njit_without_arrays
+def offer(least: Floats, added: Floats, cost: float) -> None:
+    """Lower each entry to the cost and what is added, where that is less."""
+    for i in range(len(least)):
+        offered = cost + added[i]
+        least[i] = offered if offered < least[i] else least[i]
+
+
+@njit_cached
+def count_edges(
+    gap: Floats, ends: Floats, between: Floats, one_end: Floats, waiting: list[tuple[int, int]], count: Floats
+) -> None:
+    """Walk back through the programme, which takes whatever reaches the least cost first.
+
+    Args:
+        waiting: levels and their ranks in a gap, or, negative, those up to the farthest that an end serves; emptied.
+        count: edges, to which these are added: [level, length].
+    """
+    levels = len(ends)
+    while len(waiting):
+        level, ranks = waiting.pop()
+        if level == levels or ranks == 0:
+            continue
+        if ranks < 0:
+            ranks = -ranks
+            count[level, ranks] += 1.0
+            left = place_of(between[level, ranks], ends[level], gap[level + 1], ranks - 1)
+            waiting.append((level, -left))
+            waiting.append((level + 1, ranks - 1 - left))
+        else:
+            right = place_of(gap[level, ranks], ends[level], one_end[level], ranks)
+            left = place_of(one_end[level, ranks - right], ends[level], gap[level + 1], ranks - right)
+            waiting.append((level, -left))
+            waiting.append((level, -right))
+            waiting.append((level + 1, ranks - right - left))
+
+
+@njit_without_arrays
+def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
+    """Where the sum of both, over so many ranks together, is the least."""
+    for place in range(ranks + 1):
+        if first[place] + second[ranks - place] <= least:
+            return place
+    return 0
+
+
+# Compiled programme over intervals: the cheapest tree on a line whose root sends first at prices of its own.
+#
+# In the first level in which the root serves anybody it serves ranks on both sides of it at its own prices. From the
+# next level on it is like any other rank that has the data, so that the rest is the programme of ``_priced_kernels``.
+
+
+@njit_cached
+def cheapest_rooted_tree(price: Floats, first_price: Floats, count: Floats, first_count: Floats) -> float:
+    """Least cost of a tree that reaches as many ranks besides its root as there are lengths.
+
+    Time: levels · lengths², and memory: levels · lengths.
+
+    Args:
+        price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0. That
+            of the first level is not used: before anything was received only the root sends.
+        first_price: the same of edges from the root in the first level in which it sends.
+        count, first_count: out, edges of that tree: [level, length].
+    """
+    levels, room = price.shape
+    gap, ends, between, one_end = gap_costs(price)
+    chain, below = np.full((levels, room), np.inf), np.full((levels, room), np.inf)
+    side = np.empty((levels, room))
+    least, first, right = np.inf, 0, 1
+    for level in range(levels):
+        inner = gap[level + 1]
+        below[level, 1:] = inner[: room - 1]
+        side[level] = inner
+        for reached in range(1, room):
+            chain[level, reached] = first_price[level, reached] + below[level, reached]
+            offer(below[level, reached + 1 :], inner, chain[level, reached])
+            offer(side[level, reached:], inner, chain[level, reached])
+        for reached in range(1, room):
+            cost = chain[level, reached] + side[level, room - 1 - reached]
+            if cost < least:
+                least, first, right = cost, level, reached
+    count[:] = 0.0
+    first_count[:] = 0.0
+    # What is beyond the outermost ranks on both sides lies between these two ranks' circuits, or beside the root.
+    rest = room - 1 - right
+    left = _outermost(side[first, rest], chain[first], gap[first + 1], rest)
+    waiting = [(first + 1, rest - left)]
+    for outermost in (right, left):
+        reached = outermost
+        while reached > 0:
+            first_count[first, reached] += 1.0
+            before = _outermost(below[first, reached], chain[first], gap[first + 1], reached - 1)
+            waiting.append((first + 1, reached - 1 - before))
+            reached = before
+    count_edges(gap, ends, between, one_end, waiting, count)
+    return float(least)
+
+
+@njit_cached
+def _outermost(least: float, chain: Floats, inner: Floats, ranks: int) -> int:
+    """The farthest of so many ranks that the root serves, or 0 where the rest is served later."""
+    return 0 if inner[ranks] <= least else place_of(least, chain, inner, ranks)

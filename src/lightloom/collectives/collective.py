@@ -1,0 +1,363 @@
+"""Collectives as pre- and postconditions: who holds what before, who must hold what after.
+
+Data is cut into parts, and parts into chunks. A chunk is held as the set of ranks whose contributions are already
+summed into it:
+
+    kind               parts         before                          after
+    all-gather         one a rank    rank r holds part r             every rank holds every part
+    reduce-scatter     one a rank    every rank r holds {r}          rank r holds {0, ..., N−1} of part r
+    all-reduce         one           every rank r holds {r}          every rank holds {0, ..., N−1}
+    all-to-all         one a pair    the source holds it             the destination holds it
+    broadcast          one           rank 0 holds it                 every rank holds it
+    reduce             one           every rank r holds {r}          rank 0 holds {0, ..., N−1}
+    gather             one a rank    rank r holds part r             rank 0 holds every part
+    scatter            one a rank    rank 0 holds every part         rank r holds part r
+    permute            one a rank    rank r holds part r             rank π(r) holds part r, π a permutation
+    barrier            one a rank    rank r knows that it is there   every rank knows that every rank is there
+    all-to-all-v       one a pair    as all-to-all, parts of given sizes
+    reduce-scatter-v   one a rank    as reduce-scatter, parts of given sizes
+
+Parts are equally large unless :class:`Sizes` says otherwise. An all-to-all has a part for every
+ordered pair of ranks, source · N + destination; what a rank has for itself counts, but stays where it is.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.documents import read_number
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.fields import MAXIMUM_RANKS
+from lightloom.core.files import cannot_read
+from lightloom.core.memory import require_memory
+
+# Permutations of ranks as people write them: who sends to whom in a permute.
+
+_FORMS = "shift:K (rank r to r + K), reverse, or the rank to which each sends, e.g. 1,0,3,2"
+
+
+def read_permutation(text: str, ranks: int) -> tuple[int, ...]:
+    """The rank to which each rank sends.
+
+    Raises:
+        ConfigError: a text of no such form.
+    """
+    what, _, number = text.partition(":")
+    try:
+        if what == "shift":
+            return tuple((rank + int(number)) % ranks for rank in range(ranks))
+        if text == "reverse":
+            return tuple(reversed(range(ranks)))
+        return tuple(int(rank) for rank in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"permutation {text!r}: expected {_FORMS}") from error
+
+
+# Sizes of the parts of a collective that is not even: measured, given, or skewed by Zipf's law.
+#
+# In a mixture of experts each rank holds experts, and some experts are asked for more often than others. With Zipf's
+# law the k-th most popular rank receives a share proportional to k^−s of what every rank sends:
+#
+# exponent s    0      0.8    1.2         which rank is the k-th is drawn from the seed
+# most popular  1      9.1    18.7        share of the most popular of 64 ranks over the mean
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """Part of all bytes that each part of a collective has; they add up to 1."""
+
+    share: Floats
+    """Of each rank, [rank], or of each ordered pair, [source, destination]."""
+
+    def __post_init__(self) -> None:
+        share = np.array(self.share, np.float64)
+        total = share.sum()
+        if share.ndim not in (1, 2) or (share.ndim == 2 and share.shape[0] != share.shape[1]):
+            raise ConfigError(f"sizes of shape {share.shape}: expected one a rank, or a square of one a pair of ranks")
+        if not np.isfinite(total) or (share < 0).any() or total <= 0:
+            raise ConfigError("sizes: expected finite numbers that are not negative, and one above zero")
+        if share.ndim == 2 and not (share.sum() - np.trace(share)) > 0:
+            raise ConfigError("sizes: only what ranks keep for themselves has a size: expected something that is sent")
+        # What has been read back must not change again by rounding.
+        share = np.ascontiguousarray(share if abs(total - 1) < _ROUNDING else share / total)
+        share.flags.writeable = False
+        object.__setattr__(self, "share", share)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One or two times the number of ranks."""
+        return self.share.shape
+
+    @property
+    def digest(self) -> str:
+        """A hash of the shares."""
+        return blake2b(self.share.tobytes(), digest_size=16).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sizes) and np.array_equal(self.share, other.share)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True) -> Sizes:
+    """Sizes by Zipf's law, alike from every source.
+
+    Args:
+        exponent: s in k^−s, not negative; 0: all are equal.
+        seed: of the order in which ranks are popular.
+        pairs: sizes of ordered pairs of ranks, otherwise of ranks.
+
+    Raises:
+        ConfigError: an exponent that is not finite or negative, or a negative seed.
+    """
+    if not (np.isfinite(exponent) and exponent >= 0 and seed >= 0):
+        raise ConfigError(f"zipf:{exponent:g}:{seed}: expected an exponent and a seed that are not negative")
+    if pairs:
+        require_memory(24 * ranks**2, f"a size for every pair of {ranks:,} ranks")
+    popularity: Floats = np.power(np.arange(1.0, ranks + 1), -exponent)
+    popularity = np.random.default_rng(seed).permutation(popularity)
+    return Sizes(np.tile(popularity, (ranks, 1)) if pairs else popularity)
+
+
+def measured_sizes(path: Path) -> tuple[Sizes, float]:
+    """Sizes in bytes from a CSV file, a line for each source, or one line or column for all ranks; and their sum.
+
+    Raises:
+        ConfigError: a file that cannot be read, or whose entries are not numbers or not as many in each line.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise cannot_read(path, error) from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if len(line) != len(lines[0]):
+            raise ConfigError(f"{path}: line {number} has {len(line)} entries: expected {len(lines[0])}")
+        try:
+            rows.append([read_number(entry) for entry in line])
+        except ValueError as error:
+            raise ConfigError(f"{path}: line {number}: {error}: expected bytes") from error
+    nbytes = np.array(rows)
+    if 1 in nbytes.shape:
+        nbytes = nbytes.ravel()
+    try:
+        return Sizes(nbytes), float(nbytes.sum())
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
+    """Sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
+
+    Args:
+        pairs: sizes of ordered pairs of ranks, otherwise of ranks.
+
+    Raises:
+        ConfigError: a text of no such form, or a file that cannot be read.
+    """
+    what, *rest = text.split(":")
+    if what != "zipf":
+        if Path(text).suffix != ".csv":
+            raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT, zipf:EXPONENT:SEED or a .csv file of bytes")
+        return measured_sizes(Path(text))
+    try:
+        exponent, seed = float(rest[0]), int(rest[1]) if len(rest) > 1 else 0
+    except (ValueError, IndexError) as error:
+        raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT or zipf:EXPONENT:SEED, e.g. zipf:1.2") from error
+    if len(rest) > 2:
+        raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT or zipf:EXPONENT:SEED, e.g. zipf:1.2")
+    return zipf_sizes(ranks, exponent, seed, pairs=pairs), None
+
+
+Kind = Literal[
+    "all-gather",
+    "reduce-scatter",
+    "all-reduce",
+    "all-to-all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "permute",
+    "barrier",
+    "all-to-all-v",
+    "reduce-scatter-v",
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+CLASSIC = KINDS[:6]
+"""What the planner asks for, and what the papers' algorithms serve."""
+OF_SIZE = KINDS[:9]
+"""Kinds that ranks and a size describe, a permute being one to the next rank."""
+FROM_ALL_GATHER = KINDS[:3]
+"""What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.schedule.build`)."""
+ROOTED = KINDS[4:6]
+"""Rank 0 owns every chunk, however many there are."""
+TO_OR_FROM_ROOT = ("gather", "scatter")
+"""Rank 0 exchanges a part with every other rank."""
+CARRIED_AS: dict[str, Kind] = {
+    "barrier": "all-gather",
+    "all-to-all-v": "all-to-all",
+    "reduce-scatter-v": "reduce-scatter",
+}
+"""Kinds that the schedules of another kind serve as they are: with parts of other sizes, or of no size."""
+
+Holder = Literal["own", "other", "root", "every"]
+"""Rank r for part r, or the source of a pair; the destination of a pair or by a permutation; rank 0; all ranks."""
+
+
+class Rule(NamedTuple):
+    """What a kind promises."""
+
+    parts: Literal["one", "ranks", "pairs"]
+    before: Holder
+    after: Holder
+    adds: bool = False
+
+
+RULES: dict[str, Rule] = {
+    "all-gather": Rule("ranks", "own", "every"),
+    "reduce-scatter": Rule("ranks", "every", "own", adds=True),
+    "all-reduce": Rule("one", "every", "every", adds=True),
+    "all-to-all": Rule("pairs", "own", "other"),
+    "broadcast": Rule("one", "root", "every"),
+    "reduce": Rule("one", "every", "root", adds=True),
+    "gather": Rule("ranks", "own", "root"),
+    "scatter": Rule("ranks", "root", "own"),
+    "permute": Rule("ranks", "own", "other"),
+    "barrier": Rule("ranks", "own", "every"),
+    "all-to-all-v": Rule("pairs", "own", "other"),
+    "reduce-scatter-v": Rule("ranks", "every", "own", adds=True),
+}
+STORING = tuple(kind for kind, rule in RULES.items() if not rule.adds)
+"""Kinds that only move data."""
+ONE_TO_ONE = tuple(kind for kind in STORING if "every" not in RULES[kind])
+"""Kinds each part of which goes from one rank to one rank."""
+FOLDABLE = (*KINDS[:4], "barrier")
+"""Kinds that are the same from every rank."""
+NOT_ALL_PAIRS = ("permute", "all-to-all-v")
+"""Kinds in which some ranks may exchange nothing."""
+OF_PARTS = (*TO_OR_FROM_ROOT, *NOT_ALL_PAIRS)
+"""Kinds in which it depends on the ranks what one sends to the other."""
+SIZED = ("all-to-all-v", "reduce-scatter-v")
+"""Kinds whose parts have sizes of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective operation over all ranks of a fabric.
+
+    ``nbytes`` is what every rank holds at the end of an all-gather or a broadcast, at the start of a reduce-scatter, an
+    all-reduce or a reduce, and at both of an all-to-all, on average where its parts differ in size; what the root holds
+    at the end of a gather and at the start of a scatter; and what all ranks together send in a permute. A barrier has
+    no bytes.
+    """
+
+    kind: Kind
+    ranks: int
+    nbytes: float
+    destinations: tuple[int, ...] | None = None
+    """The rank to which each rank sends in a permute, by default the next one; None of all other kinds."""
+    sizes: Sizes | None = None
+    """Sizes of the parts of an all-to-all-v or a reduce-scatter-v; None of all other kinds."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError("collective", str(self.kind), KINDS)
+        if not 2 <= self.ranks <= MAXIMUM_RANKS:
+            raise ConfigError(f"ranks={self.ranks}: a collective needs 2 to {MAXIMUM_RANKS} ranks")
+        if not (math.isfinite(self.nbytes) and self.nbytes >= 0):
+            raise ConfigError(f"nbytes={self.nbytes}: expected a finite size that is not negative")
+        if self.kind == "barrier" and self.nbytes:
+            raise ConfigError(f"nbytes={self.nbytes}: a barrier carries no bytes: expected 0")
+        self._check_destinations()
+        self._check_sizes()
+
+    def _check_destinations(self) -> None:
+        if self.kind != "permute":
+            if self.destinations is not None:
+                raise ConfigError(f"{self.kind} has no permutation: expected none")
+            return
+        ranks = self.ranks
+        to = (*range(1, ranks), 0) if self.destinations is None else self.destinations
+        if sorted(to) != list(range(ranks)):
+            raise ConfigError(f"permutation of {len(to)} ranks: expected each of 0 to {ranks - 1} once")
+        if to == tuple(range(ranks)):
+            raise ConfigError("permutation: every rank sends to itself: expected one that moves something")
+        object.__setattr__(self, "destinations", to)
+
+    def _check_sizes(self) -> None:
+        if self.kind not in SIZED:
+            if self.sizes is not None:
+                raise ConfigError(f"the parts of {self.kind} are equally large: expected no sizes")
+            return
+        shape = (self.ranks,) * (2 if RULES[self.kind].parts == "pairs" else 1)
+        if self.sizes is None:
+            raise ConfigError(f"{self.kind}: expected the sizes of its parts (--sizes, sizes), e.g. zipf:1.2")
+        if self.sizes.shape != shape:
+            raise ConfigError(f"sizes of shape {self.sizes.shape} for {self.kind}: expected {shape}")
+
+    @property
+    def nbytes_per_rank(self) -> float:
+        """One rank's share, ``d`` in the papers."""
+        return self.nbytes / self.ranks
+
+    @property
+    def distinct_nbytes(self) -> float:
+        """Bytes of all chunks together, each counted once, wherever it is held."""
+        return self.nbytes * (self.ranks if self.rule.parts == "pairs" else 1)
+
+    @property
+    def rule(self) -> Rule:
+        """What the kind promises."""
+        return RULES[self.kind]
+
+    @property
+    def parts(self) -> int:
+        """Parts of the data, of which chunks are equal pieces."""
+        return {"one": 1, "ranks": self.ranks, "pairs": self.ranks**2}[self.rule.parts]
+
+    @property
+    def weights(self) -> Floats | None:
+        """Sizes of the parts relative to their mean: [part]; None where all are equal."""
+        return None if self.sizes is None else self.sizes.share.ravel() * self.parts
+
+    def begins_at(self, part: Ints) -> Ints:
+        """The rank that holds each of these parts before, or −1 where every rank does: [part]."""
+        return self._holder(self.rule.before, part)
+
+    def ends_at(self, part: Ints) -> Ints:
+        """The rank that must hold each of these parts after, or −1 where every rank must: [part].
+
+        What goes from one rank to another and has no size need not move.
+        """
+        after = self._holder(self.rule.after, part)
+        if self.sizes is None or self.kind not in ONE_TO_ONE:
+            return after
+        return np.where(self.sizes.share.ravel()[part] > 0, after, self.begins_at(part))
+
+    def _holder(self, holder: Holder, part: Ints) -> Ints:
+        if holder == "own":
+            return part // self.ranks if self.rule.parts == "pairs" else part
+        if holder == "other":
+            return part % self.ranks if self.destinations is None else np.array(self.destinations)[part]
+        return np.full_like(part, 0 if holder == "root" else -1)
+
+    def of_kind(self, kind: Kind) -> Collective:
+        """The same ranks and size, another kind."""
+        return Collective(kind, self.ranks, self.nbytes)
+
+    def resized(self, nbytes: float) -> Collective:
+        """The same of another size."""
+        return replace(self, nbytes=nbytes)

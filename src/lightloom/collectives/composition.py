@@ -1,0 +1,359 @@
+"""Lower phases to one schedule: rows of flat schedules, repeated in every group, follow each other.
+
+A chunk is named by the shares that it lies in, one for each axis along which phases scatter or gather, and by a part of
+that share. Where the outermost axes look the same from each of their ranks, only the rows of their first ones are made
+and the schedule is folded, and the data goes through the phases in pieces, one behind the other: what building, proving
+and costing take depends on neither the copies nor the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import KINDS, ROOTED, Collective, Kind
+from lightloom.collectives.schedule.build import Rows, assemble, joined
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
+from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+# A collective on all ranks as a sequence of collectives on groups of them.
+#
+# Ranks lie on axes: rank = x₀ + n₀·x₁ + n₀·n₁·x₂ + ..., so that the ranks of a domain are neighbours and those of a
+# rail lie a domain apart. A phase carries one kind of collective in every group along one axis at once.
+#
+# axes (4, 3)        domain 0     domain 1     domain 2
+# rail 0                0            4            8       hierarchical all-reduce:
+# rail 1                1            5            9         reduce-scatter in every domain   (axis 0)
+# rail 2                2            6           10         all-reduce along every rail      (axis 1)
+# rail 3                3            7           11         all-gather in every domain       (axis 0)
+#
+# What each phase finds follows from the phases before, axis by axis:
+#
+# kind               before, on every axis        after                          phases along an axis
+# all-gather         a rank holds its own share   holds those of all             all-gather
+# reduce-scatter     holds all, not summed        its own, summed                reduce-scatter
+# all-reduce         holds all, not summed        holds all, summed              reduce-scatter and later all-gather;
+# or all-reduce, along one axis
+# all-to-all         blocks are at their source   at their destination           all-to-all
+# broadcast          only coordinate 0 holds it   all do                         broadcast
+# reduce             each holds its part          coordinate 0 holds the sum     reduce
+#
+# An all-reduce along a second axis would store the sums of the first one, which are not complete, over contributions
+# that ranks hold; the verifiers refuse that, since the bounds of all-reduces take for granted that no schedule does
+# it.
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One kind of collective in every group along an axis, by a flat algorithm."""
+
+    kind: Kind
+    axis: int
+    algorithm: Algorithm
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError("collective", str(self.kind), KINDS)
+
+    def __str__(self) -> str:
+        return f"{self.kind} along axis {self.axis} by {self.algorithm.name}"
+
+
+def strides(sizes: Sequence[int]) -> list[int]:
+    """Ranks between neighbours on each axis."""
+    return [prod(sizes[:axis]) for axis in range(len(sizes))]
+
+
+def check_phases(kind: Kind, ranks: int, sizes: Sequence[int], phases: Sequence[Phase]) -> None:
+    """Prove that the phases together serve the kind on all ranks.
+
+    Raises:
+        ConfigError: they do not, or the axes do not hold the ranks.
+    """
+    if not sizes or min(sizes) < 2 or prod(sizes) != ranks:
+        axes = " x ".join(map(str, sizes)) or "none"
+        raise ConfigError(f"axes {axes} hold {prod(sizes)} ranks: expected axes of 2 or more that hold {ranks}")
+    for phase in phases:
+        if not 0 <= phase.axis < len(sizes):
+            raise ConfigError(f"{phase}: expected an axis from 0 to {len(sizes) - 1}")
+    for axis in range(len(sizes)):
+        along: list[Kind] = [phase.kind for phase in phases if phase.axis == axis]
+        wanted: list[list[Kind]] = [[kind], ["reduce-scatter", "all-gather"]] if kind == "all-reduce" else [[kind]]
+        if along not in wanted:
+            expected = " or ".join(" then ".join(way) for way in wanted)
+            given = ", ".join(along) or "nothing"
+            raise ConfigError(f"{kind} along axis {axis} of {sizes[axis]} ranks by {given}: expected {expected}")
+    whole = [phase.axis for phase in phases if phase.kind == "all-reduce"]
+    if len(whole) > 1:
+        raise ConfigError(
+            f"all-reduce along axes {whole[0]} and {whole[1]}: expected one axis, and reduce-scatter then all-gather "
+            "along the others"
+        )
+
+
+class _Flat(NamedTuple):
+    """A flat schedule, rows in the order of their steps: arrays [row]."""
+
+    step: Column
+    lightpath: Column
+    source: Column
+    destination: Column
+    chunk: Column
+    reduces: Column
+    chunks: int
+    steps: int
+
+    def rows(self, which: Ints | Mask) -> _Flat:
+        """The same with some rows only, lightpaths numbered anew."""
+        _, lightpath = np.unique(self.lightpath[which], return_inverse=True)
+        return self._replace(
+            step=self.step[which],
+            lightpath=lightpath.astype(np.int32),
+            source=self.source[which],
+            destination=self.destination[which],
+            chunk=self.chunk[which],
+            reduces=self.reduces[which],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How chunks are numbered, and which groups rows are made for."""
+
+    kind: str
+    sizes: Sequence[int]
+    place: Mapping[int, int]
+    """Chunks from one share of an axis to the next, by axis; of destinations, in an all-to-all."""
+    parts: int
+    """Chunks of a lane's part of a share of all axes."""
+    lanes: int
+    folded: int
+    """The first of the axes, up to the outermost, of which only the first ranks have rows; none: the number of axes."""
+
+    @property
+    def chunks(self) -> int:
+        return (
+            self.lanes
+            * self.parts
+            * prod(self.sizes[axis] for axis in self.place) ** (2 if self.kind == "all-to-all" else 1)
+        )
+
+
+def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:
+    """The schedule of these phases, a pipeline of one piece, not yet verified.
+
+    With several lanes each carries an equal part of the data through phases of its own, all at once: along other axes,
+    for example, so that the links of all of them are used.
+
+    Raises:
+        ConfigError: the phases do not serve the collective.
+        UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
+    """
+    for phases in lanes:
+        check_phases(collective.kind, collective.ranks, sizes, phases)
+    if fabric.exclusive:
+        raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
+    flats = [
+        [_flat(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
+        for phases in lanes
+    ]
+    layout = _layout(collective.kind, sizes, lanes, flats)
+    begins = [np.cumsum([0, *(flat.steps for flat in own)]) for own in flats]
+    parts: list[Rows] = []
+    paths = 0
+    for lane, phases in enumerate(lanes):
+        for number, phase in enumerate(phases):
+            rows = _phase_rows(phase, flats[lane][number], layout, phases[:number], lane)
+            parts.append(rows._replace(step=rows.step + begins[lane][number], lightpath=rows.lightpath + paths))
+            paths += int(rows.lightpath.max()) + 1
+    rows = joined(parts)
+    rows = rows._replace(route=fabric.route(rows.source.astype(np.int64), rows.destination.astype(np.int64)))
+    schedule = assemble(
+        name, collective, fabric, rows, chunks=layout.chunks, steps=max(int(begin[-1]) for begin in begins)
+    )
+    along = tuple(sizes[layout.folded :])
+    folding = Folding.along(prod(sizes[: layout.folded]), along) if along else None
+    interval = max(flat.steps for own in flats for flat in own)
+    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, lanes))
+
+
+def _notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str, ...]:
+    apart = strides(sizes)
+    return tuple(
+        ("" if len(lanes) == 1 else f"part {lane + 1} of {len(lanes)}: ")
+        + f"{phase.kind} in groups of {sizes[phase.axis]} ranks, {apart[phase.axis]} apart, by {phase.algorithm.name}"
+        for lane, phases in enumerate(lanes)
+        for phase in phases
+    )
+
+
+def _flat(phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]) -> _Flat:
+    ranks, stride = sizes[phase.axis], strides(sizes)[phase.axis]
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
+    if part is None:
+        raise UnsupportedError(f"the fabric has no groups of {ranks} ranks that lie {stride} apart")
+    why = phase.algorithm.refusal(phase.kind, part)
+    if why:
+        raise UnsupportedError(f"{phase}: {why}")
+    flat = phase.algorithm.build(
+        Collective(phase.kind, ranks, _nbytes(phase, collective, sizes, before)), part, striped=phase.algorithm.striped
+    )
+    if flat.queued or flat.dependencies is not None:
+        raise UnsupportedError(f"{phase}: expected steps in order")
+    flat = flat.unfolded(part.fibre_channels)
+    columns = (flat.step, flat.lightpath, flat.source, flat.destination, flat.chunk, flat.reduces)
+    return _Flat(*columns, flat.chunks, flat.steps).rows(np.argsort(flat.step, kind="stable"))
+
+
+def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
+    """Bytes of the collective of one group, as its kind counts them."""
+    nbytes = collective.nbytes
+    if collective.kind == "all-gather":
+        gathered = {other.axis for other in before} | {phase.axis}
+        return nbytes / prod(size for axis, size in enumerate(sizes) if axis not in gathered)
+    scattered = {other.axis for other in before if other.kind == "reduce-scatter"}
+    scattered -= {other.axis for other in (*before, phase) if other.kind == "all-gather"}
+    return nbytes / prod(sizes[axis] for axis in scattered)
+
+
+def _layout(
+    kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[_Flat]]
+) -> _Layout:
+    pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
+    if kind in ROOTED:
+        return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), len(sizes))
+    shared = sorted({phase.axis for phase, flat in pairs if _shares(phase, sizes, flat) > 1})
+    parts = lcm(*(flat.chunks // _shares(phase, sizes, flat) for phase, flat in pairs))
+    place = {axis: len(lanes) * parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
+    alike = {axis: len(shared) == len(sizes) > 1 for axis in range(len(sizes))}
+    for phase, flat in pairs:
+        alike[phase.axis] &= _same_from_everywhere(phase.kind, flat, sizes[phase.axis])
+    folded = max((axis + 1 for axis in alike if not alike[axis]), default=0)
+    return _Layout(kind, sizes, place, parts, len(lanes), folded)
+
+
+def _shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
+    """Shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1 where it moves
+    the data as a whole."""
+    if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
+        return 1
+    return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
+
+
+def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
+    """Whether each rank's rows are those of rank 0, with everything so much further on."""
+    if flat.chunks % ranks or len(flat.step) % ranks:
+        return False
+    share = flat.chunks // ranks
+    owner, inner = np.divmod(flat.chunk.astype(np.int64), share)
+    if kind == "all-to-all":
+        block = share // ranks
+        inner = (inner // block - flat.source) % ranks * block + inner % block
+    key = flat.step.astype(np.int64)
+    for column, limit in (
+        ((flat.destination - flat.source) % ranks, ranks),
+        ((owner - flat.source) % ranks, ranks),
+        (inner, share),
+        (flat.reduces, 2),
+    ):
+        key = key * limit + column
+    ordered = key[np.lexsort((key, flat.source))]
+    counts = np.bincount(flat.source, minlength=ranks)
+    return bool(np.all(counts == counts[0]) and np.all(ordered.reshape(ranks, -1) == ordered[: counts[0]]))
+
+
+def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
+    """Rows of a phase of a lane in all groups, or those of the first period: [flat row, group, free shares, parts]."""
+    sizes, apart = layout.sizes, strides(layout.sizes)
+    axis = phase.axis
+    if axis >= layout.folded:
+        flat = flat.rows(flat.source == 0)
+    others = [other for other in range(len(sizes)) if other != axis]
+    active = [_coordinates(layout, phase, other, before) for other in others]
+    groups = np.indices(active).reshape(len(others), -1) if others else np.zeros((0, 1), np.int64)
+    base = sum((groups[i] * apart[other] for i, other in enumerate(others)), np.zeros(groups.shape[1], np.int64))
+    held, free = _shares_of_groups(layout, phase, others, groups, before)
+    shares = _shares(phase, sizes, flat)
+    if shares == 1 and axis in layout.place:
+        free = (free[:, None] + np.arange(sizes[axis]) * layout.place[axis]).ravel()
+    part = flat.chunks // shares
+    inner = np.arange(layout.parts // part) + lane * layout.parts
+    shape = (len(flat.step), len(base), len(free), len(inner))
+
+    def rows(columns: Ints) -> Ints:
+        spread: Ints = np.broadcast_to(columns, shape).ravel()
+        return spread
+
+    chunk = _flat_chunks(layout, phase, flat, shares)[:, None, None, None] + held[:, None, None] + free[:, None] + inner
+    at = (slice(None), None, None, None)
+    zeros = np.zeros(prod(shape), np.int8)
+    return Rows(
+        step=rows(flat.step[at]),
+        lightpath=rows(flat.lightpath[at] * np.int32(len(base)) + np.arange(len(base), dtype=np.int32)[:, None, None]),
+        source=rows((flat.source[:, None] * apart[axis] + base)[:, :, None, None]),
+        destination=rows((flat.destination[:, None] * apart[axis] + base)[:, :, None, None]),
+        route=zeros,
+        channel=zeros,
+        width=zeros,
+        chunk=rows(chunk),
+        reduces=rows(flat.reduces[at]),
+    )
+
+
+def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
+    """Groups along another axis that take part in a phase, from coordinate 0 on."""
+    done = any(earlier.axis == other for earlier in before)
+    if other >= layout.folded:
+        return 1
+    if (phase.kind == "broadcast" and not done) or (phase.kind == "reduce" and done):
+        return 1
+    return layout.sizes[other]
+
+
+def _shares_of_groups(
+    layout: _Layout, phase: Phase, others: Sequence[int], groups: Ints, before: Sequence[Phase]
+) -> tuple[Ints, Ints]:
+    """First chunks of what each group holds [group], and of all shares that it holds beside each other [share]."""
+    held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
+    ranks = prod(layout.sizes)
+    for i, other in enumerate(others):
+        if other not in layout.place:
+            continue
+        place, number = layout.place[other], np.arange(layout.sizes[other])
+        done = any(earlier.axis == other for earlier in before)
+        if phase.kind == "all-to-all":
+            # From its source to its destination on this axis: the one is the group's own, the other any.
+            own, any_other = (place, place * ranks) if done else (place * ranks, place)
+            held, free = held + groups[i] * own, (free[:, None] + number * any_other).ravel()
+        elif _holds_own(layout.kind, other, before):
+            held = held + groups[i] * place
+        else:
+            free = (free[:, None] + number * place).ravel()
+    return held, free
+
+
+def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
+    """Whether a rank holds nothing but its own share of an axis."""
+    along = [phase.kind for phase in before if phase.axis == axis]
+    if kind == "all-gather":
+        return not along
+    return bool(along) and along[-1] == "reduce-scatter"
+
+
+def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, shares: int) -> Ints:
+    """First chunk of each flat row's share of the axis and part: [flat row]."""
+    part = flat.chunks // shares
+    share, number = np.divmod(flat.chunk.astype(np.int64), part)
+    if phase.kind == "all-to-all":
+        source, share = np.divmod(share, layout.sizes[phase.axis])
+        share = share + source * prod(layout.sizes)
+    place = layout.place[phase.axis] if shares > 1 else 0
+    chunk: Ints = share * place + number * (layout.parts // part)
+    return chunk

@@ -1,1 +1,0 @@
-"""Collectives of groups of ranks that follow each other and together serve all ranks."""

@@ -1,0 +1,499 @@
+"""Compiled loop of tasks that run at once and share resources at max-min fair speeds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import (
+    Column,
+    Floats,
+    Int32s,
+    Ints,
+    Mask,
+)
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+from lightloom.machines.fabrics.derived import CellOrder, Footprint
+
+_EQUAL = 1e-12
+"""Relative difference below which two times are one."""
+
+
+class Work(NamedTuple):
+    """Tasks, what they wait for, and what they use."""
+
+    waits: Ints
+    """Tasks that each waits for; counted down: [task]."""
+    first_follower: Ints
+    """First entry of ``follower`` of each task: [task + 1]."""
+    follower: Ints
+    """Tasks that wait for each."""
+    lead: Floats
+    """Seconds before it uses anything: [task]."""
+    alone: Floats
+    """Seconds for which it uses resources where nothing else does: [task]."""
+    tail: Floats
+    """Seconds after that: [task]."""
+    first_use: Ints
+    """First entry of ``resource`` of each task: [task + 1]."""
+    resource: Ints
+    """[use]."""
+    busy: Floats
+    """Seconds for which the task makes the resource busy, at most ``alone``: [use]."""
+
+
+@njit_cached
+def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
+    """Find when each task may begin, and when it has ended.
+
+    Args:
+        begin, end: out, seconds: [task].
+    """
+    tasks = len(work.alone)
+    starts, running, ends = np.empty(tasks, np.int64), np.empty(tasks, np.int64), np.empty(tasks, np.int64)
+    when, left, speed = np.zeros(tasks), work.alone.copy(), np.zeros(tasks)
+    used, rate = np.empty(resources), np.empty(resources)
+    counts = np.zeros(3, np.int64)  # tasks that lead, run and tail
+    for task in range(tasks):
+        if work.waits[task] == 0:
+            starts[counts[0]] = task
+            counts[0] += 1
+            when[task] = work.lead[task]
+    now = 0.0
+    while counts.sum() > 0:
+        after = np.inf
+        for i in range(counts[0]):
+            after = min(after, when[starts[i]])
+        for i in range(counts[2]):
+            after = min(after, when[ends[i]])
+        for i in range(counts[1]):
+            after = min(after, now + left[running[i]] / speed[running[i]])
+        near = after * _EQUAL
+        kept = 0
+        for i in range(counts[1]):
+            task = running[i]
+            left[task] -= (after - now) * speed[task]
+            if left[task] <= max(work.alone[task] * _EQUAL, near * speed[task]):
+                when[task] = after + work.tail[task]
+                ends[counts[2]] = task
+                counts[2] += 1
+            else:
+                running[kept] = task
+                kept += 1
+        counts[1] = kept
+        now, kept = after, 0
+        for i in range(counts[0]):
+            task = starts[i]
+            if when[task] > now + near:
+                starts[kept] = task
+                kept += 1
+            elif work.alone[task] > 0:
+                running[counts[1]] = task
+                counts[1] += 1
+            else:
+                when[task] = now + work.tail[task]
+                ends[counts[2]] = task
+                counts[2] += 1
+        counts[0], kept = kept, 0
+        for i in range(counts[2]):
+            task = ends[i]
+            if when[task] > now + near:
+                ends[kept] = task
+                kept += 1
+                continue
+            end[task] = when[task]
+            for k in range(work.first_follower[task], work.first_follower[task + 1]):
+                waiting = work.follower[k]
+                begin[waiting] = max(begin[waiting], end[task])
+                work.waits[waiting] -= 1
+                if work.waits[waiting] == 0:
+                    when[waiting] = begin[waiting] + work.lead[waiting]
+                    starts[counts[0]] = waiting
+                    counts[0] += 1
+        counts[2] = kept
+        _speeds(work, running[: counts[1]], speed, used, rate)
+
+
+@njit_cached
+def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
+    """Max-min fair speeds of the tasks that run, 1 being that of a task alone.
+
+    Args:
+        speed: out: [task].
+        used, rate: scratch, what is taken of each resource, and what tasks still add to it a unit of speed: [resource].
+    """
+    used[:] = 0.0
+    fixed: Mask = np.zeros(len(running), np.bool_)
+    left = len(running)
+    while left > 0:
+        rate[:] = 0.0
+        for i in range(len(running)):
+            if not fixed[i]:
+                for k in range(work.first_use[running[i]], work.first_use[running[i] + 1]):
+                    rate[work.resource[k]] += work.busy[k] / work.alone[running[i]]
+        level = 1.0
+        for resource in range(len(used)):
+            if rate[resource] > 0:
+                level = min(level, (1.0 - used[resource]) / rate[resource])
+        for i in range(len(running)):
+            if fixed[i]:
+                continue
+            task, full = running[i], level >= 1.0
+            for k in range(work.first_use[task], work.first_use[task + 1]):
+                resource = work.resource[k]
+                if rate[resource] * level >= (1.0 - used[resource]) * (1.0 - _EQUAL):
+                    full = True
+            if full:
+                fixed[i] = True
+                speed[task] = level
+                left -= 1
+        _take(work, running, fixed, speed, used)
+
+
+@njit_without_arrays
+def _take(work: Work, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
+    """Add up what tasks with a fixed speed take of each resource."""
+    used[:] = 0.0
+    for i in range(len(running)):
+        if fixed[i]:
+            for k in range(work.first_use[running[i]], work.first_use[running[i] + 1]):
+                used[work.resource[k]] += speed[running[i]] * work.busy[k] / work.alone[running[i]]
+
+
+# Compiled loops of the cost models: what each step carries, and whether it finds its circuits in place.
+
+
+class Channels(NamedTuple):
+    """The channels that rows use: arrays [row]."""
+
+    step: Column
+    first: Int32s
+    width: Column
+    new: Mask
+    """Out: rows whose circuits are set up."""
+
+
+class SentRows(NamedTuple):
+    """Rows that send over circuits: arrays [row]."""
+
+    step: Column
+    lightpath: Column
+    width: Column
+    latency: Floats
+
+
+class CodedRows(NamedTuple):
+    """Rows whose chunks are encoded and decoded."""
+
+    order: Ints
+    """Rows in an order in which the steps can run."""
+    step: Column
+    """[row]."""
+    lightpath: Column
+    """[row]."""
+    reads: Ints
+    """Rank and chunk that a row sends, as a number: [row]."""
+    writes: Ints
+    """Rank and chunk that it reaches: [row]."""
+    sender: Ints
+    """Rank that encodes: [row]."""
+    receiver: Ints
+    """Rank that decodes: [row]."""
+    reduces: Mask
+    """[row]."""
+
+
+@njit_without_arrays
+def lightpath_chunks(lightpath: Column, destination: Column, carried: Int32s, chunks: Ints, first_row: Ints) -> None:
+    """Count the chunks on each lightpath, of rows that carry so many; a multicast chunk counts once."""
+    for row in range(len(lightpath)):
+        path = lightpath[row]
+        if first_row[path] < 0:
+            first_row[path] = row
+        if destination[row] == destination[first_row[path]]:
+            chunks[path] += carried[row]
+
+
+@njit_cached
+def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, Ints, Ints, Floats]:
+    """Sends that differ in step, chunks or width, each with its longest latency: columns of ``CircuitLoads``.
+
+    Args:
+        rows: what is sent.
+        chunks: chunks on each lightpath: [lightpath].
+        steps: of the schedule.
+    """
+    step, lightpath, width, latency = rows.step, rows.lightpath, rows.width, rows.latency
+    # Of each step, the sends so far as a list, the latest first.
+    latest, following = np.full(steps, -1, np.int64), np.empty(len(step), np.int64)
+    first_row, longest, count = np.empty(len(step), np.int64), np.empty(len(step), np.float64), 0
+    for row in range(len(step)):
+        send = latest[step[row]]
+        while send >= 0:
+            other = first_row[send]
+            if chunks[lightpath[other]] == chunks[lightpath[row]] and width[other] == width[row]:
+                break
+            send = following[send]
+        if send < 0:
+            send, count = count, count + 1
+            first_row[send], longest[send] = row, latency[row]
+            following[send], latest[step[row]] = latest[step[row]], send
+        longest[send] = max(longest[send], latency[row])
+    one = first_row[:count]
+    return step[one], chunks[lightpath[one]], width[one].astype(np.int64), longest[:count].copy()
+
+
+@njit_without_arrays
+def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> None:
+    """Add the chunks of each transfer to the links that it crosses; runs of many links by their two ends.
+
+    Args:
+        runs: links of the transfers.
+        chunks: of each transfer.
+        on_link: in and out, chunks on single links: [link].
+        change: in and out, chunks more on a link than on the one before, beside ``on_link``: [link + 1].
+    """
+    for i in range(len(chunks)):
+        for run in range(runs.base.shape[1]):
+            length, period = runs.length[i, run], runs.period[i, run]
+            base, start = runs.base[i, run], runs.start[i, run] % period
+            if length <= 2 or length > period:
+                for k in range(length):
+                    on_link[base + (start + k) % period] += chunks[i]
+                continue
+            change[base + start] += chunks[i]
+            if start + length <= period:
+                change[base + start + length] -= chunks[i]
+            else:
+                change[base + period] -= chunks[i]
+                change[base] += chunks[i]
+                change[base + start + length - period] -= chunks[i]
+
+
+@njit_without_arrays
+def most_chunks(on_link: Ints, change: Ints, link_class: Ints, most: Ints) -> None:
+    """Raise ``most`` [class] to the most chunks on a link of each class, of what :func:`count_chunks` counted."""
+    along = 0
+    for link in range(len(on_link)):
+        along += change[link]
+        most[link_class[link]] = max(most[link_class[link]], on_link[link] + along)
+
+
+@njit_without_arrays
+def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
+    """Add the chunks of each transfer to ``load`` [link] of the links that it crosses; return the sum of all."""
+    crossings = 0
+    for i in range(len(chunks)):
+        for run in range(runs.base.shape[1]):
+            crossings += runs.length[i, run] * chunks[i]
+            for k in range(runs.length[i, run]):
+                load[runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]] += chunks[i]
+    return crossings
+
+
+@njit_without_arrays
+def changes(
+    rows: Ints, key: Ints, used: Channels, runs: Footprint, order: CellOrder, tuned: Ints, changed: Mask
+) -> bool:
+    """Mark the steps that must change circuits; True if some channel ever has to serve a second circuit.
+
+    A circuit stays until another needs one of its channels: ``tuned``, in the order of ``order``, remembers the circuit
+    of each channel of each link.
+
+    Args:
+        key: number of each row's circuit, above zero, in the order of ``rows``.
+    """
+    step, overwritten = used.step, False
+    for i in range(len(rows)):
+        row = rows[i]
+        if i > 0 and key[i] == key[i - 1] and step[row] == step[rows[i - 1]]:
+            continue
+        circuit, width = key[i], used.width[row]
+        # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
+        # the end.
+        others, empty = np.uint64(0), np.uint64(0)
+        for run in range(runs.base.shape[1]):
+            period, left = runs.period[i, run], runs.length[i, run]
+            start = runs.start[i, run] % period
+            while left > 0:
+                # Links of a run follow each other up to the end of its track.
+                span = min(left, period - start)
+                first = (runs.base[i, run] + start) * order.link + used.first[row] * order.channel
+                lines, pitch, cells = (span, order.link, width) if order.channel == 1 else (width, order.channel, span)
+                for line in range(lines):
+                    begin = first + line * pitch
+                    for c in range(np.uint64(begin), np.uint64(begin + cells)):
+                        others += np.uint64(tuned[c] != circuit)
+                        empty += np.uint64(tuned[c] == 0)
+                        tuned[c] = circuit
+                left, start = left - span, 0
+        if others > 0:
+            changed[step[row]] = True
+            used.new[row] = True
+            if others > empty:
+                overwritten = True
+    return overwritten
+
+
+@njit_cached
+def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
+    """Per step, the most chunks that a rank encodes, and decodes.
+
+    Args:
+        coded_as: −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or took the bytes,
+            in line the last one that took them: [rank and chunk].
+        count: scratch, [2, ranks].
+        most: out, [2, steps].
+    """
+    order, sender, receiver = rows.order, rows.sender, rows.receiver
+    begin = 0
+    while begin < len(order):
+        end, now = begin, rows.step[order[begin]]
+        while end < len(order) and rows.step[order[end]] == now:
+            end += 1
+        count[:] = 0
+        # What a step sends is what was held before it, so all sends come before all arrivals.
+        for i in range(begin, end):
+            row = order[i]
+            cell, path = rows.reads[row], rows.lightpath[row]
+            if coded_as[cell] < 0 or (in_line and coded_as[cell] != path):
+                coded_as[cell] = path
+                count[0, sender[row]] += 1
+                if not (in_line or rows.reduces[row]):
+                    count[1, sender[row]] += 1
+        for i in range(begin, end):
+            row = order[i]
+            count[1, receiver[row]] += 1
+            if not in_line:
+                coded_as[rows.writes[row]] = -1 if rows.reduces[row] else rows.lightpath[row]
+        most[0, now], most[1, now] = count[0].max(), count[1].max()
+        begin = end
+
+
+# Compiled loops of the queued cost model: when every row is sent, and when each rank in turn is late or slow.
+
+
+class PlayedRows(NamedTuple):
+    """Rows of a queued schedule with their times; a cell is a chunk in a rank."""
+
+    order: Ints
+    """Rows by lightpath, and in the order of its queue; to straggle, each after all that it waits for."""
+    lightpath: Column
+    """[row]."""
+    follows: Mask
+    """Whether the row at a place of the order is of the same transmission as the one before it: [place]."""
+    origin: Ints
+    """Cell that a row reads: [row]."""
+    target: Ints
+    """Cell that a row writes: [row]."""
+    reduces: Mask
+    """Whether the row adds to its target: [row]."""
+    busy: Floats
+    """Seconds for which a chunk holds its lightpath: [row]."""
+    delay: Floats
+    """Seconds after which it arrives: [row]."""
+
+
+@njit_cached
+def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
+    """Seconds until the last arrival, and of these the seconds in which the chain of rows that leads to it holds
+    lightpaths; verified schedules only.
+
+    Args:
+        held: in and out, whether data lies in a cell: [cell].
+        begin: out, seconds at which each row begins: [row].
+    """
+    cells, order = len(held), rows.order
+    # Moments, and the seconds of sending on the way to each.
+    ready, awaited = np.zeros((cells, 2)), np.zeros(cells, np.int32)
+    for row in range(len(order)):
+        if rows.reduces[row]:
+            awaited[rows.target[row]] += 1
+    place = first_places(rows.lightpath)
+    paths = len(place) - 1
+    head, free, since = place[:-1].copy(), np.zeros((paths, 2)), np.zeros(paths)
+    waiting, behind = np.full(cells, -1, np.int32), np.full(paths, -1, np.int32)
+    stack, top = np.arange(paths), paths
+    end = sending = 0.0
+    while top > 0:
+        top -= 1
+        path = stack[top]
+        # What a path goes on with is kept at hand while it sends: nothing else changes it meanwhile.
+        at, last = head[path], place[path + 1]
+        free_from, free_sent, since_start = free[path, 0], free[path, 1], since[path]
+        while at < last:
+            row = order[at]
+            cell, to, reduces = rows.origin[row], rows.target[row], rows.reduces[row]
+            if awaited[cell] > 0 or not (reduces or held[cell]):
+                behind[path] = waiting[cell]
+                waiting[cell] = path
+                break
+            busy = rows.busy[row]
+            if rows.follows[at]:
+                start = begin[order[at - 1]]
+            else:
+                if free_from >= ready[cell, 0]:
+                    start, since_start = free_from, free_sent
+                else:
+                    start, since_start = ready[cell, 0], ready[cell, 1]
+                free_from, free_sent = start + busy, since_start + busy
+            begin[row] = start
+            at += 1
+            arrives, sent = start + rows.delay[row], since_start + busy
+            if arrives > end:
+                end, sending = arrives, sent
+            if not reduces or arrives > ready[to, 0]:
+                ready[to, 0], ready[to, 1] = arrives, sent
+            if reduces:
+                awaited[to] -= 1
+            else:
+                held[to] = True
+            woken, waiting[to] = waiting[to], -1
+            while woken >= 0:
+                stack[top] = woken
+                top += 1
+                woken = behind[woken]
+        head[path], free[path, 0], free[path, 1], since[path] = at, free_from, free_sent, since_start
+    return end, sending
+
+
+@njit_cached
+def first_places(lightpath: Column) -> Ints:
+    """Place of the first row of each lightpath in an order by lightpath: [lightpath + 1]."""
+    place = np.zeros(lightpath.max() + 2 if len(lightpath) else 1, np.int64)
+    for path in lightpath:
+        place[path + 1] += 1
+    return np.cumsum(place)
+
+
+@njit_cached
+def straggle(
+    rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
+) -> None:
+    """Seconds until the last arrival if this rank sends nothing before ``late``, and holds lightpaths longer.
+
+    Args:
+        rows: in an order in which each comes after all that it waits for.
+        source: rank that sends a row: [row].
+        slower: times longer that the rank holds lightpaths.
+        end: out, [straggler].
+    """
+    paths = rows.lightpath.max() + 1
+    for i in range(len(stragglers)):
+        free, ready = np.zeros(paths), np.zeros(cells)
+        begin, last = 0.0, 0.0
+        for place in range(len(rows.order)):
+            row = rows.order[place]
+            path, to = rows.lightpath[row], rows.target[row]
+            straggles = source[row] == stragglers[i]
+            more = rows.busy[row] * (slower - 1) if straggles else 0.0
+            if not rows.follows[place]:
+                begin = max(free[path], ready[rows.origin[row]])
+                if straggles:
+                    begin = max(begin, late)
+                free[path] = begin + rows.busy[row] + more
+            arrives = begin + rows.delay[row] + more
+            ready[to] = max(ready[to], arrives)
+            last = max(last, arrives)
+        end[i] = last

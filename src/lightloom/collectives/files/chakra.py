@@ -1,0 +1,381 @@
+"""Schedules as Chakra execution traces, one file per rank: custom collectives that ASTRA-sim runs.
+
+Row r becomes node 2r, a send in the trace of its source, and node 2r + 1, a receive in the trace of its destination.
+The traces contain no compute nodes.
+
+    data dependencies      a send waits for what its source has received of the chunk
+    control dependencies   what arrives waits for sends that still need the earlier value
+
+Only dependencies of data are written. Where a step waits for another only because light is redirected, the trace does
+not wait. The sends of a lightpath do not wait for each other: a simulator ends a send when it arrives, while in a
+schedule the next send starts as soon as the bytes have left. A multicast is one message per destination.
+
+Besides what simulators read (``comm_size`` in bytes, rounded up, ``comm_src``, ``comm_dst``, ``comm_tag``), every node
+carries its row, and every file the header of the schedule, so that the schedule can be read back unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from lightloom.collectives.files.chakra_nodes import (
+    COMPUTE,
+    NO_TEXTS,
+    RECEIVE,
+    SEND,
+    Node,
+    Scalar,
+    Texts,
+    Value,
+    check_nodes,
+    encode,
+    read_trace,
+)
+from lightloom.collectives.files.document import columns_from, header_of, schedule_from, verified
+from lightloom.collectives.files.row_order import row_order
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import write_atomically
+from lightloom.machines.fabrics.fabric import Fabric
+
+HEADER, ROW = "lightloom.schedule", "lightloom.row"
+"""Names of the attributes that lightloom adds: the header as JSON, and a row with its number first."""
+_MOST_NODES = 1 << 31
+
+
+def trace_path(prefix: Path, rank: int) -> Path:
+    """Return the path of a rank's trace: simulators append ``.<rank>.et`` to the name that they are given."""
+    return prefix.with_name(f"{prefix.name}.{rank}.et")
+
+
+def write_traces(
+    prefix: Path, schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None
+) -> list[Path]:
+    """Write the traces of a verified schedule and return their paths; a folded schedule is unfolded first.
+
+    ``advance`` is called with numbers of rows that are done, once when their nodes are made and once when their
+    sends are encoded.
+
+    Raises:
+        UnsupportedError: a switch reduces in the network, which has no trace.
+        ConfigError: a file cannot be written.
+    """
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    header = {HEADER: json.dumps(header_of(schedule, fabric), separators=(",", ":"), allow_nan=False)}
+    # Everything is encoded before anything is written.
+    contents = []
+    for nodes in nodes_of(schedule, advance):
+        contents.append(encode(nodes, header))
+        advance(sum(node.type == SEND for node in nodes))
+    paths = [trace_path(prefix, rank) for rank in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        write_atomically(path, content)
+    return paths
+
+
+def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
+    """Return the nodes of each rank, each after the nodes that it waits for.
+
+    Raises:
+        UnsupportedError: a switch reduces in the network, or there are too many rows to number.
+    """
+    if 2 * len(schedule) >= _MOST_NODES:
+        raise UnsupportedError(f"{len(schedule)} rows: a trace tags at most {_MOST_NODES // 2} messages")
+    order = row_order(schedule)
+    columns = {name: column.tolist() for name, column in schedule.columns().items()}
+    table = list(zip(*columns.values(), strict=True))
+    sizes = np.ceil(np.broadcast_to(schedule.row_nbytes, len(schedule))).astype(np.int64).tolist()
+    traces: list[list[Node]] = [[] for _ in range(schedule.collective.ranks)]
+    for group in order.groups:
+        for row in group:
+            traces[columns["source"][row]].append(_node(SEND, row, table, sizes[row], data=_receives(order.reads[row])))
+        for row in group:
+            control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receives(order.after_writes[row]))
+            traces[columns["destination"][row]].append(_node(RECEIVE, row, table, sizes[row], control=control))
+        advance(len(group))
+    return traces
+
+
+def _receives(rows: list[int]) -> tuple[int, ...]:
+    return tuple(sorted(2 * row + 1 for row in rows))
+
+
+def _node(
+    kind: int,
+    row: int,
+    table: list[tuple[int, ...]],
+    size: int,
+    *,
+    control: tuple[int, ...] = (),
+    data: tuple[int, ...] = (),
+) -> Node:
+    entries = dict(zip(COLUMNS, table[row], strict=True))
+    verb = "send" if kind == SEND else "receive"
+    return Node(
+        id=2 * row + (kind == RECEIVE),
+        name=f"{verb} chunk {entries['chunk']}, {entries['source']} to {entries['destination']}",
+        type=kind,
+        control=control,
+        data=data,
+        attributes={
+            "is_cpu_op": False,
+            "comm_src": entries["source"],
+            "comm_dst": entries["destination"],
+            "comm_size": size,
+            "comm_tag": row,
+            ROW: (row, *map(int, table[row])),
+        },
+    )
+
+
+def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, Fabric]:
+    """Return the verified schedule in a set of traces, and its fabric: the given one, else the one in the traces.
+
+    The nodes must be those that the schedule is written as: a trace whose dependencies were changed is refused.
+
+    Raises:
+        ConfigError: malformed, incomplete, of several schedules, written by another tool (which data moves is unknown),
+            or wrong; names the file and the node.
+    """
+    first, header = read_trace(trace_path(prefix, 0))
+    document = _document(header, trace_path(prefix, 0))
+    ranks = _ranks(document, trace_path(prefix, 0))
+    traces = [first]
+    for rank in range(1, ranks):
+        nodes, other = read_trace(path := trace_path(prefix, rank))
+        if other.get(HEADER) != header[HEADER]:
+            raise ConfigError(f"{path}: header: of another schedule than {trace_path(prefix, 0)}")
+        traces.append(nodes)
+    schedule, own = schedule_from(document, columns_from(_columns(traces, prefix), str(prefix)), str(prefix))
+    target = verified(schedule, fabric or own, str(prefix))
+    _compare(traces, nodes_of(schedule), prefix)
+    return schedule, target
+
+
+def _document(header: Mapping[str, Value], path: Path) -> object:
+    text = header.get(HEADER)
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"{path}: header: no attribute {HEADER!r}: the trace is of another tool and does not name chunks"
+        )
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: header: attribute {HEADER!r} is not JSON: {error}") from error
+
+
+def _ranks(document: object, path: Path) -> int:
+    ranks = document.get("collective", {}).get("ranks") if isinstance(document, dict) else None
+    if type(ranks) is not int or ranks < 2:
+        raise ConfigError(f"{path}: header: attribute {HEADER!r}: no whole number of ranks")
+    return ranks
+
+
+def _columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
+    """Return the columns of the sends, in the order of their row numbers."""
+    rows: dict[int, tuple[int, ...]] = {}
+    for rank, nodes in enumerate(traces):
+        for node in nodes:
+            value = node.attributes.get(ROW)
+            entry = tuple(number for number in value if isinstance(number, int)) if isinstance(value, tuple) else ()
+            where = f"{trace_path(prefix, rank)}: node {node.id} ({node.name!r})"
+            if len(entry) != 1 + len(COLUMNS) or entry[-1] not in (0, 1):
+                raise ConfigError(f"{where}: attribute {ROW!r} is missing or no row")
+            if node.type == SEND:
+                if entry[0] in rows:
+                    raise ConfigError(f"{where}: row {entry[0]} is sent twice")
+                rows[entry[0]] = entry[1:]
+    missing = next((row for row in range(len(rows)) if row not in rows), None)
+    if missing is not None:
+        raise ConfigError(f"{prefix}: no node sends row {missing}")
+    table = [rows[row] for row in range(len(rows))]
+    columns = {name: [entry[i] for entry in table] for i, name in enumerate(COLUMNS)}
+    return columns | {"reduces": [bool(value) for value in columns["reduces"]]}
+
+
+def _compare(traces: list[list[Node]], expected: list[list[Node]], prefix: Path) -> None:
+    for rank, (nodes, schedule_nodes) in enumerate(zip(traces, expected, strict=True)):
+        path = trace_path(prefix, rank)
+        by_id = {node.id: node for node in nodes}
+        for node in schedule_nodes:
+            actual = by_id.pop(node.id, None)
+            if actual is None:
+                raise ConfigError(f"{path}: node {node.id} ({node.name!r}) is missing")
+            for what in ("type", "control", "data", "attributes"):
+                has, needs = _plain(getattr(actual, what)), _plain(getattr(node, what))
+                if has != needs:
+                    raise ConfigError(
+                        f"{path}: node {node.id} ({node.name!r}): {what} {has}: its schedule needs {needs}"
+                    )
+        for node in by_id.values():
+            raise ConfigError(f"{path}: node {node.id} ({node.name!r}): not part of the schedule")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# Chakra traces as JSON: what the feeder of MLCommons reads, and what its ``chakra_jsonizer`` writes.
+#
+# feeder      one object, {"workload_graph": [{"Id": 1, "Name": ..., "NodeType": 4, "data_deps": [], "runtime": 9}]}
+# jsonizer    the header and then every node, each an object of its own, with the names of protobuf's JSON mapping:
+# {"id": "1", "type": "COMP_NODE", "dataDeps": ["0"], "durationMicros": "9",
+# "attr": [{"name": "num_ops", "int64Val": "5"}]}
+#
+# The feeder takes neither ``ctrlDeps``, which name calls that such files have left out, nor shapes.
+
+_TYPES = {
+    "METADATA_NODE": 1,
+    "MEM_LOAD_NODE": 2,
+    "MEM_STORE_NODE": 3,
+    "COMP_NODE": 4,
+    "COMM_SEND_NODE": 5,
+    "COMM_RECV_NODE": 6,
+    "COMM_COLL_NODE": 7,
+}
+_OWN_KEYS = {"Id", "Name", "NodeType", "data_deps", "ctrlDeps", "runtime"}
+_FLOATING = ("doubleVal", "floatVal")
+_WHOLE = ("int32Val", "int64Val", "uint32Val", "uint64Val", "sint32Val", "sint64Val")
+_FIXED = ("fixed32Val", "fixed64Val", "sfixed32Val", "sfixed64Val")
+
+
+def read_json_trace(path: Path) -> list[Node]:
+    """Return the nodes of a trace in JSON, gzip or not.
+
+    Raises:
+        ConfigError: unreadable, not JSON, or nodes that :func:`~lightloom.collectives.files.chakra_nodes.read_trace`
+            refuses.
+    """
+    documents = list(_documents(path))
+    if documents and "workload_graph" in documents[0]:
+        entries = documents[0]["workload_graph"]
+        if not isinstance(entries, Sequence) or isinstance(entries, str):
+            raise ConfigError(f"{path}: workload_graph: expected a list of nodes")
+        nodes = _launched([_feeder_node(entry, place, path) for place, entry in enumerate(entries)])
+    else:
+        nodes = [_jsonizer_node(entry, path) for entry in documents if "type" in entry]
+    if not nodes:
+        raise ConfigError(f"{path}: holds no node: expected a Chakra trace")
+    check_nodes(nodes, path)
+    return nodes
+
+
+def _documents(path: Path) -> Iterator[dict[str, object]]:
+    """Yield the objects that a file holds one after the other."""
+    try:
+        text = read_bytes(path, MOST_TRACE_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text") from error
+    decoder, place = json.JSONDecoder(), len(text) - len(text.lstrip())
+    while place < len(text):
+        try:
+            document, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise ConfigError(f"{path}: expected JSON objects, found {type(document).__name__}")
+        yield document
+        while place < len(text) and text[place].isspace():
+            place += 1
+
+
+def _feeder_node(entry: object, place: int, path: Path) -> Node:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
+    where = f"{path}: node {place} (counted from 0)"
+    attributes = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS and _is_scalar(value)}
+    return Node(
+        id=_whole(entry.get("Id"), "Id", where),
+        name=str(entry.get("Name", "")),
+        type=_whole(entry.get("NodeType"), "NodeType", where),
+        data=_wholes(entry.get("data_deps", []), "data_deps", where),
+        duration=_whole(entry.get("runtime", 0), "runtime", where),
+        attributes=attributes,
+    )
+
+
+def _launched(nodes: list[Node]) -> list[Node]:
+    """Name the accelerator's nodes after the calls that launch them, and take their durations alone, if there are both.
+
+    The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Calls that
+    only launch keep their place in the order and no duration.
+    """
+    by_id = {node.id: node for node in nodes}
+    if len({bool(node.attributes.get("is_cpu_op")) for node in nodes}) < 2:
+        return nodes
+    named = []
+    for node in nodes:
+        if node.attributes.get("is_cpu_op"):
+            named.append(replace(node, duration=0) if node.type == COMPUTE else node)
+            continue
+        calls = (by_id[number] for number in node.data if number in by_id)
+        caller = next((call.name for call in calls if call.attributes.get("is_cpu_op")), "")
+        named.append(replace(node, name=caller) if caller else node)
+    return named
+
+
+def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
+    where = f"{path}: node {entry.get('id', '0')}"
+    kind = entry.get("type")
+    if kind not in _TYPES:
+        raise ConfigError(f"{where}: type {kind!r}: expected one of {', '.join(_TYPES)}")
+    return Node(
+        id=_whole(entry.get("id", 0), "id", where),
+        name=str(entry.get("name", "")),
+        type=_TYPES[str(kind)],
+        control=_wholes(entry.get("ctrlDeps", []), "ctrlDeps", where),
+        data=_wholes(entry.get("dataDeps", []), "dataDeps", where),
+        start=_whole(entry.get("startTimeMicros", 0), "startTimeMicros", where),
+        duration=_whole(entry.get("durationMicros", 0), "durationMicros", where),
+        inputs=_texts(entry.get("inputs")),
+        outputs=_texts(entry.get("outputs")),
+        attributes=dict(_attributes(entry.get("attr", []), where)),
+    )
+
+
+def _texts(entry: object) -> Texts:
+    if not isinstance(entry, Mapping):
+        return NO_TEXTS
+    return Texts(*(str(entry.get(name, "")) for name in ("values", "shapes", "types")))
+
+
+def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, Mapping) or "name" not in entry:
+            raise ConfigError(f"{where}: attribute {entry!r}: expected a name and a value")
+        for key, value in entry.items():
+            if key in (*_WHOLE, *_FIXED):
+                yield str(entry["name"]), _whole(value, str(entry["name"]), where, least=-(1 << 63))
+            elif key in _FLOATING:
+                yield str(entry["name"]), float(value)
+            elif key not in ("name", "docString") and _is_scalar(value):
+                yield str(entry["name"]), value
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, Scalar)
+
+
+def _wholes(values: object, name: str, where: str) -> tuple[int, ...]:
+    if not isinstance(values, list):
+        raise ConfigError(f"{where}: {name}: expected a list of ids")
+    return tuple(_whole(value, name, where) for value in values)
+
+
+def _whole(value: object, name: str, where: str, least: int = 0) -> int:
+    """Return a count, which protobuf's JSON mapping writes as text where it has 64 bits."""
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    except ValueError:
+        number = None
+    if number is None or not least <= number < 1 << 64:
+        raise ConfigError(f"{where}: {name} is {value!r}: expected a whole number of at least {least}")
+    return number

@@ -1,0 +1,505 @@
+"""Chakra execution traces as files: a header, then nodes, each a protobuf message after its length.
+
+Fields by number (MLCommons, Chakra, ``et_def.proto``):
+
+    header       1 version, 2 attributes
+    node         1 id, 2 name, 3 type, 4 control dependencies, 5 data dependencies, 6 start and 7 duration in
+                 microseconds, 8 inputs, 9 outputs, 10 attributes (``chakra_attributes.py``)
+    in-, outputs 1 values, 2 shapes, 3 types, each a text
+
+A header needs no version: MLCommons' converters write none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
+from lightloom.core.errors import ConfigError
+
+# The part of the protobuf wire format that traces need: varints, tagged fields, length-prefixed messages.
+#
+# field        varint (number << 3 | wire type), then the value
+# wire types   0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
+
+VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
+_PROTOBUF_FIXED = {EIGHT: 8, FOUR: 4}
+_LONGEST = 10
+
+
+class WireError(ValueError):
+    """Bytes that are not a protobuf message."""
+
+
+def varint(value: int) -> bytes:
+    """Encode an integer of 64 bits; a negative one as its two's complement."""
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the varint that begins at ``at``, and the position after it.
+
+    Raises:
+        WireError: cut short, or longer than 64 bits.
+    """
+    value = 0
+    for place in range(_LONGEST):
+        if at + place >= len(data):
+            raise WireError(f"a number is cut short at byte {len(data)}")
+        byte = data[at + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            if value >> 64:
+                break
+            return value, at + place + 1
+    raise WireError(f"the number at byte {at} is longer than 64 bits")
+
+
+def whole_field(number: int, value: int) -> bytes:
+    """Encode a field that holds an integer; 0 is omitted, as in proto3."""
+    return varint(number << 3 | VARINT) + varint(value) if value else b""
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """Encode a field that holds text, bytes or a message; an empty value is omitted."""
+    return message_field(number, value) if value else b""
+
+
+def message_field(number: int, value: bytes) -> bytes:
+    """Encode a field that holds a message, even an empty one."""
+    return varint(number << 3 | BYTES) + varint(len(value)) + value
+
+
+def packed(number: int, values: Iterable[int]) -> bytes:
+    """Encode a repeated field of integers."""
+    return bytes_field(number, b"".join(map(varint, values)))
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield the number, wire type and value of each field of a message.
+
+    Raises:
+        WireError: cut short, or not a message.
+    """
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if number < 1:
+            raise WireError(f"field number {number} before byte {at}")
+        if wire == VARINT:
+            value, at = read_varint(data, at)
+            yield number, wire, value
+            continue
+        if wire == BYTES:
+            size, at = read_varint(data, at)
+        elif wire in _PROTOBUF_FIXED:
+            size = _PROTOBUF_FIXED[wire]
+        else:
+            raise WireError(f"unknown wire type {wire} before byte {at}")
+        if at + size > len(data):
+            raise WireError(f"field {number} is cut short: {size} bytes announced, {len(data) - at} present")
+        yield number, wire, data[at : at + size]
+        at += size
+
+
+def unpacked(wire: int, value: int | bytes) -> list[int]:
+    """Return the integers of a repeated field, packed or not.
+
+    Raises:
+        WireError: another wire type, or cut short.
+    """
+    if isinstance(value, int):
+        return [value]
+    if wire != BYTES:
+        raise WireError(f"wire type {wire} where integers are expected")
+    integers, at = [], 0
+    while at < len(value):
+        integer, at = read_varint(value, at)
+        integers.append(integer)
+    return integers
+
+
+def signed(value: int) -> int:
+    """Decode an integer of 64 bits from its two's complement."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message preceded by its length."""
+    return varint(len(message)) + message
+
+
+def frames(data: bytes) -> Iterator[bytes]:
+    """Yield the messages of a file of length-prefixed messages.
+
+    Raises:
+        WireError: the last one is cut short.
+    """
+    at = 0
+    while at < len(data):
+        size, at = read_varint(data, at)
+        if at + size > len(data):
+            raise WireError(f"cut short: a message of {size} bytes is announced, {len(data) - at} bytes are left")
+        yield data[at : at + size]
+        at += size
+
+
+# Attributes of Chakra nodes and headers, every kind that the schema defines.
+#
+# Fields by number (MLCommons, Chakra, ``et_def.proto``): 1 name, 2 documentation, then one value: a kind at an odd
+# number, a list of it at the next one.
+#
+# 3 double    5 float     7 int32     9 int64     11 uint32    13 uint64    15 sint32    17 sint64
+# 19 fixed32  21 fixed64  23 sfixed32  25 sfixed64  27 bool    29 text      31 bytes
+
+Scalar = int | float | bool | str | bytes
+Value = Scalar | tuple[Scalar, ...]
+
+_INT32, _INT64, _INT64_LIST, _BOOL, _TEXT = 7, 9, 10, 27, 29
+_INT32_END = 1 << 31
+
+
+def _zigzag(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _floating(form: str) -> Callable[[bytes], float]:
+    def decode(content: bytes) -> float:
+        return float(struct.unpack(form, content)[0])
+
+    return decode
+
+
+def _fixed(*, signs: bool) -> Callable[[bytes], int]:
+    def decode(content: bytes) -> int:
+        return int.from_bytes(content, "little", signed=signs)
+
+    return decode
+
+
+_VARINTS: Mapping[int, Callable[[int], int | bool]] = {
+    7: signed,
+    9: signed,
+    11: int,
+    13: int,
+    15: _zigzag,
+    17: _zigzag,
+    27: bool,
+}
+_CHAKRA_ATTRIBUTES_FIXED: Mapping[int, tuple[int, Callable[[bytes], int | float]]] = {
+    3: (EIGHT, _floating("<d")),
+    5: (FOUR, _floating("<f")),
+    19: (FOUR, _fixed(signs=False)),
+    21: (EIGHT, _fixed(signs=False)),
+    23: (FOUR, _fixed(signs=True)),
+    25: (EIGHT, _fixed(signs=True)),
+}
+_WIDTHS = {EIGHT: 8, FOUR: 4}
+_KINDS = frozenset({*_VARINTS, *_CHAKRA_ATTRIBUTES_FIXED, 29, 31})
+
+
+def encode_attribute(number: int, name: str, value: Value) -> bytes:
+    """Return an attribute as the field of that number.
+
+    Raises:
+        WireError: a list of anything but whole numbers.
+    """
+    if isinstance(value, bool):
+        content = varint(_BOOL << 3) + varint(value)
+    elif isinstance(value, int):
+        # Sizes are 64 bits wide, ranks and tags 32: what simulators read.
+        wide = name == "comm_size" or not -_INT32_END <= value < _INT32_END
+        content = varint((_INT64 if wide else _INT32) << 3) + varint(value)
+    elif isinstance(value, str):
+        content = message_field(_TEXT, value.encode())
+    elif isinstance(value, tuple) and (whole := [entry for entry in value if isinstance(entry, int)]) == [*value]:
+        content = message_field(_INT64_LIST, packed(1, whole))
+    else:
+        raise WireError(f"attribute {name!r}: {value!r}: expected a whole number, a text, or a list of whole numbers")
+    return message_field(number, bytes_field(1, name.encode()) + content)
+
+
+def decode_attribute(content: bytes) -> tuple[str, Value]:
+    """Return the name and value of an attribute; an attribute without a value holds an empty text.
+
+    Raises:
+        WireError: not an attribute, or a value of another wire type than its kind has.
+    """
+    name: str = ""
+    decoded: Value = ""
+    for number, wire, value in fields(content):
+        if number == 1:
+            name = as_bytes(wire, value).decode()
+        elif number in _KINDS:
+            decoded = _scalar(number, wire, value)
+        elif number - 1 in _KINDS:
+            decoded = tuple(_list(number - 1, as_bytes(wire, value)))
+    return name, decoded
+
+
+def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
+    if kind in _VARINTS:
+        return _VARINTS[kind](as_whole(value))
+    if kind in _CHAKRA_ATTRIBUTES_FIXED:
+        expected, decode = _CHAKRA_ATTRIBUTES_FIXED[kind]
+        if wire != expected or isinstance(value, int):
+            raise WireError(f"wire type {wire} where {_WIDTHS[expected]} bytes are expected")
+        return decode(value)
+    content = as_bytes(wire, value)
+    return content.decode() if kind == _TEXT else content
+
+
+def _list(kind: int, message: bytes) -> Iterator[Scalar]:
+    """Yield the entries of a list, packed or one by one."""
+    for number, wire, value in fields(message):
+        if number != 1:
+            continue
+        if wire != BYTES or kind not in (*_VARINTS, *_CHAKRA_ATTRIBUTES_FIXED):
+            yield _scalar(kind, wire, value)
+        elif kind in _VARINTS:
+            content, at = as_bytes(wire, value), 0
+            while at < len(content):
+                entry, at = read_varint(content, at)
+                yield _scalar(kind, VARINT, entry)
+        else:
+            content, width = as_bytes(wire, value), _WIDTHS[_CHAKRA_ATTRIBUTES_FIXED[kind][0]]
+            if len(content) % width:
+                raise WireError(f"a list of {len(content)} bytes where each entry has {width}")
+            for at in range(0, len(content), width):
+                yield _scalar(kind, _CHAKRA_ATTRIBUTES_FIXED[kind][0], content[at : at + width])
+
+
+def as_bytes(wire: int, value: int | bytes) -> bytes:
+    """Return a field that holds text or a message.
+
+    Raises:
+        WireError: it holds something else.
+    """
+    if wire != BYTES or isinstance(value, int):
+        raise WireError(f"wire type {wire} where text or a message is expected")
+    return value
+
+
+def as_whole(value: int | bytes) -> int:
+    """Return a field that holds an integer.
+
+    Raises:
+        WireError: it holds something else.
+    """
+    if not isinstance(value, int):
+        raise WireError("bytes where an integer is expected")
+    return value
+
+
+VERSION = "1.0.0"
+METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
+TYPES: Mapping[int, str] = {
+    METADATA: "metadata",
+    LOAD: "load from memory",
+    STORE: "store to memory",
+    COMPUTE: "compute",
+    SEND: "send",
+    RECEIVE: "receive",
+    COLLECTIVE: "collective",
+}
+LONGEST_MICROSECONDS = 10**12
+"""Most microseconds of a node, eleven days: anything above is damage."""
+
+_NUMBERS = {1: "id", 3: "type", 6: "start", 7: "duration"}
+_DEPENDENCIES = {4: "control", 5: "data"}
+_MOST_ID = 1 << 63
+
+
+class Texts(NamedTuple):
+    """What a node reads or returns, as the converter's texts."""
+
+    values: str = ""
+    shapes: str = ""
+    types: str = ""
+
+
+NO_TEXTS = Texts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node of a trace."""
+
+    id: int
+    name: str
+    type: int
+    control: tuple[int, ...] = ()
+    """Nodes that must end first, to keep an order; in traces of PyTorch the call that made this one."""
+    data: tuple[int, ...] = ()
+    """Nodes that must end first, because they deliver data."""
+    start: int = 0
+    """Start in microseconds; 0 where the trace does not say."""
+    duration: int = 0
+    """Duration in microseconds; 0 where the trace does not say."""
+    inputs: Texts = NO_TEXTS
+    outputs: Texts = NO_TEXTS
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def dependencies(self) -> tuple[int, ...]:
+        """All nodes that must end first."""
+        return (*self.control, *self.data)
+
+
+def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VERSION) -> bytes:
+    """Return the content of a trace file."""
+    start = bytes_field(1, version.encode()) + b"".join(encode_attribute(2, *entry) for entry in header.items())
+    return framed(start) + b"".join(framed(_node(node)) for node in nodes)
+
+
+def _node(node: Node) -> bytes:
+    return (
+        whole_field(1, node.id)
+        + bytes_field(2, node.name.encode())
+        + whole_field(3, node.type)
+        + packed(4, node.control)
+        + packed(5, node.data)
+        + whole_field(6, node.start)
+        + whole_field(7, node.duration)
+        + _texts(8, node.inputs)
+        + _texts(9, node.outputs)
+        + b"".join(encode_attribute(10, *entry) for entry in node.attributes.items())
+    )
+
+
+def _texts(number: int, texts: Texts) -> bytes:
+    content = b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1))
+    return message_field(number, content) if content else b""
+
+
+def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
+    """Return the nodes of a trace file, gzip or not, and the attributes of its header.
+
+    Raises:
+        ConfigError: unreadable, cut short, another version, a wrong type, an id that occurs twice, an impossible
+            duration, data from a missing node, or a cycle; names the file and the node.
+    """
+    content = read_bytes(path, MOST_TRACE_BYTES)
+    nodes: list[Node] = []
+    header: dict[str, Value] | None = None
+    try:
+        for frame in frames(content):
+            if header is None:
+                header = _header(frame, path)
+            else:
+                nodes.append(_decoded(frame))
+    except (WireError, UnicodeDecodeError) as error:
+        what = "header" if header is None else f"node {len(nodes)} (counted from 0)"
+        raise ConfigError(f"{path}: {what}: {error}: not a Chakra trace, or a damaged one") from error
+    if header is None:
+        raise ConfigError(f"{path}: empty: expected a Chakra trace")
+    check_nodes(nodes, path)
+    return nodes, header
+
+
+def _header(frame: bytes, path: Path) -> dict[str, Value]:
+    version = ""
+    attributes: dict[str, Value] = {}
+    for number, wire, value in fields(frame):
+        if number == 1:
+            version = as_bytes(wire, value).decode()
+        elif number == 2:
+            attributes.update([decode_attribute(as_bytes(wire, value))])
+        else:
+            raise WireError(f"field {number}, which no header has")
+    if version and version.split(".")[0] not in ("1", "0"):
+        raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}, 0.x, or none")
+    return attributes
+
+
+def _decoded(frame: bytes) -> Node:
+    name = ""
+    numbers = {"id": 0, "type": 0, "start": 0, "duration": 0}
+    before: dict[str, tuple[int, ...]] = {"control": (), "data": ()}
+    texts: dict[int, Texts] = {}
+    attributes: dict[str, Value] = {}
+    for number, wire, value in fields(frame):
+        if number in _NUMBERS:
+            numbers[_NUMBERS[number]] = as_whole(value)
+        elif number in _DEPENDENCIES:
+            before[_DEPENDENCIES[number]] += tuple(unpacked(wire, value))
+        elif number == 2:
+            name = as_bytes(wire, value).decode()
+        elif number in (8, 9):
+            parts = {place: as_bytes(*entry).decode() for place, *entry in fields(as_bytes(wire, value))}  # type: ignore[arg-type]
+            texts[number] = Texts(*(parts.get(place, "") for place in (1, 2, 3)))
+        elif number == 10:
+            attributes.update([decode_attribute(as_bytes(wire, value))])
+    return Node(
+        name=name,
+        id=numbers["id"],
+        type=numbers["type"],
+        start=numbers["start"],
+        duration=numbers["duration"],
+        control=before["control"],
+        data=before["data"],
+        inputs=texts.get(8, NO_TEXTS),
+        outputs=texts.get(9, NO_TEXTS),
+        attributes=attributes,
+    )
+
+
+def check_nodes(nodes: list[Node], path: Path) -> None:
+    """Check what nodes say of each other.
+
+    Raises:
+        ConfigError: as :func:`read_trace`.
+    """
+    known: dict[int, Node] = {}
+    for node in nodes:
+        where = f"{path}: node {node.id} ({node.name!r})"
+        if node.id in known or node.id >= _MOST_ID:
+            raise ConfigError(f"{where}: its id occurs twice, or is too large")
+        if node.type not in TYPES:
+            names = ", ".join(f"{number} {name}" for number, name in TYPES.items())
+            raise ConfigError(f"{where}: unknown type {node.type}: expected {names}")
+        if node.duration > LONGEST_MICROSECONDS:
+            raise ConfigError(
+                f"{where}: duration_micros is {node.duration}: expected at most {LONGEST_MICROSECONDS} (11 days)"
+            )
+        known[node.id] = node
+    nested = is_nested(nodes)
+    waiting = {node.id: waits(node, nested=nested) for node in nodes}
+    for number, befores in waiting.items():
+        for before in befores:
+            if before not in known:
+                raise ConfigError(
+                    f"{path}: node {number} ({known[number].name!r}): depends on node {before}, which does not exist"
+                )
+    try:
+        TopologicalSorter(waiting).prepare()
+    except CycleError as error:
+        stuck = known[error.args[1][0]]
+        raise ConfigError(
+            f"{path}: node {stuck.id} ({stuck.name!r}): waits for itself: a cycle of dependencies"
+        ) from error
+
+
+def is_nested(nodes: Iterable[Node]) -> bool:
+    """Return whether control dependencies say which call made which, as MLCommons' converter of PyTorch writes them.
+
+    They then name calls that the converter may have left out, and a call that has not ended when those it makes begin.
+    """
+    return any("op_schema" in node.attributes for node in nodes)
+
+
+def waits(node: Node, *, nested: bool) -> tuple[int, ...]:
+    """Return the nodes that must end before this one, in a trace whose control dependencies are nested calls or not."""
+    return node.data if nested else node.dependencies

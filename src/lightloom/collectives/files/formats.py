@@ -1,0 +1,138 @@
+"""Export and import schedules in every format, by the suffix of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from lightloom.collectives.files.chakra import read_traces, write_traces
+from lightloom.collectives.files.document import (
+    SUFFIXES,
+    checked_suffix,
+    read_schedule,
+    write_schedule,
+)
+from lightloom.collectives.files.msccl.read import read_program, to_xml
+from lightloom.collectives.files.msccl.write import program_of
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import write_atomically
+from lightloom.core.memory import require_memory
+from lightloom.core.units import format_size
+from lightloom.machines.fabrics.fabric import Fabric
+
+FORMATS = {
+    ".json": "one JSON document",
+    ".parquet": "a Parquet table",
+    ".arrow": "an Arrow IPC table",
+    ".et": "Chakra traces, one file a rank: NAME.et stands for NAME.0.et, NAME.1.et, ...",
+    ".xml": "a program of MSCCL",
+}
+LARGEST = 1e9
+"""Bytes above which an export is refused, unless the caller allows more."""
+
+
+class _RowSizes(NamedTuple):
+    """What a row takes, as measured of schedules of 8,000 to 90,000 rows, rounded up."""
+
+    unfolded: bool
+    """Whether the rows of all ranks, pieces and chunks are written out."""
+    written: int
+    """Bytes in the files."""
+    memory: int
+    """Bytes in memory while it is written."""
+
+
+_ROW_SIZES = {
+    ".json": _RowSizes(False, 40, 500),
+    ".parquet": _RowSizes(False, 20, 1000),
+    ".arrow": _RowSizes(False, 40, 700),
+    ".et": _RowSizes(True, 330, 2400),
+    ".xml": _RowSizes(True, 350, 3500),
+}
+
+
+class ExportSize(NamedTuple):
+    """How much an export writes."""
+
+    rows: int
+    nbytes: float
+    """About so many bytes in all files."""
+    memory: float
+    """About so many bytes of memory, while it writes."""
+
+    def summary(self) -> str:
+        return f"{self.rows:,} rows, about {format_size(self.nbytes)}"
+
+
+def export_size(path: Path, schedule: Schedule) -> ExportSize:
+    """Return what an export in the format of the suffix will write, without writing it.
+
+    Raises:
+        UnsupportedError: the suffix of no format.
+    """
+    sizes = _ROW_SIZES[checked_suffix(path, FORMATS)]
+    rows = schedule.unfolded_rows if sizes.unfolded else len(schedule)
+    listed = 0 if sizes.unfolded or schedule.lists is None else 8 * len(schedule.lists.chunks)
+    return ExportSize(rows, rows * sizes.written + listed, rows * sizes.memory + listed)
+
+
+def export_schedule(
+    path: Path,
+    schedule: Schedule,
+    fabric: Fabric,
+    largest: float = LARGEST,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Path]:
+    """Write a verified schedule in the format of the suffix, and return the files written.
+
+    Args:
+        largest: bytes of all files above which nothing is written.
+        advance: called with numbers of rows that are done, of each twice, where rows are written one by one.
+
+    Raises:
+        UnsupportedError: the suffix of no format, a format that cannot express this schedule, more bytes than
+            ``largest``, or more memory than is free.
+        ConfigError: the place cannot be written to.
+    """
+    size = export_size(path, schedule)
+    if size.nbytes > largest:
+        raise UnsupportedError(
+            f"{str(path)!r}: {size.summary()}: expected at most {format_size(largest)}, or a --largest (largest=) that "
+            "allows more"
+        )
+    require_memory(size.memory, f"writing {size.rows:,} rows to {str(path)!r}")
+    if path.suffix in SUFFIXES:
+        return [write_schedule(path, schedule, fabric)]
+    if path.suffix == ".et":
+        return write_traces(path.with_suffix(""), schedule, fabric, advance)
+    return [write_atomically(path, to_xml(program_of(schedule, fabric, advance)))]
+
+
+def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | None = None) -> tuple[Schedule, Fabric]:
+    """Return the verified schedule in a file, and the fabric on which it was verified: the given one, else the file's.
+
+    Args:
+        nbytes: size of the collective, which a program of MSCCL does not state.
+
+    Raises:
+        UnsupportedError: the suffix of no format, or a program that is no schedule.
+        ConfigError: malformed or wrong; names the file and the line, field, row or node.
+    """
+    checked_suffix(path, FORMATS)
+    if path.suffix != ".xml":
+        if nbytes is not None:
+            raise ConfigError(f"{path}: states its size: do not give one")
+        if path.suffix == ".et":
+            # The trace of one rank stands for those of all.
+            prefix = path.with_suffix("")
+            return read_traces(
+                prefix.with_suffix("") if path.exists() and prefix.suffix[1:].isdecimal() else prefix, fabric
+            )
+        return read_schedule(path, fabric)
+    if fabric is None or nbytes is None:
+        raise ConfigError(
+            f"{path}: a program of MSCCL names no fabric and no size: give --fabric, --ranks and --nbytes"
+        )
+    return read_program(path, fabric, nbytes), fabric

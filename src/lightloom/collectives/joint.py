@@ -1,0 +1,211 @@
+"""Joint schedules: what the groups of several axes do at once on circuits that all stand at the same time.
+
+    axis        groups                       channels        steps
+    tensor      0 1 2 3 | 4 5 6 7            0 ... 3         one after the other within the axis
+    data        0 4 | 1 5 | 2 6 | 3 7        4 ... 6         likewise; nothing orders them and those of tensor groups
+    pipeline    every rank to the next stage 7               circuits that stand
+
+A part says what one group of an axis does; its siblings do the same on the same channels. Nothing orders the steps of
+different parts, so that whatever two of them use at any time must differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
+from lightloom.machines.fabrics.derived import group_members
+from lightloom.machines.fabrics.fabric import AxisShare, Fabric, Lightpaths
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """One collective in all groups of an axis."""
+
+    name: str
+    axis: AxisShare
+    schedule: Schedule
+    """Of one group, on the fabric of :meth:`local`."""
+
+    def local(self, fabric: Fabric) -> Fabric:
+        """The fabric of one group.
+
+        Raises:
+            ValueError: the fabric has no such groups.
+        """
+        ranks, stride, _, channels = self.axis
+        part = fabric.share(ranks, stride, channels)
+        if part is None:
+            raise ValueError(f"{self.name}: no groups of {ranks} ranks that lie {stride} apart on {channels} channels")
+        return part
+
+    def members(self, fabric: Fabric) -> Ints:
+        """Ranks of every group: [group, rank]."""
+        return group_members(fabric.ranks, self.axis.ranks, self.axis.stride)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftPart:
+    """Every rank sends to the one a stride further on, and to the one as far before, over circuits that stand."""
+
+    name: str
+    stride: int
+    first: int
+    """First channel."""
+    channels: int
+    nbytes: float
+    """Bytes that every rank sends each way."""
+
+
+Part = GroupPart | ShiftPart
+
+
+class PartRows(NamedTuple):
+    """Lightpaths of a part in the whole fabric; arrays of shape [lightpath]."""
+
+    step: Ints
+    lightpaths: Lightpaths
+    width: Ints
+    """Channels of the lightpath."""
+    number: Ints
+    """Which lightpath of the part: rows of one multicast share it."""
+    steps: int
+
+
+def part_rows(part: Part, fabric: Fabric) -> PartRows:
+    """The lightpaths of all groups of a part, one row for every rank that a lightpath reaches."""
+    if isinstance(part, ShiftPart):
+        circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
+        rows = len(circuits.source)
+        return PartRows(np.zeros(rows, np.int64), circuits, np.full(rows, channels), np.arange(rows), 1)
+    local = part.local(fabric)
+    schedule = lightpath_rows(part.schedule, local)
+    groups, places = len(part.members(fabric)), np.arange(len(schedule))
+    group, row = np.repeat(np.arange(groups), len(places)), np.tile(places, groups)
+    channel = schedule.fibre.astype(np.int64) * local.fibre_channels + schedule.first_wavelength
+    source, destination, route = schedule.ends(row)
+    lightpaths = fabric.embedded(part.axis, group, Lightpaths(source, destination, route, channel[row]))
+    paths = int(schedule.lightpath.max(initial=-1)) + 1
+    number, step, width = (
+        column[row].astype(np.int64) for column in (schedule.lightpath, schedule.step, schedule.wavelength_count)
+    )
+    return PartRows(step, lightpaths, width, number + group * paths, schedule.steps)
+
+
+def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """One row for every rank that a lightpath reaches, of every lightpath; of steps with the same lightpaths, as those
+    around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
+    if schedule.queued:
+        return schedule.standing(fabric.fibre_channels)
+    schedule = _different_steps(schedule).unfolded(fabric.fibre_channels)
+    reached = schedule.lightpath.astype(np.int64) * (schedule.collective.ranks + 1) + schedule.destination
+    first = np.unique(reached, return_index=True)[1]
+    columns = {name: column[first] for name, column in schedule.columns().items()}
+    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1].astype(np.int32)
+    return schedule.with_columns(columns)
+
+
+def _different_steps(schedule: Schedule) -> Schedule:
+    """The rows of each step that is the first with its lightpaths; all rows where copies take channels of their own."""
+    apart = schedule.folding is not None and schedule.folding.channel.shape[1]
+    if apart or schedule.pipeline is not None or (np.diff(schedule.step) < 0).any() or not len(schedule):
+        return schedule
+    begins = np.flatnonzero(np.diff(schedule.step, prepend=-1))
+    first_path = np.repeat(np.minimum.reduceat(schedule.lightpath, begins), np.diff(begins, append=len(schedule)))
+    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    lightpaths = [schedule.lightpath - first_path, *(getattr(schedule, name) for name in names)]
+    rows = np.stack([column.astype(np.int64) for column in lightpaths], axis=1)
+    steps = [rows[begin:end].tobytes() for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
+    seen = {content: number for number, content in reversed([*enumerate(steps)])}
+    different = np.array([seen[content] == number for number, content in enumerate(steps)])
+    kept = np.repeat(different, np.diff(begins, append=len(rows)))
+    return schedule.with_columns({name: column[kept] for name, column in schedule.columns().items()})
+
+
+def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
+    """The lightpaths of all parts as one schedule, whose steps follow each other within a part only; and the first row
+    of each part.
+
+    What the lightpaths carry is left out: the schedules of the parts say it.
+    """
+    begins: list[int] = []
+    columns: dict[str, list[Ints]] = {name: [] for name in _COLUMNS}
+    dependencies: list[tuple[int, int]] = []
+    steps = paths = count = 0
+    for part in parts:
+        begins.append(count)
+        rows = part_rows(part, fabric)
+        source, destination, route, channel = rows.lightpaths
+        fibre, wavelength = np.divmod(channel, fabric.fibre_channels)
+        values = (steps + rows.step, paths + rows.number, source, destination, route, fibre, wavelength, rows.width)
+        for name, value in zip(_COLUMNS, values, strict=True):
+            columns[name].append(value)
+        dependencies += [(step + 1, step) for step in range(steps, steps + rows.steps - 1)]
+        steps, paths = steps + rows.steps, paths + int(rows.number.max(initial=-1)) + 1
+        count += len(rows.step)
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
+    schedule = Schedule(
+        algorithm="joint",
+        collective=Collective("all-gather", fabric.ranks, 0.0),
+        chunks=fabric.ranks,
+        steps=steps,
+        **joined,
+        chunk=np.zeros(count, np.int32),
+        reduces=np.zeros(count, np.bool_),
+        dependencies=np.array(dependencies, np.int64).reshape(-1, 2),
+    )
+    return schedule, begins
+
+
+_COLUMNS = (
+    "step",
+    "lightpath",
+    "source",
+    "destination",
+    "route",
+    "fibre",
+    "first_wavelength",
+    "wavelength_count",
+)
+
+
+# Rates of exchanges that share packet links: max-min fairness among their flows, by progressive filling.
+#
+# all flows rise together until a link is full or their exchange has its own speed; those on a full link keep their
+# rate, and their whole exchange with them, all others go on rising
+
+_FULL = 1e-12
+
+
+def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
+    """Shares of its own speed at which each exchange goes on while all are under way: [exchange].
+
+    No flow's rate can be raised without lowering one that is no higher. An exchange slows down as a whole, and its
+    flows are taken to be alike: as those of the link that it loads most of those that others load too.
+
+    Args:
+        usage: share of each link that an exchange takes at its own speed: [exchange, link], 0 to 1.
+        flow_rates: rate of one of its flows on each link at that speed, in any unit: [exchange, link].
+    """
+    shared = (usage > _FULL) & ((usage > _FULL).sum(axis=0) > 1)
+    most = np.where(shared, usage, 0.0).argmax(axis=1)
+    alone = ~shared.any(axis=1)
+    rates, rising = np.where(alone, 1.0, 0.0), ~alone
+    # How fast the share of an exchange rises while the rates of all flows rise by one.
+    speed = 1.0 / np.where(alone, 1.0, flow_rates[np.arange(len(usage)), most])
+    speed /= speed.max(initial=1.0)
+    while rising.any():
+        free, growth = 1 - rates @ usage, (rising * speed) @ usage
+        tight = growth > _FULL * speed[rising].min()
+        full_at = (free[tight] / growth[tight]).min(initial=np.inf)
+        rise = min(float(((1 - rates) / speed)[rising].min()), float(full_at))
+        rates = rates + rising * speed * max(rise, 0.0)
+        full = tight & (1 - rates @ usage <= _FULL)
+        rising &= ~((usage[:, full] > _FULL).any(axis=1) | (rates >= 1 - _FULL))
+    return np.minimum(rates, 1.0)

@@ -1,0 +1,220 @@
+"""Compiled loops of wavelength and plane assignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.arrays import Ints
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+
+
+@njit_cached
+def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int) -> int:
+    """Left-edge colouring of intervals [start, end) in ``order`` of start; entry i takes ``count[i]`` colours.
+
+    ``colour`` [sum of counts] receives them, entry by entry; returns the number of colours, which equals the load.
+    """
+    offset = np.zeros(len(start) + 1, np.int64)
+    for i in range(len(start)):
+        offset[i + 1] = offset[i] + count[i]
+    ending = np.full(nodes + 1, -1, np.int64)
+    following = np.full(len(start), -1, np.int64)
+    free = np.empty(offset[-1], np.int64)
+    available, used, position = 0, 0, 0
+    for i in order:
+        while position <= start[i]:
+            j = ending[position]
+            while j >= 0:
+                for k in range(offset[j + 1] - 1, offset[j] - 1, -1):
+                    free[available] = colour[k]
+                    available += 1
+                j = following[j]
+            position += 1
+        for k in range(offset[i], offset[i + 1]):
+            if available:
+                available -= 1
+                colour[k] = free[available]
+            else:
+                colour[k] = used
+                used += 1
+        following[i] = ending[end[i]]
+        ending[end[i]] = i
+    return used
+
+
+@njit_cached
+def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
+    """As :func:`sweep`, in ranges of colours: interval, first colour and colours of each range, and all colours.
+
+    An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
+    ranges; time: these, times the free ranges between others.
+    """
+    ending = np.full(nodes + 1, -1, np.int64)
+    taken = np.empty((2 * len(start) + 1, 4), np.int64)
+    """Interval, first colour, colours, and the range before that ends at the same node: [range, 4]."""
+    ranges, used, position = 0, 0, 0
+    free, holes = np.empty((16, 2), np.int64), 0
+    """First colour and colours of each free range, in order: [range, 2]."""
+    for i in order:
+        while position <= start[i]:
+            j = ending[position]
+            while j >= 0:
+                if holes == len(free):
+                    free = _longer(free)
+                holes = _release(free, holes, taken[j, 1], taken[j, 2])
+                j = taken[j, 3]
+            position += 1
+        left = count[i]
+        while left > 0:
+            if ranges == len(taken):
+                taken = _longer(taken)
+            hole = _fitting(free, holes, left)
+            if hole < 0:
+                colour, size = used, left
+                used += left
+            else:
+                colour, size = free[hole, 0], min(left, free[hole, 1])
+                free[hole, 0] += size
+                free[hole, 1] -= size
+                if free[hole, 1] == 0:
+                    free[hole : holes - 1] = free[hole + 1 : holes].copy()
+                    holes -= 1
+            taken[ranges] = i, colour, size, ending[end[i]]
+            ending[end[i]] = ranges
+            ranges, left = ranges + 1, left - size
+    return taken[:ranges, 0].copy(), taken[:ranges, 1].copy(), taken[:ranges, 2].copy(), used
+
+
+@njit_cached
+def _longer(table: Ints) -> Ints:
+    """The same rows in a table of twice the length."""
+    longer: Ints = np.empty((2 * len(table), table.shape[1]), np.int64)
+    longer[: len(table)] = table
+    return longer
+
+
+@njit_without_arrays
+def _fitting(free: Ints, holes: int, wanted: int) -> int:
+    """The smallest free range of so many colours, else the largest; −1 where none is left."""
+    best = -1
+    for hole in range(holes):
+        size = free[hole, 1]
+        if best < 0:
+            best = hole
+        elif size >= wanted:
+            if free[best, 1] < wanted or size < free[best, 1]:
+                best = hole
+        elif size > free[best, 1]:
+            best = hole
+    return best
+
+
+@njit_without_arrays
+def _release(free: Ints, holes: int, colour: int, count: int) -> int:
+    """Give a range of colours back, one with the free ranges that it touches; the number of free ranges."""
+    at = holes
+    while at > 0 and free[at - 1, 0] > colour:
+        at -= 1
+    before = at > 0 and free[at - 1, 0] + free[at - 1, 1] == colour
+    after = at < holes and colour + count == free[at, 0]
+    if before and after:
+        free[at - 1, 1] += count + free[at, 1]
+        for hole in range(at, holes - 1):
+            free[hole, 0], free[hole, 1] = free[hole + 1, 0], free[hole + 1, 1]
+        return holes - 1
+    if before:
+        free[at - 1, 1] += count
+    elif after:
+        free[at, 0] = colour
+        free[at, 1] += count
+    else:
+        for hole in range(holes, at, -1):
+            free[hole, 0], free[hole, 1] = free[hole - 1, 0], free[hole - 1, 1]
+        free[at, 0], free[at, 1] = colour, count
+        return holes + 1
+    return holes
+
+
+@njit_cached
+def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> int:
+    """First-fit colouring of circular arcs in the given order; returns the number of colours."""
+    taken = np.zeros((len(start), nodes), np.bool_)
+    used = 0
+    for i in order:
+        for c in range(len(start)):
+            fits = True
+            if c < used:
+                for k in range(length[i]):
+                    if taken[c, (start[i] + k) % nodes]:
+                        fits = False
+                        break
+            if fits:
+                colour[i] = c
+                used = max(used, c + 1)
+                for k in range(length[i]):
+                    taken[c, (start[i] + k) % nodes] = True
+                break
+    return used
+
+
+@njit_cached
+def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: Any) -> None:
+    """Bipartite edge colouring with ``degree`` colours by alternating paths (König)."""
+    out_edge = np.full((nodes, degree), -1, np.int64)
+    in_edge = np.full((nodes, degree), -1, np.int64)
+    for e in range(len(source)):
+        a = 0
+        while out_edge[source[e], a] >= 0:
+            a += 1
+        b = 0
+        while in_edge[destination[e], b] >= 0:
+            b += 1
+        if a != b:
+            # Free colour a at the destination: swap a and b along the path that leaves it by a.
+            node, want, other, side = destination[e], a, b, 1
+            edge = in_edge[node, want]
+            path = [edge]
+            while edge >= 0:
+                node = source[edge] if side == 1 else destination[edge]
+                side = 1 - side
+                want, other = other, want
+                edge = in_edge[node, want] if side == 1 else out_edge[node, want]
+                if edge >= 0:
+                    path.append(edge)
+            for f in path:
+                if f >= 0:
+                    out_edge[source[f], colour[f]] = -1
+                    in_edge[destination[f], colour[f]] = -1
+            for f in path:
+                if f >= 0:
+                    colour[f] = b if colour[f] == a else a
+                    out_edge[source[f], colour[f]] = f
+                    in_edge[destination[f], colour[f]] = f
+        colour[e] = a
+        out_edge[source[e], a] = e
+        in_edge[destination[e], a] = e
+
+
+# The compiled loop of a counting sort: entries in the order of small whole keys, in linear time.
+
+
+@njit_cached
+def counted_order(keys: Ints, order: Ints, most: int) -> Ints:
+    """The entries of ``order``, those with the least key first and equal ones as they come.
+
+    Args:
+        keys: from 0 to ``most`` − 1, by entry: [n].
+        order: some of 0 to n − 1.
+    """
+    first = np.zeros(most + 1, np.int64)
+    for entry in order:
+        first[keys[entry] + 1] += 1
+    for key in range(most):
+        first[key + 1] += first[key]
+    placed = np.empty(len(order), np.int64)
+    for entry in order:
+        placed[first[keys[entry]]] = entry
+        first[keys[entry]] += 1
+    return placed

@@ -1,0 +1,658 @@
+"""Compiled list scheduling: who is sent what when, over any standing lightpaths.
+
+What waits for a lightpath is a set of bits, one for each of its transmissions in the order of urgency, with one bit for
+each word that is not empty in the level above.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.synthesis.engine.lightpaths import (
+    Lightpaths,
+    Lines,
+    Transmissions,
+    Trees,
+)
+from lightloom.core.arrays import (
+    Column,
+    Floats,
+    Int32s,
+    Ints,
+    Mask,
+)
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+
+# A compiled stable sort: NumPy's takes numba seconds to compile, wherever it is used.
+
+
+@njit_without_arrays
+def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
+    """The places of keys, the least first and equal ones in their order: merges of ever longer runs, O(n log n).
+
+    Args:
+        keys: [n] or longer.
+        order: out: [n].
+        scratch: [n] or longer.
+    """
+    count = len(order)
+    for place in range(count):
+        order[place] = place
+    width = 1
+    while width < count:
+        for low in range(0, count, 2 * width):
+            middle, high = min(low + width, count), min(low + 2 * width, count)
+            left, right = low, middle
+            for place in range(low, high):
+                if left < middle and (right >= high or keys[order[left]] <= keys[order[right]]):
+                    scratch[place] = order[left]
+                    left += 1
+                else:
+                    scratch[place] = order[right]
+                    right += 1
+        for place in range(count):
+            order[place] = scratch[place]
+        width *= 2
+
+
+@njit_cached
+def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
+    """Seconds until the last arrival if every lightpath sends, whenever it is free, what has the longest path below.
+
+    Args:
+        queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
+        busy: seconds for which a transmission holds its lightpath: [queue].
+        begin: out, seconds at which each reception begins to be sent: [reception].
+    """
+    # Arrays as variables of their own: reading them out of a tuple in a loop takes time.
+    tap, child, sibling, fellow = sends.tap, sends.child, sends.sibling, sends.fellow
+    several = len(fellow) > 0
+    path: Ints = np.full(len(tap), -1, np.int64)
+    for reception in range(len(tap)):
+        if tap[reception] >= 0:
+            path[reception] = queue[tap[reception]]
+    # First place of each queue, and place of each transmission in its queue.
+    start, place = np.zeros(len(busy) + 1, np.int64), np.full(len(tap), -1, np.int32)
+    ranked = _rank(path, sends, start, place)
+    words = len(ranked) // 64 + 1
+    low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
+    sending, marked = np.zeros(len(busy), np.bool_), np.zeros(len(busy), np.bool_)
+    waiting, touched = np.zeros(len(busy), np.int64), np.empty(len(busy), np.int64)
+    # Without copies, a lightpath's transmissions arrive in the order sent, so that only the first needs an event.
+    last, following = np.full(len(busy), -1, np.int64), np.full(0 if several else len(tap), -1, np.int32)
+    # An event is twice the reception that arrives, or twice the queue that is free, and 1.
+    events = [(0.0, 2 * root) for root in sends.roots]
+    end = 0.0
+    while len(events):
+        now, count = events[0][0], 0
+        while len(events) and events[0][0] <= now + 1e-15:
+            event = heapq.heappop(events)[1]
+            if event & 1:
+                which = event >> 1
+                sending[which] = False
+                if not marked[which]:
+                    marked[which], touched[count] = True, which
+                    count += 1
+                continue
+            end = max(end, now)
+            cell = event >> 1
+            if not several and path[cell] >= 0:
+                behind = np.int64(following[cell])
+                if behind >= 0:
+                    heapq.heappush(events, (begin[behind] + delay[tap[behind]], 2 * behind))
+                else:
+                    last[path[cell]] = -1
+            while cell >= 0:
+                to = np.int64(child[cell])
+                while to >= 0:
+                    which = path[to]
+                    let_wait(low, high, np.int64(place[to]))
+                    waiting[which] += 1
+                    if not marked[which]:
+                        marked[which], touched[count] = True, which
+                        count += 1
+                    to = np.int64(sibling[to])
+                cell = np.int64(fellow[cell]) if several else np.int64(-1)
+                later = delay[tap[cell]] - delay[tap[event >> 1]] if cell >= 0 else 0.0
+                if later > 0:
+                    heapq.heappush(events, (now + later, 2 * cell))
+                    break
+        for k in range(count):
+            which = touched[k]
+            marked[which] = False
+            if sending[which] or waiting[which] == 0:
+                continue
+            i = np.int64(ranked[take_most_urgent(low, high, start[which])])
+            waiting[which] -= 1
+            sending[which] = True
+            heapq.heappush(events, (now + busy[which], 2 * which + 1))
+            if several or last[which] < 0:
+                heapq.heappush(events, (now + delay[tap[i]], 2 * i))
+            else:
+                following[last[which]] = i
+            last[which] = i
+            while i >= 0:
+                begin[i] = now
+                i = np.int64(fellow[i]) if several else np.int64(-1)
+    return end
+
+
+@njit_cached
+def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32s:
+    """Transmissions by queue and urgency, by number where they are equally urgent.
+
+    Args:
+        path: queue of each transmission: [reception].
+        start: out, first place of each queue: [queue + 1].
+        place: out, place of each transmission, and −1, as it comes in, of other receptions: [reception].
+
+    Returns:
+        First reception of the transmission at each place: [place].
+    """
+    for above in range(len(place)):
+        to = sends.child[above]
+        while to >= 0:
+            place[to] = 0
+            start[path[to] + 1] += 1
+            to = sends.sibling[to]
+    for which in range(len(start) - 1):
+        start[which + 1] += start[which]
+    ranked = np.empty(start[-1], np.int32)
+    following = start[:-1].copy()
+    for i in range(len(place)):
+        if place[i] == 0:
+            which = path[i]
+            ranked[following[which]] = i
+            following[which] += 1
+    urgency, sent = np.empty(len(ranked)), ranked.copy()
+    order, scratch = np.empty(len(ranked), np.int64), np.empty(len(ranked), np.int64)
+    for which in range(len(start) - 1):
+        first, count = start[which], start[which + 1] - start[which]
+        for k in range(count):
+            urgency[k] = -sends.left[sent[first + k]]
+        sort_stably(urgency, order[:count], scratch)
+        for k in range(count):
+            ranked[first + k] = sent[first + order[k]]
+    for k in range(len(ranked)):
+        place[ranked[k]] = k
+    return ranked
+
+
+@njit_without_arrays
+def let_wait(low: Column, high: Column, at: int) -> None:
+    """Let the transmission at a place wait: in ``low`` [place / 64], and in ``high`` [place / 4096] for its word."""
+    low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+    high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
+
+
+@njit_without_arrays
+def take_most_urgent(low: Column, high: Column, at: int) -> int:
+    """Take the first place that waits from a place on, where one does."""
+    word = at >> 6
+    bits = low[word] >> np.uint64(at & 63)
+    if bits:
+        at += _lowest(bits)
+    else:
+        word += 1
+        group = word >> 6
+        bits = high[group] >> np.uint64(word & 63)
+        if bits:
+            word += _lowest(bits)
+        else:
+            group += 1
+            while high[group] == 0:
+                group += 1
+            word = (group << 6) + _lowest(high[group])
+        at = (word << 6) + _lowest(low[word])
+    low[word] &= ~(np.uint64(1) << np.uint64(at & 63))
+    if low[word] == 0:
+        high[word >> 6] &= ~(np.uint64(1) << np.uint64(word & 63))
+    return at
+
+
+@njit_without_arrays
+def _lowest(word: int) -> int:
+    """Place of the lowest bit that is set, by halving; ``word`` is an unsigned 64-bit integer."""
+    at = 0
+    for k in range(5, -1, -1):
+        half = np.uint64(1) << np.uint64(k)
+        if word & ((np.uint64(1) << half) - np.uint64(1)) == 0:
+            at += 1 << k
+            word >>= half  # type: ignore[assignment]
+    return at
+
+
+# Compiled list scheduling of all-reduces: contributions that go up trees and sums that go down again, in one run.
+
+
+class SumRows(NamedTuple):
+    """Rows of an all-reduce on standing lightpaths: arrays [row], or [cell]; a cell is a chunk in a rank."""
+
+    path: Ints
+    """Lightpath: [row]."""
+    origin: Ints
+    """Cell that is sent: [row]."""
+    target: Ints
+    """Cell that receives: [row]."""
+    adds: Mask
+    """Whether the row is a contribution that is added, not a sum that is stored: [row]."""
+    busy: Floats
+    """Seconds for which the row holds its lightpath: [row]."""
+    delay: Floats
+    """Seconds from its start to its arrival: [row]."""
+    leaving: Ints
+    """First entry of ``rows`` of each cell: [cell + 1]."""
+    rows: Ints
+    """Rows ordered by the cell that they send: [row]."""
+
+
+@njit_cached
+def longest_below(sums: SumRows, order: Ints) -> Floats:
+    """Seconds from the start of each row to the last arrival that waits for it: [row].
+
+    Args:
+        order: rows, none after one that waits for it.
+    """
+    left = np.zeros(len(order))
+    up, down = np.zeros(len(sums.leaving) - 1), np.zeros(len(sums.leaving) - 1)
+    for i in range(len(order) - 1, -1, -1):
+        row = order[i]
+        to, at = sums.target[row], sums.origin[row]
+        if sums.adds[row]:
+            left[row] = sums.delay[row] + max(up[to], down[to])
+            up[at] = max(up[at], left[row])
+        else:
+            left[row] = sums.delay[row] + down[to]
+            down[at] = max(down[at], left[row])
+    return left
+
+
+class _Paths(NamedTuple):
+    """What waits for lightpaths, while they are scheduled."""
+
+    place: Ints
+    """Place of each row among those ranked: [row]."""
+    low: Column
+    """Bits of rows that wait: [place / 64]."""
+    high: Column
+    """Bits of the words that are not empty: [place / 4096]."""
+    waiting: Ints
+    """Rows that wait: [lightpath]."""
+    marked: Mask
+    """Whether a lightpath is among those to look at: [lightpath]."""
+    touched: Ints
+    """Lightpaths to look at: [number]."""
+
+
+@njit_cached
+def schedule_sums(sums: SumRows, ranked: Ints, start: Ints, sequence: Ints) -> float:
+    """Seconds until the last arrival if every lightpath sends, whenever it is free, what is ranked first of what waits.
+
+    Args:
+        ranked: rows by lightpath, the most urgent first: [place].
+        start: first place of each lightpath: [lightpath + 1].
+        sequence: out, number of each row in the order in which they begin: [row].
+    """
+    count, number, cells = len(ranked), len(start) - 1, len(sums.leaving) - 1
+    place, awaited, owner = np.empty(count, np.int64), np.zeros(cells, np.int64), np.ones(cells, np.bool_)
+    for k in range(count):
+        row = ranked[k]
+        place[row] = k
+        if sums.adds[row]:
+            awaited[sums.target[row]] += 1
+            owner[sums.origin[row]] = False
+    words = count // 64 + 1
+    low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
+    sending, marked = np.zeros(number, np.bool_), np.zeros(number, np.bool_)
+    paths = _Paths(place, low, high, np.zeros(number, np.int64), marked, np.empty(number, np.int64))
+    # An event is twice the row that arrives, or twice the lightpath that is free, and 1.
+    # The first frees a lightpath that is free.
+    events = [(0.0, 1)]
+    marks = 0
+    for cell in range(cells):
+        if awaited[cell] == 0 and not owner[cell]:
+            marks = _let_leave(sums, paths, cell, True, marks)
+    end, sent = 0.0, 0
+    while len(events):
+        now = events[0][0]
+        while len(events) and events[0][0] <= now + 1e-15:
+            event = heapq.heappop(events)[1]
+            if event & 1:
+                sending[event >> 1] = False
+                marks = _mark(paths, event >> 1, marks)
+                continue
+            end = max(end, now)
+            cell, added = sums.target[event >> 1], sums.adds[event >> 1]
+            awaited[cell] -= added
+            if not added or awaited[cell] == 0:
+                marks = _let_leave(sums, paths, cell, added and not owner[cell], marks)
+        for k in range(marks):
+            which = paths.touched[k]
+            marked[which] = False
+            if sending[which] or paths.waiting[which] == 0:
+                continue
+            row = ranked[take_most_urgent(low, high, start[which])]
+            paths.waiting[which] -= 1
+            sending[which] = True
+            sequence[row] = sent
+            sent += 1
+            heapq.heappush(events, (now + sums.busy[row], 2 * which + 1))
+            heapq.heappush(events, (now + sums.delay[row], 2 * row))
+        marks = 0
+    return end
+
+
+@njit_without_arrays
+def _let_leave(sums: SumRows, paths: _Paths, cell: int, adds: bool, marks: int) -> int:
+    """Let the contribution of a cell, or its sums, wait for their lightpaths; the number of those to look at."""
+    for k in range(sums.leaving[cell], sums.leaving[cell + 1]):
+        row = sums.rows[k]
+        if sums.adds[row] == adds:
+            let_wait(paths.low, paths.high, paths.place[row])
+            paths.waiting[sums.path[row]] += 1
+            marks = _mark(paths, sums.path[row], marks)
+    return marks
+
+
+@njit_without_arrays
+def _mark(paths: _Paths, which: int, marks: int) -> int:
+    """Put a lightpath among those to look at, once; the number of those."""
+    if not paths.marked[which]:
+        paths.marked[which], paths.touched[marks] = True, which
+        marks += 1
+    return marks
+
+
+# Compiled loops over standing lightpaths: broadcast trees, their balance, and the receptions that they consist of.
+#
+# There is a tree for every piece of every root of one period. ``load`` counts the transmissions that pass a queue.
+
+_TIE = 1e-13
+
+
+class _Growth(NamedTuple):
+    """Scratch of one growing tree."""
+
+    root: int
+    stamp: int
+    """Number of the tree."""
+    done: Mask
+    """[rank]."""
+    run: Ints
+    """Lightpaths of one line in a row up to each rank: [rank]."""
+    sent: Ints
+    """Tree in which a lightpath was last used: [lightpath]."""
+    entry: Ints
+    """Rank at which a line may begin: [line]."""
+
+
+class _Balance(NamedTuple):
+    """Scratch of balancing one tree."""
+
+    below: Floats
+    """Seconds of the longest path below: [rank]."""
+    place: Ints
+    """Place in the order of arrivals: [rank]."""
+    served: Ints
+    """Ranks that a lightpath serves: [lightpath]."""
+    scratch: Ints
+    """Of sorting: [rank]."""
+
+
+@njit_cached
+def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees, load: Floats) -> bool:
+    """Earliest-arrival trees; equal arrivals go to the lightpath whose queue is less busy.
+
+    Args:
+        walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
+        roots: ranks at which trees begin: [root].
+        trees: out.
+        load: in and out, [queue].
+
+    Returns:
+        Whether every rank is reached from every root.
+    """
+    pieces, period, ranks = trees.tap.shape
+    done, run = np.zeros(ranks, np.bool_), np.zeros(ranks, np.int64)
+    sent = np.full(_count(paths), -1, np.int64)
+    entry = np.empty(len(lines.free), np.int64)
+    for piece in range(pieces):
+        for root in range(period):
+            for line in range(len(entry)):
+                highest = line // 2 == (len(entry) - 1) // 2 and line > 1
+                entry[line] = -1
+                if not lines.free[line]:
+                    entry[line] = _first_hub(paths, lines, line, roots[root], walks[piece] if highest else 0)
+            growth = _Growth(roots[root], piece * period + root, done, run, sent, entry)
+            tree = Trees(trees.tap[piece, root], trees.arrival[piece, root], trees.order[piece, root])
+            if not _grow_tree(paths, lines, growth, tree, load):
+                return False
+    return True
+
+
+@njit_cached
+def _count(paths: Lightpaths) -> int:
+    """Number of lightpaths."""
+    return paths.path.max() + 1 if len(paths.path) else 0
+
+
+@njit_without_arrays
+def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int) -> int:
+    """The first rank, at least ``walk`` ahead of the root, at which a lightpath of the line begins."""
+    ranks = len(paths.leaving) - 1
+    step = 1 if line % 2 == 0 else -1
+    rank = (root + step * walk) % ranks
+    for _ in range(ranks):
+        for tap in range(paths.leaving[rank], paths.leaving[rank + 1]):
+            if lines.line[tap] == line:
+                return rank
+        rank = (rank + step) % ranks
+    return -1
+
+
+@njit_cached
+def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, load: Floats) -> bool:
+    done, arrival, came = growth.done, tree.arrival, tree.tap
+    done[:] = False
+    came[:] = -1
+    arrival[:] = 1e300
+    arrival[growth.root] = 0.0
+    heap = [(0.0, growth.root)]
+    count = 0
+    while len(heap):
+        at = heapq.heappop(heap)[1]
+        if done[at]:
+            continue
+        done[at] = True
+        tree.order[count] = at
+        count += 1
+        if came[at] >= 0 and growth.sent[paths.path[came[at]]] != growth.stamp:
+            growth.sent[paths.path[came[at]]] = growth.stamp
+            load[paths.queue[came[at]]] += 1.0
+        length, seen = 0, -1
+        for tap in range(paths.leaving[at], paths.leaving[at + 1]):
+            to = paths.target[tap]
+            if done[to]:
+                continue
+            if paths.path[tap] != seen:
+                seen = paths.path[tap]
+                length = 0 if lines.free[lines.line[tap]] else _run_length(lines, growth, at, came[at], tap)
+            if length < 0:
+                continue
+            then = arrival[at] + paths.delay[tap]
+            sooner = then < arrival[to] - _TIE
+            if not sooner and then < arrival[to] + _TIE:
+                queue, other = paths.queue[tap], paths.queue[came[to]]
+                sooner = load[queue] * paths.busy[queue] < load[other] * paths.busy[other] - _TIE
+            if sooner:
+                arrival[to], came[to], growth.run[to] = then, tap, length
+                heapq.heappush(heap, (then, np.int64(to)))  # type: ignore[misc]
+    return count == len(done)
+
+
+@njit_without_arrays
+def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> int:
+    """Lightpaths of a line in a row with that of ``tap``, to a rank reached by ``came``; −1 where rules forbid it."""
+    line = lines.line[tap]
+    before = lines.line[came] if came >= 0 else -1
+    length = 1
+    if before == line:
+        if not lines.last[came]:
+            return -1
+        length = growth.run[at] + 1
+    elif at != growth.entry[line] and not (before // 2 > line // 2 and (lines.last[came] or not lines.dense[before])):
+        return -1
+    if length > lines.longest[line]:
+        return -1
+    if line // 2 == (len(lines.free) - 1) // 2:
+        # A line of the highest level ends near the opposite rank, where that of the other direction takes over.
+        ranks, overhang = len(growth.done), lines.overhang[tap]
+        ahead = at - growth.root if line % 2 == 0 else growth.root - at
+        if 2 * ((ahead + overhang) % ranks) > ranks + overhang:
+            return -1
+    return length
+
+
+@njit_cached
+def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sweeps: int) -> None:
+    """Let ranks receive by other transmissions: larger ones that exist anyway, or new ones in less busy queues.
+
+    Each tree is passed from the latest arrival backward, so that what hangs below a rank is settled; a parent arrives
+    earlier than its child, and all below still arrives by the deadline. Ends early when nothing moves.
+    """
+    pieces, period, ranks = trees.tap.shape
+    served = np.zeros(_count(paths), np.int64)
+    balance = _Balance(np.empty(ranks), np.empty(ranks, np.int64), served, np.empty(ranks, np.int64))
+    for _ in range(sweeps):
+        moves = 0
+        for piece in range(pieces):
+            for root in range(period):
+                tree = Trees(trees.tap[piece, root], trees.arrival[piece, root], trees.order[piece, root])
+                moves += _rebalance_tree(paths, tree, load, balance, deadline)
+        if moves == 0:
+            break
+
+
+@njit_without_arrays
+def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float) -> int:
+    below, served, moves = balance.below, balance.served, 0
+    ranks = len(below)
+    below[:] = 0.0
+    for i in range(ranks):
+        balance.place[tree.order[i]] = i
+        if i:
+            served[paths.path[tree.tap[tree.order[i]]]] += 1
+    for i in range(ranks - 1, 0, -1):
+        at = tree.order[i]
+        tap = tree.tap[at]
+        better = _better_tap(paths, tree, load, balance, deadline, at)
+        if better >= 0:
+            served[paths.path[tap]] -= 1
+            if served[paths.path[tap]] == 0:
+                load[paths.queue[tap]] -= 1.0
+            if served[paths.path[better]] == 0:
+                load[paths.queue[better]] += 1.0
+            served[paths.path[better]] += 1
+            tree.tap[at] = tap = better
+            moves += 1
+        parent = paths.origin[tap]
+        below[parent] = max(below[parent], below[at] + paths.delay[tap])
+    for i in range(1, ranks):
+        at = tree.order[i]
+        tap = tree.tap[at]
+        served[paths.path[tap]] = 0
+        tree.arrival[at] = tree.arrival[paths.origin[tap]] + paths.delay[tap]
+    sort_stably(tree.arrival, balance.place, balance.scratch)
+    for i in range(ranks):
+        tree.order[i] = balance.place[i]
+    return moves
+
+
+@njit_without_arrays
+def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float, at: int) -> int:
+    """The tap by which a rank had better receive, or −1."""
+    tap = tree.tap[at]
+    path, queue, best = paths.path[tap], paths.queue[tap], -1
+    most = balance.served[path] - 1
+    least = load[queue] * paths.busy[queue] if most == 0 else -1.0
+    for k in range(paths.entering[at], paths.entering[at + 1]):
+        other = paths.arriving[k]
+        near, queue = paths.origin[other], paths.queue[other]
+        if paths.path[other] == path or balance.place[near] >= balance.place[at]:
+            continue
+        fellows = balance.served[paths.path[other]]
+        used = (load[queue] + 1) * paths.busy[queue]
+        if fellows <= most and (fellows > 0 or used >= least - _TIE):
+            continue
+        if tree.arrival[near] + paths.delay[other] + balance.below[at] <= deadline:
+            best = other
+            if fellows > most:
+                most, least = fellows, -1.0
+            else:
+                least = used
+    return best
+
+
+@njit_cached
+def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> Transmissions:
+    """The receptions of trees, for list scheduling.
+
+    Args:
+        tap, order: as in :class:`Trees`, [piece, root, rank].
+    """
+    pieces, period, ranks = tap.shape
+    taps = tap.ravel()
+    child, sibling = np.full(taps.size, -1, np.int32), np.full(taps.size, -1, np.int32)
+    several = _count(paths) < len(paths.path)
+    fellow = np.full(taps.size if several else 0, -1, np.int32)
+    head = np.full(_count(paths) if several else 0, -1, np.int64)
+    roots = np.empty(pieces * period, np.int64)
+    hanging = Transmissions(taps, child, sibling, fellow, np.zeros(taps.size), roots)
+    for tree in range(pieces * period):
+        first = tree * ranks
+        ranking, left = order[tree // period, tree % period], hanging.left[first : first + ranks]
+        roots[tree] = first + ranking[0]
+        for i in range(ranks - 1, 0, -1):
+            at = ranking[i]
+            by = taps[first + at]
+            parent = paths.origin[by]
+            left[parent] = max(left[parent], left[at] + paths.delay[by])
+        if several:
+            _join_fellows(paths, hanging, head, first, ranks)
+        for cell in range(first, first + ranks):
+            by = taps[cell]
+            if by < 0 or (several and head[paths.path[by]] != cell):
+                continue
+            above = first + paths.origin[by]
+            sibling[cell], child[above] = child[above], cell
+    return hanging
+
+
+@njit_without_arrays
+def _join_fellows(paths: Lightpaths, hanging: Transmissions, head: Ints, first: int, ranks: int) -> None:
+    """Chain the receptions of each transmission of one tree, nearest first; the ``head`` of each lightpath [lightpath]
+    has the longest path below any of them."""
+    taps, fellow, left = hanging.tap, hanging.fellow, hanging.left
+    head[:] = -1
+    for cell in range(first, first + ranks):
+        if taps[cell] < 0:
+            continue
+        path = paths.path[taps[cell]]
+        before, after = -1, head[path]
+        while after >= 0 and taps[after] < taps[cell]:
+            before, after = after, fellow[after]
+        fellow[cell] = after
+        if before < 0:
+            head[path] = cell
+        else:
+            fellow[before] = cell
+    for path in range(len(head)):
+        nearest = head[path]
+        cell = nearest
+        while cell >= 0:
+            later = paths.delay[taps[cell]] - paths.delay[taps[nearest]]
+            left[nearest] = max(left[nearest], left[cell] + later)
+            cell = fellow[cell]

@@ -1,0 +1,470 @@
+"""Rounds on packet fabrics whose links join ranks: meshes, tori, electrical rings.
+
+    round r    every link carries at most so many chunks, each to a rank that lacks it, one hop at a time
+
+A step costs its busiest link and its longest way, and steps follow each other. So every all-gather, however it sends,
+pays at least D hops of latency for the D links between the farthest ranks, and (N − 1) d over what the poorest rank
+receives: a corner of a mesh by two links. These rounds come near both at once. The poorest rank receives over all its
+links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
+leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
+
+An all-reduce is that backwards and forwards, or runs over trees (:mod:`.trees`), or doubles, whatever is fastest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.algorithms.doubling import recursive_doubling
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost.queued import queued_line
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
+from lightloom.collectives.schedule.columns import Schedule, distinct
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.grid_links import GridLinks
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric, Grid
+
+# All-reduce on meshes and tori over trees whose links together are used alike.
+#
+# along the rows first          along the columns first
+# ○ ○ ○ ○                       ○─○─○─○
+# │ │ │ │                           │
+# ○─○─○─○   the spine           ○─○─○─○
+# │ │ │ │                           │
+# ○ ○ ○ ○                       ○─○─○─○
+#
+# Sums of a chunk run up its tree, their total back down, and chunks follow each other. A tree has N − 1 links, so
+# that E links each way carry C chunks in no fewer than (N − 1) C / E rounds up and down. Trees with a spine along
+# every row, and along every column, use all links alike: on a mesh, where a corner would receive a reduce-scatter and
+# an all-gather by two links, this halves the time. Chunks begin and end as far from each other as trees are deep.
+
+_TREES_MOST_ROWS = 1 << 23
+_LONG_ENOUGH = 200
+"""Times the depth of trees in rounds; more of them gain less than a hundredth."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridTrees:
+    """Trees over a grid: the parent of every rank, −1 at the root, [tree, rank]; and that of each chunk, [chunk]."""
+
+    parent: NDArray[np.int32]
+    tree: Ints
+
+    @classmethod
+    def of(cls, shape: Grid, chunks: int) -> GridTrees:
+        """A tree for each of so many chunks, spines in the middle first."""
+        rows, columns, wraps = shape
+        by_row = _share_of_rows(rows, columns)
+        spines: dict[tuple[bool, int, int], int] = {}
+        tree = np.empty(chunks, np.int64)
+        used = [0, 0]
+        for chunk in range(chunks):
+            along_row = int((chunk + 1) * by_row + 0.5) > int(chunk * by_row + 0.5)
+            turn = used[along_row]
+            used[along_row] += 1
+            size, other = (rows, columns) if along_row else (columns, rows)
+            spine = (size // 2 + (turn + 1) // 2 * (1 - turn % 2 * 2)) % size
+            # Around a torus also the gaps, which lie opposite to the root, take their turns.
+            middle = (other // 2 + turn // size) % other if wraps else other // 2
+            root = (spine, middle) if along_row else (middle, spine)
+            tree[chunk] = spines.setdefault((along_row, *root), len(spines))
+        return cls(np.stack([_parents(shape, *key) for key in spines]), tree)
+
+
+def _share_of_rows(rows: int, columns: int) -> float:
+    """Part of the chunks with a spine along a row, so that links along rows and along columns carry as many."""
+    if rows == 1 or columns == 1:
+        return float(columns > 1)
+    return (1 - 1 / columns) / (2 - 1 / columns - 1 / rows)
+
+
+def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
+    """The next rank on the way to the root; with a spine along the row, ranks first move to that row."""
+    rows, columns, wraps = shape
+    y, x = (axis.ravel() for axis in np.indices((rows, columns)))
+    up, across = _toward(y, row, rows, wraps), _toward(x, column, columns, wraps)
+    first = (y != row) if along_row else (x == column)
+    parent = np.where(first, up * columns + x, y * columns + across)
+    parent[row * columns + column] = -1
+    return parent.astype(np.int32)
+
+
+def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
+    ahead = to - at
+    if wraps:
+        ahead = (ahead + (size - 1) // 2) % size - (size - 1) // 2
+    return (at + np.sign(ahead)) % size
+
+
+def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
+    """An all-reduce in rounds, every link carrying one chunk in each; as many chunks as the size asks for. Not yet
+    verified.
+
+    Time: linear in chunks · ranks.
+    """
+    from lightloom.collectives.synthesis import grid_kernels as kernels
+
+    chunks = _chunks(collective, grid, shape)
+    trees = GridTrees.of(shape, chunks)
+    count = 2 * (grid.ranks - 1) * chunks
+    step, source, destination, chunk = np.empty((4, count), np.int32)
+    rows = kernels.ReduceRows(step, source, destination, chunk, np.empty(count, np.bool_))
+    rounds = kernels.pipeline(trees.parent, *_children(trees.parent), trees.tree, rows)
+    none, path = np.zeros(count, np.int8), np.arange(count)
+    return assemble(
+        "synthesized",
+        collective,
+        grid,
+        Rows(rows.round, path, rows.source, rows.destination, none, none, none, rows.chunk, rows.adds),
+        chunks=chunks,
+        steps=rounds,
+        notes=(f"{chunks} chunks follow each other up and down {len(trees.parent)} trees, in {rounds} rounds",),
+    )
+
+
+def _children(parent: NDArray[np.int32]) -> tuple[Ints, Ints]:
+    """Children in each tree as compressed rows: first [tree, rank + 1], and their ranks [tree, place]."""
+    ranks = np.arange(parent.shape[1] + 1)
+    child = np.argsort(parent, axis=1, kind="stable")
+    return np.stack([np.searchsorted(tree[by], ranks) for tree, by in zip(parent, child, strict=True)]), child
+
+
+def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
+    """How many chunks to cut: more of them fill links better and pay the latency of more rounds."""
+    rows, columns, wraps = shape
+    links = rows * (columns - 1) + columns * (rows - 1)
+    if wraps:
+        links = rows * columns * ((columns > 1) + (rows > 1))
+    deep = 2 * (rows // 2 + columns // 2) + (0 if wraps else max(rows, columns) // 2)
+    transmission = collective.nbytes / float(grid.link_bandwidth().min())
+
+    def seconds(chunks: int) -> float:
+        return (chunks * (grid.ranks - 1) / links + deep) * (grid.hop_latency + transmission / chunks)
+
+    most = max(1, min(_TREES_MOST_ROWS // (2 * grid.ranks), _LONG_ENOUGH * deep * links // (grid.ranks - 1)))
+    return min((1 << k for k in range(most.bit_length())), key=seconds)
+
+
+_ROUNDS_MOST_ROWS = 1 << 23
+"""Of an all-gather in several pieces a share; a single piece is never refused."""
+_PIECES = (1, 2, 4)
+"""Of a share, where its whole does not divide evenly among the links of a rank."""
+
+
+class _Rows(NamedTuple):
+    """What passes which link in which round: arrays [row]."""
+
+    round: NDArray[np.int32]
+    link: NDArray[np.int32]
+    chunk: NDArray[np.int32]
+
+
+class _Rounds:
+    """An all-gather in rounds; its rows, as many as ranks² · pieces, are made again after they were dropped."""
+
+    def __init__(self, links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> None:
+        """``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round."""
+        self.pieces = pieces
+        self._flooded, self._rows = (links, beyond, pieces, allowed), None
+        rows, number = self.rows, len(links.source)
+        cell = rows.round.astype(np.int64) * number + rows.link
+        rounds = int(rows.round.max()) + 1
+        self.budgets: Ints = np.bincount(cell, minlength=rounds * number).reshape(rounds, -1).max(axis=1)
+        """Chunks on the busiest link of each round."""
+
+    _rows: _Rows | None
+
+    @property
+    def rows(self) -> _Rows:
+        """Which chunk passes which link in which round."""
+        if self._rows is None:
+            self._rows = _flood(*self._flooded)
+        return self._rows
+
+    def drop_rows(self) -> None:
+        """Keep what decides about them only."""
+        self._rows = None
+
+    def seconds(self, hop: float, share: float) -> float:
+        """Of all rounds, where a share takes ``share`` seconds on a link."""
+        return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
+
+
+def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
+    """All-gather, reduce-scatter or all-reduce in steps, the fastest of some, not yet verified.
+
+    Time: linear in ranks² · pieces for each of a few numbers of rounds.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
+    """
+    return min([*rounds_and_trees(collective, fabric), *doubling(collective, fabric)], key=_seconds_on(fabric))
+
+
+def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    """Schedules of steps whose ranks pass on nothing of which they still wait for a part.
+
+    The fastest rounds, the fastest with whole shares, those that use links best, those in the fewest steps, and
+    all-reduces over trees.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
+    """
+    if fabric.exclusive or fabric.in_network_reduction:
+        raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
+    trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
+    return [*_gathered(collective, fabric), *trees]
+
+
+def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    """An all-reduce of whole vectors, whose ranks go on adding to what they have sent; none of other kinds."""
+    if collective.kind != "all-reduce":
+        return []
+    steps = recursive_doubling(collective, fabric)
+    return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
+
+
+def _seconds_on(fabric: Fabric) -> Callable[[Schedule], float]:
+    return lambda schedule: cost(schedule, fabric).time
+
+
+def _gathered(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    links = GridLinks.of(fabric)
+    share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
+    chosen = _chosen(links, hop, share)
+    return [
+        from_all_gather(collective, fabric, lambda gather, rounds=rounds: _scheduled(gather, fabric, links, rounds))  # type: ignore[misc]
+        for rounds in chosen
+    ]
+
+
+_searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
+"""Rounds on the grids that were searched last, whatever the size and the kind: rows are kept of those chosen last."""
+_GRIDS = 2
+
+
+def _chosen(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
+    """The first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search."""
+    key = tuple(column.tobytes() for column in links)
+    known, searched = _searched.pop(key, None), []
+    chosen: list[_Rounds] = []
+    for rounds in _rounds_candidates(links) if known is None else known:
+        searched.append(rounds)
+        rivals = [*chosen, rounds]
+        fastest = min(rivals, key=lambda one: one.seconds(hop, share))
+        fullest = min(rivals, key=lambda one: (int(one.budgets.sum()) / one.pieces, len(one.budgets)))
+        whole = min((one for one in rivals if one.pieces == 1), key=lambda one: one.seconds(hop, share))
+        chosen = [one for one in rivals if any(one is kept for kept in (rivals[0], fastest, fullest, whole))]
+        for rival in rivals if known is None else ():
+            if rival not in chosen:
+                rival.drop_rows()
+    for rounds in searched:
+        if rounds not in chosen:
+            rounds.drop_rows()
+    _searched[key] = searched
+    if len(_searched) > _GRIDS:
+        _searched.popitem(last=False)
+    return chosen
+
+
+def _rounds_candidates(links: GridLinks) -> Iterator[_Rounds]:
+    """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
+    from lightloom.collectives.synthesis import grid_kernels as kernels
+
+    ranks = len(links.entering) - 1
+    hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
+    kernels.distances(links.leaving, links.head, hops, beyond)
+    entering = int(np.diff(links.entering).min())
+    # Without budgets everything moves on at once: the fewest rounds, links not used alike.
+    yield _Rounds(links, beyond, 1, np.full(int(hops.max()), ranks))
+    for pieces in _PIECES:
+        if pieces > 1 and ranks**2 * pieces > _ROUNDS_MOST_ROWS:
+            return
+        least, more = -(-(ranks - 1) * pieces // entering), 0
+        budgets = _budgets(links, hops, pieces, least)
+        while True:
+            rounds = _Rounds(links, beyond, pieces, _stretched(budgets, more))
+            yield rounds
+            if rounds.budgets.sum() <= least or more > least:
+                break
+            more = max(2 * more, 1)
+        if (ranks - 1) * pieces % entering == 0 and rounds.budgets.sum() <= least:
+            return
+
+
+def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
+    """Chunks on each link of the poorest rank, in every round as many as the ranks so far away ask for."""
+    entering = np.diff(links.entering)
+    poorest = np.lexsort((-hops.max(axis=0), entering))[0]
+    within = -(-np.cumsum(np.bincount(hops[:, poorest])[1:]) * pieces // entering[poorest])
+    # The last ranks are few: a round for each of them is kept free.
+    rounds = np.arange(1, len(within) + 1)
+    within = np.minimum(within, least - len(within) + rounds)
+    budgets: Ints = np.maximum(np.diff(within, prepend=0), 1)
+    return budgets
+
+
+def _stretched(budgets: Ints, more: int) -> Ints:
+    """The same total over so many more rounds."""
+    total, rounds = np.concatenate([[0], np.cumsum(budgets)]), len(budgets)
+    at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
+    stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)
+    return stretched
+
+
+def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> _Rows:
+    from lightloom.collectives.synthesis import grid_kernels as kernels
+
+    ranks = len(links.entering) - 1
+    rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
+    kernels.flood(links, beyond, pieces, allowed, rows)
+    return _Rows(*rows)
+
+
+def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
+    rows = rounds.rows
+    order = np.lexsort((rows.link, rows.round))
+    at, link = rows.round[order], rows.link[order]
+    starts = np.ones(len(at), np.bool_)
+    starts[1:] = (at[1:] != at[:-1]) | (link[1:] != link[:-1])
+    none, count = np.zeros(len(at), np.int16), len(rounds.budgets)
+    path = np.cumsum(starts, dtype=np.int32) - 1
+    ends = links.source[link], links.destination[link], links.route[link]
+    return assemble(
+        "synthesized",
+        gather,
+        fabric,
+        Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_)),
+        chunks=gather.ranks * rounds.pieces,
+        steps=count,
+        notes=(f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces",),
+    )
+
+
+# Rounds and trees without barriers: links that join ranks send whatever is next as soon as its data is there.
+#
+# A step waits for the latency of the step before; without steps only the first chunk of a share does, and the others
+# follow behind it. So an all-gather ends one latency after the poorest rank could have received everything, where a
+# share takes longer than a latency, which is its bound.
+#
+# Whatever the size, a link serves the rows of such a schedule in the same order, so that its time is the most of
+# linear functions of the size. Each time that one is played, the line of the chain of rows that ends last is kept: at
+# another size the schedule takes no less, and is not played where another one is as fast.
+
+_FLOWING_MOST_ROWS = 1 << 22
+_NEAR = 1.001
+"""Times the lower bound at which nothing further is tried."""
+_ROUNDING = 1 - 1e-9
+_KEPT = 256
+"""Schedules whose lines are kept."""
+
+
+class _Line(NamedTuple):
+    """Seconds that a schedule takes at least."""
+
+    latency: float
+    """Of no bytes."""
+    per_byte: float
+    """More for each byte of the collective."""
+
+
+_lines: OrderedDict[bytes, list[_Line]] = OrderedDict()
+"""Lines below the times of the schedules that were played last."""
+
+
+def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
+    """The fastest of some schedules of steps, and of them without barriers, not yet verified, and its seconds.
+
+    Nothing further is tried once a schedule is as good as at its bound, or effort is spent.
+
+    Raises:
+        UnsupportedError: the fabric's links do not join ranks.
+    """
+    enough = lower_bound(collective, fabric).time * _NEAR
+    best, least, played = None, float("inf"), 0
+    for steps, pieces in _flowing_candidates(collective, fabric):
+        busiest = _busiest_link(steps, fabric)
+        if busiest >= least:
+            continue
+        if pieces:
+            schedule, seconds = _played(steps, fabric, pieces, least, single=busiest > 0)
+            played += len(steps) * pieces
+        else:
+            schedule, seconds = steps, cost(steps, fabric).time
+        if schedule is not None and seconds < least:
+            best, least = schedule, seconds
+        if least <= enough or played > effort(fabric.ranks):
+            break
+    assert best is not None
+    return best, least
+
+
+def _played(
+    steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
+) -> tuple[Schedule | None, float]:
+    """Steps without barriers and their seconds, or no schedule where these are known not to be below ``least``.
+
+    Args:
+        steps: in order.
+        pieces: into which every chunk is cut.
+        single: whether every row crosses one link, which lines suppose.
+    """
+    nbytes, key = steps.collective.nbytes, _content(steps, fabric, pieces) if single else b""
+    lines = _lines.get(key, [])
+    floor = max((line.latency + line.per_byte * nbytes for line in lines), default=0.0) * _ROUNDING
+    if floor >= least:
+        return None, floor
+    schedule = without_barriers(steps, fabric, pieces)
+    price, per_byte = queued_line(schedule, fabric)
+    if single and per_byte > 0:
+        _lines[key] = [*lines, _Line(price.time - per_byte * nbytes, per_byte)]
+        _lines.move_to_end(key)
+        if len(_lines) > _KEPT:
+            _lines.popitem(last=False)
+    return schedule, price.time
+
+
+def _content(steps: Schedule, fabric: Fabric, pieces: int) -> bytes:
+    """A hash of what decides the time of steps without barriers, but for their size."""
+    digest = blake2b(fabric.model_dump_json(exclude={"sources"}).encode())
+    digest.update(repr((fabric.implementation, steps.collective.kind, steps.chunks, pieces)).encode())
+    for column in (steps.step, steps.source, steps.destination, steps.route, steps.chunk):
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.digest()
+
+
+def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
+    """Seconds for which the busiest link is busy, where rows cross one link each; 0 where they cross more."""
+    source, destination, route = schedule.ends(slice(None))
+    code = (source * fabric.ranks + destination) * fabric.routes + route
+    transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
+    chunks = np.bincount(transfer)
+    pair, way = np.divmod(transfers, fabric.routes)
+    path = fabric.path(*np.divmod(pair, fabric.ranks), way)
+    if path.shape[1] > 1:
+        return 0.0
+    return float((chunks * schedule.chunk_nbytes / fabric.link_bandwidth()[path[:, 0]]).max())
+
+
+def _flowing_candidates(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
+    """Schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is."""
+    stepped = rounds_and_trees(collective, fabric)
+    for steps in doubling(collective, fabric):
+        yield steps, 0
+    # With shares that take less than a latency, links wait in any case.
+    yield min(stepped, key=lambda steps: cost(steps, fabric).time), 0
+    for pieces in _PIECES:
+        for steps in stepped:
+            if pieces == 1 or len(steps) * pieces <= _FLOWING_MOST_ROWS:
+                yield steps, pieces

@@ -1,1 +1,0 @@
-"""Synthesis on meshes, tori and electrical rings."""

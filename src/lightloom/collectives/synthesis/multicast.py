@@ -1,0 +1,557 @@
+"""All-gather by light that is tapped on its way: every rank's share over standing lightpaths with several destinations.
+
+Drop and continue serves ranks that follow each other with one use of every link, however few the hops; with a limit on
+the taps of a lightpath, pieces hop from one to the next. Whether light is bright enough for so many taps:
+:mod:`lightloom.machines.fabrics.link_budget`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, arrange
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import (
+    HubCircuits,
+    Level,
+    RingTrees,
+    Timing,
+    grow_forest,
+    hub_ranks,
+    repetition,
+)
+from lightloom.collectives.synthesis.ring.search import hub_counts
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+# Standing lightpaths with taps, in levels, and the trees and times of a design over them.
+#
+# level 1   h ─────────────●─────────────●─────────────●    hubs every few ranks; taps at some hubs on the way
+# level 0   ○─●─●─●                                         every rank reaches its next few ranks, both ways
+#
+# A lightpath is light for all its taps: one transmission serves several ranks and uses every link once.
+
+_SWEEPS = 3
+"""Rounds of balancing; later ones hardly move anything."""
+
+
+class Arc(NamedTuple):
+    """Lightpaths of one length with their taps."""
+
+    hubs: int
+    """Where lightpaths start; hub i is rank ⌊i · ranks / hubs⌋."""
+    spacing: int
+    """Ranks from tap to tap."""
+    taps: int
+    """Taps so far apart, the last one at the lightpath's end."""
+    width: int
+    """Wavelengths of a lightpath."""
+    between: int = 0
+    """Further taps, at ranks next to each other in the middle of each gap."""
+
+    @property
+    def links(self) -> int:
+        """Links that a lightpath passes."""
+        return self.spacing * self.taps
+
+    @property
+    def offsets(self) -> list[int]:
+        """Ranks from the start to each tap, nearest first."""
+        middle = [(self.spacing - self.between + 1) // 2 + offset for offset in range(self.between)]
+        return [k * self.spacing + offset for k in range(self.taps) for offset in (*middle, self.spacing)]
+
+    def level(self, ranks: int) -> Level:
+        """Chords from hub to hub that take the room of these."""
+        return Level(self.hubs, -(-self.links * self.hubs // ranks), self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastDesign:
+    """Everything that a search may choose."""
+
+    arcs: tuple[Arc, ...]
+    """Shortest first; the first starts at every rank and has a tap at every rank on its way."""
+    pieces: int = 1
+    """Parts of every rank's share that travel on trees of their own."""
+    longest: int | None = None
+    """Lightpaths of the top level that a piece takes in a row each way; None for all around."""
+    walk: int = 0
+    """Ranks before which the last piece takes no lightpath of the top level; those before it less, the first none."""
+    slack: float = 1.1
+    """Deadline of balancing, over the lower bound."""
+
+    def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
+        """Whether the first level misses no rank, hubs are nested, and no lightpath has too many taps or links."""
+        base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
+        return (
+            (base.hubs, base.spacing) == (ranks, 1)
+            and all(arc.taps >= 1 and arc.width >= 1 and 1 <= arc.links <= most for arc in self.arcs)
+            and all(0 <= arc.between < arc.spacing and arc.taps * (1 + arc.between) <= taps for arc in self.arcs)
+            and all(2 <= arc.hubs <= ranks for arc in self.arcs)
+            and all(below.hubs % above.hubs == 0 for below, above in pairwise(self.arcs[1:]))
+        )
+
+    def wavelengths(self, ranks: int) -> int:
+        """Wavelengths of a link that all levels take, each way; the design being sound."""
+        return sum(level.wavelengths for level in self.levels(ranks))
+
+    def levels(self, ranks: int) -> tuple[Level, ...]:
+        """The arcs as chords."""
+        return tuple(arc.level(ranks) for arc in self.arcs)
+
+    def period(self, ranks: int) -> int:
+        """Ranks after which trees repeat."""
+        return repetition(ranks, self.levels(ranks))
+
+
+def make_multicast_trees(
+    design: MulticastDesign, ranks: int, nbytes: float, timing: Timing, bound: float
+) -> RingTrees | None:
+    """Trees and times of an all-gather of ``nbytes`` a rank; None where lines of lightpaths do not reach every rank.
+
+    Args:
+        bound: seconds that no schedule beats, circuits in place.
+
+    Time: period · ranks · pieces, times the taps, times the logarithm of what waits.
+    """
+    circuits = HubCircuits(ranks, design.levels(ranks))
+    paths, lines, links = _lightpaths(ranks, circuits.period, tuple(arc._replace(width=1) for arc in design.arcs))
+    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
+    delay = (busy + timing.hop)[lines.line // 2] + timing.propagation * links
+    paths = paths._replace(delay=delay, busy=np.repeat(busy, 2 * circuits.period))
+    if design.longest is not None and len(design.arcs) > 1:
+        longest = lines.longest.copy()
+        longest[-2:] = design.longest
+        lines = lines._replace(longest=longest)
+    walks = [design.walk * piece // max(design.pieces - 1, 1) for piece in range(design.pieces)]
+    forest = grow_forest(paths, lines, walks, deadline=design.slack * bound, sweeps=_SWEEPS)
+    return None if forest is None else RingTrees(circuits, forest)
+
+
+@lru_cache(maxsize=32)
+def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpaths, Lines, Ints]:
+    """Lightpaths without their times, the rules of their lines, and links from each origin to its tap: [tap]."""
+    columns = []
+    for number, arc in enumerate(arcs):
+        hub, offsets = hub_ranks(ranks, arc.hubs), np.array(arc.offsets)
+        for direction in range(2):
+            tap, at = (axis.ravel() for axis in np.indices((len(offsets), arc.hubs)))
+            line = np.full(len(tap), 2 * number + direction)
+            target = (hub[at] + (1 - 2 * direction) * offsets[tap]) % ranks
+            columns.append((hub[at], target, line, offsets[tap], tap == len(offsets) - 1))
+    origin, target, line, links, last = (np.concatenate(column) for column in zip(*columns, strict=True))
+    paths, order = arrange(ranks, period, origin, target, line * ranks + origin, line * period + origin % period)
+    # Lightpaths are numbered in the order in which their taps stand.
+    path = np.cumsum(np.diff(paths.path, prepend=-1) != 0, dtype=np.int32) - np.int32(1)
+    dense = np.repeat([arc.spacing == 1 for arc in arcs], 2)
+    none, longest = np.zeros(len(order), np.int32), np.full(len(dense), ranks, np.int64)
+    lines = Lines(line[order].astype(np.int32), last[order], none, np.zeros(len(dense), np.bool_), dense, longest)
+    return paths._replace(path=path), lines, links[order]
+
+
+# Which multicast designs are worth growing trees for: a time for each in closed form.
+#
+# Three levels at most: lightpaths from every rank to the next few, wider ones of the same kind from hubs, and long
+# ones with taps far apart. A piece climbs to a hub, takes a line of long lightpaths each way, and is spread from both
+# ends of the gaps between their taps:
+#
+# depth   climb + line/length + gap/2 and the tail beyond the line, in lightpaths of the levels below
+# loads   transmissions of a tree each way · ranks between hubs · bytes / wavelength
+#
+# Loads fall with the wavelengths of a level, so the least time at which all levels fit the fibre is found by
+# bisection, for all combinations at once.
+
+_CANDIDATES_NEAR = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32)
+"""Taps of lightpaths that leave no rank out."""
+_FAR = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""Taps of lightpaths that do."""
+_GAPS = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
+"""Ranks between those."""
+_PARTS = (1.0, 0.75, 0.5, 0.35, 0.2, 0.1)
+"""Of a half ring that the line of long lightpaths covers."""
+_BISECTIONS = 14
+_CANDIDATES_KEPT = 3000
+
+
+class MulticastCandidate(NamedTuple):
+    """A design with its estimate."""
+
+    seconds: float
+    design: MulticastDesign
+
+
+def multicast_candidates(
+    ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing
+) -> list[MulticastCandidate]:
+    """Designs, best estimate first; of those that differ in the length of the line alone, the best."""
+    farthest = ranks - 1 if reach is None else min(reach, ranks - 1)
+    base, fill, top = _options(ranks, taps, farthest)
+    grid = np.meshgrid(*(np.arange(len(options)) for options in (base, fill, top, _PARTS)), indexing="ij")
+    which = np.stack([axis.ravel() for axis in grid], axis=1)
+    b, f, t = base[which[:, 0]], fill[which[:, 1]], top[which[:, 2]]
+    sound = (f[:, 0] == 0) | (f[:, 2] > b[:, 2])
+    # Taps of long lightpaths must be hubs of the level below, and without any there is no line to be cut short.
+    sound &= (t[:, 0] == 0) | (f[:, 0] == 0) | ((f[:, 0] % np.maximum(t[:, 0], 1) == 0) & _on_hubs(ranks, f, t))
+    sound &= (t[:, 0] > 0) | (which[:, 3] == 0)
+    which, b, f, t = which[sound], b[sound], f[sound], t[sound]
+    depth, loads = _estimated(ranks, b, f, t, np.array(_PARTS)[which[:, 3]], nbytes / timing.bandwidth)
+    colours = _colours(ranks, b, f, t)
+    seconds, inside = _fitted(loads, colours, channels)
+    hops = depth * timing.hop
+    total = np.where(inside, np.maximum(seconds, hops) + 0.5 * np.minimum(seconds, hops), np.inf)
+    order = np.argsort(total, kind="stable")
+    order = order[np.isfinite(total[order])]
+    _, first = np.unique(which[order, :3], axis=0, return_index=True)
+    best = order[np.sort(first)][:_CANDIDATES_KEPT].tolist()
+    return [
+        MulticastCandidate(
+            float(total[row]),
+            _design(ranks, channels, (b[row], f[row], t[row]), loads[row], colours[row], _PARTS[which[row, 3]]),
+        )
+        for row in best
+    ]
+
+
+def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
+    """Lightpaths of each level as (hubs, spacing, taps, taps between), none first in the two upper levels."""
+    near = sorted({count for count in (*_CANDIDATES_NEAR, taps) if count <= min(taps, farthest)})
+    far = sorted({count for count in (*_FAR, taps) if count <= taps})
+    hubs = hub_counts(ranks)
+    base = [(ranks, 1, count, 0) for count in near]
+    fill = [(0, 1, 1, 0), *((start, 1, count, 0) for start in hubs if start < ranks for count in near if count > 1)]
+    top = [
+        (start, gap, count, min(taps // count, gap) - 1)
+        for start in hubs
+        for gap in _GAPS
+        for count in far
+        if gap * count <= min(farthest, ranks // 2 + gap) and 2 * gap * start >= ranks and gap * count * start >= ranks
+    ]
+    return tuple(np.array(level, np.int64) for level in (base, fill, [(0, 1, 1, 0), *top]))  # type: ignore[return-value]
+
+
+def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Mask:
+    """Whether taps of the upper level are hubs of the lower, where hubs are evenly spread."""
+    aligned: Mask = (top[:, 1] * fill[:, 0] % ranks == 0) | (ranks % np.maximum(fill[:, 0], 1) != 0)
+    return aligned
+
+
+def _colours(ranks: int, *levels: Ints) -> Ints:
+    colours = []
+    for level in levels:
+        hubs = np.maximum(level[:, 0], 1)
+        skip = -(-level[:, 1] * level[:, 2] * hubs // ranks)
+        taken = np.where(skip <= 1, 1, -(-hubs // np.maximum(hubs // np.maximum(skip, 1), 1)))
+        colours.append(np.where(level[:, 0] == 0, 0, taken))
+    return np.stack(colours, axis=1)
+
+
+def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seconds: float) -> tuple[Floats, Floats]:
+    """Receptions of the longest path, and seconds that a lightpath of each level is busy at width 1: [row, level]."""
+    half = (ranks - 1) / 2
+    has_fill, has_top = fill[:, 0] > 0, top[:, 0] > 0
+    stride = [ranks / np.maximum(level[:, 0], 1) for level in (base, fill, top)]
+    length = top[:, 1] * top[:, 2]
+    lines = np.where(has_top, np.ceil(part * half / length), 0)
+    line = np.minimum(half, lines * length)
+    gaps = np.where(has_top, 2 * line / top[:, 1], 0)
+    sides = np.where(top[:, 3] > 0, 4, 2)
+    side = np.where(has_top, (top[:, 1] - 1 - top[:, 3]) / sides, 0)
+    reach = np.where(has_fill, fill[:, 2], base[:, 2])
+    steps = np.ceil(side / reach)
+    tail = np.ceil(np.maximum(0.0, half - line) / reach)
+    spread = gaps * sides * steps + 2 * tail
+    hub = np.where(has_fill, stride[1], np.where(has_top, stride[2], 1))
+    climb = np.ceil(hub / 2 / base[:, 2])
+    depth = climb + lines + np.maximum(steps, tail)
+    # Between taps only lightpaths from certain hubs are used, and half of them where lines all tap the same hubs.
+    below, far = np.where(has_fill, ranks // np.maximum(fill[:, 0], 1), 1), np.maximum(stride[2], 1).astype(np.int64)
+    hop = np.where(has_fill, fill[:, 2], base[:, 2])
+    uneven = np.maximum(1, np.gcd(far, hop) // below) * np.clip(2 * stride[2] / top[:, 1], 1, 2)
+    uneven = np.where(has_top, uneven, np.where(has_fill, np.maximum(1, hop // below), 1))
+    loads = np.stack(
+        [
+            climb + np.where(has_fill, 0, spread / 2 * uneven),
+            np.where(has_fill, spread / 2 * stride[1] * uneven, 0),
+            lines * np.where(has_top, stride[2], 0),
+        ],
+        axis=1,
+    )
+    return depth, loads * seconds
+
+
+def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
+    """The least seconds at which every level has the wavelengths that it needs, and whether there are any."""
+
+    def fits(limit: Floats) -> Mask:
+        needed = np.maximum(1, np.ceil(loads / limit[:, None])) * colours
+        return np.asarray(needed.sum(axis=1) <= channels)
+
+    high = np.maximum(loads.max(axis=1), 1e-15)
+    inside = fits(high)
+    low = high / channels
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        enough = fits(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high, inside
+
+
+def _design(
+    ranks: int, channels: int, levels: tuple[Ints, ...], loads: Floats, colours: Ints, part: float
+) -> MulticastDesign:
+    """What is left of the wavelengths goes to the level that is busiest, one at a time."""
+    width = np.where(colours > 0, 1, 0)
+    while True:
+        left = channels - int(colours @ width)
+        pressing = np.where((colours > 0) & (colours <= left), loads / np.maximum(width, 1), -1.0)
+        most = int(np.argmax(pressing))
+        if pressing[most] < 0 or (pressing[most] == 0 and most):
+            break
+        width[most] += 1
+    arcs = tuple(
+        Arc(int(hubs), int(spacing), int(taps), int(wide), int(between))
+        for (hubs, spacing, taps, between), wide in zip(levels, width, strict=True)
+        if wide
+    )
+    longest = int(np.ceil(part * (ranks - 1) / 2 / arcs[-1].links))
+    return MulticastDesign(arcs, longest=longest if part < 1 and len(arcs) > 1 else None)
+
+
+# The best multicast design for a ring: candidates in the order of their estimate, then random steps from the best.
+#
+# Deterministic: the effort is counted in receptions scheduled, not in seconds, and the steps are seeded.
+
+_SEARCH_NEAR = 1.01
+"""Times the bound at which a search is content."""
+_SEARCH_KEPT = 8
+"""Designs that random steps start from."""
+_PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
+_SLACKS = (1.1, 1.35, 1.7, 2.2, 3.0)
+_SHARE = 0.3
+"""Of the effort, for candidates in the order of their estimates."""
+_QUICK = 0.1
+"""Of a hop, in which a piece is sent."""
+_QUICK_PART = 0.004
+"""Of the effort, for a candidate in many pieces."""
+_LARGEST_PART = 0.02
+"""Of the effort, that one design may take."""
+_OVERHEAD = 1500
+"""Receptions that would take as long to schedule as the rest of trying a design."""
+_LARGEST_TABLE = 1 << 22
+"""Receptions of one design above which it is not tried."""
+_MOST_MISSES = 20_000
+_MOST_ARCS = 5
+
+
+class MulticastSearch:
+    """Designs tried for one all-gather on one ring."""
+
+    def __init__(
+        self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, *, bound: float
+    ) -> None:
+        """Args:
+        channels: wavelengths each way.
+        taps: most ranks that a lightpath may reach.
+        reach: most links that it may pass, or None.
+        nbytes: of one rank's share.
+        bound: seconds that no schedule beats, circuits in place.
+        """
+        self._ranks, self._channels, self._limits = ranks, channels, (taps, reach)
+        self._nbytes, self._timing, self._bound = nbytes, timing, bound
+        self._spent = 0
+        self._tried: dict[MulticastDesign, float] = {}
+        self._best: tuple[float, MulticastDesign] | None = None
+        self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
+
+    def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
+        """The best design found, and its trees; ``effort`` counts receptions scheduled."""
+        channels, (taps, reach) = self._channels, self._limits
+        most = min(taps, self._ranks - 1)
+        for pieces in _PIECES:
+            for near in sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)}):
+                alone = Arc(self._ranks, 1, near, 1)
+                width = channels // alone.level(self._ranks).colours
+                self._try(MulticastDesign((alone._replace(width=width),), pieces))
+        if not self._content():
+            self._sweep(multicast_candidates(self._ranks, channels, taps, reach, self._nbytes, self._timing), effort)
+        self._walk(effort)
+        assert self._best is not None
+        trees = make_multicast_trees(self._best[1], self._ranks, self._nbytes, self._timing, self._bound)
+        assert trees is not None
+        return self._best[1], trees
+
+    def _sweep(self, candidates: list[MulticastCandidate], effort: int) -> None:
+        """Candidates in the order of their estimates, with the same effort for each period of their trees."""
+        classes: dict[int, list[MulticastDesign]] = {}
+        for candidate in candidates:
+            classes.setdefault(candidate.design.period(self._ranks), []).append(candidate.design)
+        for designs in classes.values():
+            until = self._spent + _SHARE * effort / len(classes)
+            for design in designs:
+                if self._content() or self._spent > until:
+                    break
+                self._try(replace(design, pieces=self._pieces(design, effort)))
+
+    def _pieces(self, design: MulticastDesign, effort: int) -> int:
+        """So many that a piece is sent in a fraction of a hop, as long paths pay that at every hop, if not too dear."""
+        sending = self._nbytes / (min(arc.width for arc in design.arcs) * self._timing.bandwidth)
+        most = _QUICK_PART * effort / self._cost(design)
+        quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * self._timing.hop), _PIECES[-1])
+        return max(pieces for pieces in _PIECES if pieces == 1 or (pieces <= quick and pieces <= most))
+
+    def _content(self) -> bool:
+        return self._best is not None and self._best[0] <= _SEARCH_NEAR * self._bound
+
+    def _try(self, design: MulticastDesign) -> None:
+        if design in self._tried:
+            return
+        self._tried[design] = np.inf
+        cost = self._cost(design) if self._fits(design) else _LARGEST_TABLE
+        if cost >= _LARGEST_TABLE:
+            return
+        self._spent += cost + _OVERHEAD
+        trees = make_multicast_trees(design, self._ranks, self._nbytes, self._timing, self._bound)
+        if trees is not None:
+            self._tried[design] = trees.time
+            shape = tuple((arc.hubs, arc.spacing) for arc in design.arcs)
+            if shape not in self._leading or trees.time < self._tried[self._leading[shape]]:
+                self._leading[shape] = design
+            if self._best is None or trees.time < self._best[0]:
+                self._best = trees.time, design
+
+    def _cost(self, design: MulticastDesign) -> int:
+        return design.period(self._ranks) * self._ranks * design.pieces
+
+    def _fits(self, design: MulticastDesign) -> bool:
+        return design.sound(self._ranks, *self._limits) and design.wavelengths(self._ranks) <= self._channels
+
+    def _walk(self, effort: int) -> None:
+        rng = np.random.default_rng(0)
+        misses = 0
+        while self._spent < effort and not self._content() and misses < _MOST_MISSES:
+            # The best of each shape, since the best of all are all alike.
+            leaders = nsmallest(_SEARCH_KEPT, self._leading.values(), key=lambda tried: self._tried[tried])
+            design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
+            if rng.random() < 0.3 and design is not None:
+                design = self._step(design, rng)
+            if design is None or design in self._tried or self._cost(design) > _LARGEST_PART * effort:
+                misses += 1
+                continue
+            self._try(design)
+
+    def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
+        """A design near this one; None where the step leads nowhere."""
+        arcs, kind = list(design.arcs), int(rng.integers(0, 10))
+        at = int(rng.integers(0, len(arcs)))
+        if kind == 0:
+            return replace(design, pieces=int(rng.choice(_PIECES)))
+        if kind == 1:
+            return replace(design, slack=float(rng.choice(_SLACKS)))
+        if kind == 2 and len(arcs) > 1:
+            half = -(-self._ranks // 2 // arcs[-1].links)
+            longest = (design.longest or half) + int(rng.choice((-3, -2, -1, 1, 2, 3)))
+            return replace(design, longest=None if longest >= half else max(1, longest))
+        if kind == 3 and len(arcs) > 1:
+            tail = self._ranks / 2 - (design.longest or 0) * arcs[-1].links
+            return replace(design, walk=max(0, int(rng.choice((0, 0.25, 0.5, 0.75, 1.0)) * tail)))
+        if kind == 4 and len(arcs) < _MOST_ARCS:
+            arcs.append(self._arc(rng))
+        elif kind == 5 and at:
+            del arcs[at]
+        else:
+            arcs[at] = self._changed(arcs[at], base=at == 0, rng=rng)
+        arcs[1:] = sorted(arcs[1:], key=lambda arc: (arc.links, -arc.hubs))
+        return self._filled(replace(design, arcs=tuple(arcs)), rng)
+
+    def _filled(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
+        """With wavelengths taken from, or given to, other levels until the fibre is just filled."""
+        if not design.sound(self._ranks, *self._limits):
+            return None
+        arcs = list(design.arcs)
+        colours = [arc.level(self._ranks).colours for arc in arcs]
+        left = self._channels - sum(c * arc.width for c, arc in zip(colours, arcs, strict=True))
+        while left < 0:
+            wide = [i for i, arc in enumerate(arcs) if arc.width > 1]
+            if not wide:
+                return None
+            at = wide[int(rng.integers(0, len(wide)))]
+            arcs[at], left = arcs[at]._replace(width=arcs[at].width - 1), left + colours[at]
+        while fitting := [i for i, colour in enumerate(colours) if colour <= left]:
+            at = fitting[int(rng.integers(0, len(fitting)))]
+            more = max(1, left // colours[at] // 2)
+            arcs[at], left = arcs[at]._replace(width=arcs[at].width + more), left - more * colours[at]
+        return replace(design, arcs=tuple(arcs))
+
+    def _changed(self, arc: Arc, *, base: bool, rng: np.random.Generator) -> Arc:
+        most = self._limits[0]
+        kind = int(rng.integers(0, 2 if base else 6))
+        if kind == 0:
+            return arc._replace(width=max(1, arc.width + int(rng.choice((-2, -1, 1, 2)))))
+        if kind == 1:
+            taps = int(np.clip(arc.taps + rng.choice((-2, -1, 1, 2)), 1, most))
+            return arc._replace(taps=taps, between=min(arc.between, most // taps - 1))
+        if kind == 2:
+            return arc._replace(hubs=int(rng.choice(hub_counts(self._ranks))))
+        stride = max(1, self._ranks // arc.hubs)
+        if kind == 3:
+            return arc._replace(spacing=max(1, arc.spacing + stride * int(rng.choice((-1, 1)))))
+        if kind == 4:
+            return arc._replace(between=int(rng.integers(0, most // arc.taps)))
+        factor = float(rng.choice((0.5, 2.0)))
+        spacing, taps = max(1, round(arc.spacing * factor)), int(np.clip(round(arc.taps / factor), 1, most))
+        return arc._replace(spacing=spacing, taps=taps, between=min(spacing, most // taps) - 1)
+
+    def _arc(self, rng: np.random.Generator) -> Arc:
+        """Any lightpath, as like as not with a tap at every rank."""
+        hubs = int(rng.choice(hub_counts(self._ranks)))
+        stride = max(1, self._ranks // hubs)
+        taps = int(rng.integers(1, self._limits[0] + 1))
+        if rng.random() < 0.4:
+            return Arc(hubs, 1, taps, 1)
+        spacing = stride * int(rng.integers(1, max(2, self._ranks // 2 // (stride * taps) + 1)))
+        return Arc(hubs, spacing, taps, 1, min(self._limits[0] // taps, spacing) - 1)
+
+
+_EFFORT = 0.6
+"""Of the effort of a search for chords: taps make a reception dearer."""
+
+
+def multicast(collective: Collective, fabric: Fabric) -> Schedule:
+    """A queued schedule on standing lightpaths with taps, not yet verified.
+
+    Raises:
+        UnsupportedError: no all-gather, or lightpaths that serve one rank only.
+    """
+    if collective.kind != "all-gather":
+        raise UnsupportedError(f"multicast of light serves all-gather, not {collective.kind}")
+    if fabric.taps < 2:
+        raise UnsupportedError("multicast of light needs lightpaths with taps: set multicast_taps")
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
+    search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound=bound)
+    design, trees = search.run(int(_EFFORT * effort(ranks)))
+    return ring_schedule(collective, fabric, trees, _note(design, fabric))
+
+
+def _note(design: MulticastDesign, fabric: Fabric) -> str:
+    kinds = "; ".join(_arc(arc, fabric.ranks) for arc in design.arcs)
+    return f"{kinds}; every share travels in {design.pieces} pieces"
+
+
+def _arc(arc: Arc, ranks: int) -> str:
+    hubs = "every rank" if arc.hubs == ranks else f"each of {arc.hubs} hubs"
+    stride = "next" if arc.spacing == 1 else f"{arc.spacing} apart"
+    stride += f" and {arc.between} between any two" if arc.between else ""
+    return f"lightpaths from {hubs} to {arc.taps} ranks {stride}, {arc.width} wavelengths wide"

@@ -1,1 +1,0 @@
-"""Synthesis on WDM rings whose lightpaths serve several destinations through taps."""

@@ -1,0 +1,354 @@
+"""Schedules for packet fabrics of any shape, the fastest of some, for the size at hand.
+
+    plain algorithms in steps
+    domains, rails and grids: phases by axis, without barriers, in ever more pieces   ──► the fastest
+    trees packed onto links, ever more of them
+
+Links send what they can as soon as it is there (:mod:`.order`). Where links join ranks, rounds from neighbour to
+neighbour are tried as well (:mod:`lightloom.collectives.synthesis.grid`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.direct import ONE_STAGE
+from lightloom.collectives.algorithms.doubling import HALVING_DOUBLING, HIERARCHICAL, RECURSIVE_DOUBLING
+from lightloom.collectives.algorithms.ring import RING_TWO_WAY
+from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, DOUBLE_TREE
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, Collective
+from lightloom.collectives.cost.loads import at_size, step_loads
+from lightloom.collectives.cost.queued import Hops, cells_of, hops_of
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import Rows, joined, lightpaths_of, without_barriers
+from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.grid import flowing
+from lightloom.collectives.synthesis.grid_links import neighbours_join
+from lightloom.collectives.synthesis.packet_transfers import Transfers
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.arrays import Int32s, Ints, Mask, read_only
+from lightloom.core.errors import UnsupportedError, VerificationError
+from lightloom.machines.fabrics.fabric import Fabric
+
+if TYPE_CHECKING:
+    from lightloom.collectives.synthesis.packet_kernels import OrderedRows
+
+
+# The order in which links serve the rows of a queued schedule: list scheduling over paths of links.
+
+
+def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """The same rows in the order in which they can begin; of a group of ranks, which shares its links, as they are.
+
+    Where all rows add, they are listed backwards, as the copies that they would be in a schedule that ran the other way
+    in time: what waits for many is late there, and sums wait for as little as possible.
+
+    Time: linear in rows, times the rows that wait for a link.
+    """
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
+    if len(fabric.siblings()[1]) > 1:
+        return schedule
+    backward = bool(schedule.reduces.all())
+    by_step = np.argsort(-schedule.step if backward else schedule.step, kind="stable")
+    schedule = schedule.with_columns({name: column[by_step] for name, column in schedule.columns().items()})
+    hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
+    begins = np.searchsorted(hops.row, np.arange(len(schedule) + 1))
+    rows = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
+    if backward:
+        rows, held = _backward(rows, hops, len(held))
+    link, turn = rows.link[begins[:-1]], np.empty(len(schedule), np.int64)
+    ranked = np.lexsort((-kernels.seconds_left(rows, len(held)), link))
+    place = np.empty(len(ranked), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    first = np.searchsorted(link[ranked], np.arange(fabric.links + 1))
+    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
+    order = np.argsort(-turn if backward else turn)
+    columns = {name: column[order] for name, column in schedule.columns().items()}
+    return schedule.with_columns(columns | {"step": np.arange(len(schedule))}, steps=len(schedule))
+
+
+def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:
+    """The rows as copies that run the other way, over the same links from the last to the first, and the cells that
+    hold data from the start."""
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
+    count = np.diff(rows.begins)
+    place = np.arange(len(rows.link)) - rows.begins[hops.row]
+    turned = rows.begins[hops.row] + count[hops.row] - 1 - place
+    following = np.append(rows.busy[1:], 0.0)
+    slower = np.where(hops.last, rows.busy, np.maximum(rows.busy - following, 0.0))
+    latency, busy, ends = (rows.delay - slower)[turned], rows.busy[turned], hops.first[turned]
+    delay = latency + np.where(ends, busy, np.maximum(busy - np.append(busy[1:], 0.0), 0.0))
+    held = np.ones(cells, np.bool_)
+    held[rows.origin] = False
+    copied = read_only(np.zeros_like(rows.reduces))
+    return kernels.OrderedRows(rows.target, rows.origin, copied, rows.begins, rows.link[turned], busy, delay), held
+
+
+# Trees packed onto the links of any packet fabric: one for every chunk, each where links are least busy.
+#
+# chunks ──► a tree for each, then each anew among the others ──► rows, every one after its parent ──► list schedule
+#
+# A reduce-scatter runs trees backwards that are packed onto the links of the opposite transfers, a reduce likewise,
+# and an all-reduce does the one and then the other.
+
+_SWEEPS = 1
+"""Times that every tree is grown anew among the others."""
+
+
+def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) -> Schedule:
+    """A queued schedule over packed trees, not yet verified.
+
+    Args:
+        pieces: trees for the data of each root, equal parts of which they carry.
+        hurry: seconds of a busier link that a second of later arrival counts for.
+
+    Raises:
+        UnsupportedError: an all-to-all, which no trees carry, or transfers that do not join all ranks.
+    """
+    kind, ranks = collective.kind, collective.ranks
+    if kind == "all-to-all":
+        raise UnsupportedError("trees carry what several ranks receive or add, not an all-to-all")
+    roots = 1 if kind in ROOTED else ranks
+    nbytes = max(collective.nbytes, 1.0) / (roots * pieces)
+    parts: list[Rows] = []
+    if kind in ("reduce-scatter", "all-reduce", "reduce"):
+        parts.append(_rows(fabric, roots, pieces, nbytes, hurry, backward=True))
+    if kind in ("all-gather", "all-reduce", "broadcast"):
+        parts.append(_rows(fabric, roots, pieces, nbytes, hurry, backward=False))
+    if len(parts) == 2:
+        parts[1] = parts[1]._replace(step=parts[1].step + int(parts[0].step.max()) + 1)
+    rows = joined(parts)
+    schedule = Schedule(
+        algorithm="synthesized",
+        collective=collective,
+        chunks=roots * pieces,
+        steps=int(rows.step.max()) + 1,
+        step=rows.step,
+        lightpath=lightpaths_of(fabric, rows.source, rows.destination, rows.route),
+        source=rows.source,
+        destination=rows.destination,
+        route=rows.route,
+        fibre=rows.channel,
+        first_wavelength=rows.channel,
+        wavelength_count=rows.width,
+        chunk=rows.chunk,
+        reduces=rows.reduces,
+        queued=True,
+        notes=(f"{len(parts[0].step) // (ranks - 1)} trees packed onto the links, {_each(pieces, kind)}",),
+    )
+    return listed(schedule, fabric)
+
+
+def _each(pieces: int, kind: str) -> str:
+    return f"{pieces} for {'all data' if kind in ROOTED else 'every share'}"
+
+
+def _rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
+    """The receptions of trees, or with ``backward`` their sends towards the roots, in steps by depth."""
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
+    transfers = Transfers.of(fabric, backward=backward)
+    # All roots have a tree before one has its second, so that links fill up alike.
+    chunk = np.arange(roots * pieces).reshape(roots, pieces).T.ravel()
+    tap, load = np.empty((len(chunk), fabric.ranks), np.int32), np.empty(fabric.links)
+    if not kernels.pack(transfers, chunk // pieces, nbytes, hurry, _SWEEPS, tap, load):
+        raise UnsupportedError(f"transfers do not join all {fabric.ranks} ranks of this {fabric.kind_name}")
+    number, rank = np.nonzero(tap >= 0)
+    taken = tap[number, rank].astype(np.int64)
+    depth = _depths(tap, transfers.source)[number, rank] - 1
+    ends = transfers.source[taken], rank
+    source, destination = ends[::-1] if backward else ends
+    step = int(depth.max()) - depth if backward else depth
+    nothing = np.zeros(len(taken), np.int16)
+    reduces = np.full(len(taken), backward)
+    return Rows(step, nothing, source, destination, transfers.route[taken], nothing, nothing, chunk[number], reduces)
+
+
+def _depths(tap: Int32s, source: Ints) -> Ints:
+    """Links of the tree above each rank: [chunk, rank]."""
+    depth = np.where(tap < 0, 0, -1)
+    parent = source[np.maximum(tap, 0)]
+    while (depth < 0).any():
+        above = np.take_along_axis(depth, parent, axis=1)
+        depth = np.where((depth < 0) & (above >= 0), above + 1, depth)
+    return depth
+
+
+_PLAIN = (ONE_STAGE, HALVING_DOUBLING, RECURSIVE_DOUBLING, BINOMIAL_TREE, RING_TWO_WAY.bundled(), DOUBLE_TREE)
+_PIECES = (1, 2, 4, 8, 16, 32)
+_TREES = (1, 2, 4, 8)
+"""For every share."""
+_ROOTED_TREES = tuple(16 << doubling for doubling in range(9))
+"""For all data of a root: the last bytes pass as many links as a tree is deep, which takes less the smaller pieces
+are."""
+_GAIN = 0.97
+"""Share of the time with fewer trees, or pieces, below which more are tried."""
+_HURRIES = (1.0, 0.1)
+_MANY = 128
+"""Ranks above which plain algorithms have too many rows to be tried beside compositions."""
+_MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 16
+"""Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
+_MOST_STRAIGHT = 1 << 12
+"""Rows of an all-to-all straight from rank to rank that is listed."""
+_MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
+"""Transfers that all trees together choose among; those of one root share their bytes, and are worth more."""
+_NEAR, _NEAR_AMONG_MANY = 1.001, 1.01
+"""Times the lower bound at which nothing further is tried; the second among many ranks that switches join, whose rows
+take seconds to put in order."""
+_MANY_ROWS = 1 << 15
+"""Rows from which more pieces are tried only as long as they gain."""
+
+
+def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
+    switched = fabric.ranks > _MANY and not neighbours_join(fabric)
+    enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
+    best, least, played = None, float("inf"), 0
+    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
+        seconds = cost(schedule, fabric).time
+        if seconds < least:
+            best, least = schedule, seconds
+        played += len(schedule) if schedule.queued else 0
+        if least <= enough or played > effort(fabric.ranks):
+            break
+    if least > enough:
+        for schedule, seconds in _in_rounds(collective, fabric):
+            if seconds < least:
+                best, least = schedule, seconds
+    if best is None:
+        raise UnsupportedError(f"no schedule found for {collective.kind} on this {fabric.kind_name}")
+    return replace(best, algorithm="synthesized")
+
+
+def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Plain algorithms, and compositions; among many ranks that links join, in domains or on grids, only what suits."""
+    many = fabric.ranks > _MANY and collective.kind not in ROOTED and (_by_axis(fabric) or fabric.joins_ranks)
+    for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
+        steps = _steps_of(algorithm, collective, fabric)
+        if steps is None:
+            continue
+        if steps.pipeline is not None:
+            steps = at_size(steps, collective.nbytes, step_loads(steps, fabric), fabric)
+        yield replace(steps, notes=steps.notes or (f"steps of {algorithm.name}",))
+
+
+def _steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
+    if algorithm.refusal(collective.kind, fabric) is not None:
+        return None
+    try:
+        return algorithm.build(collective, fabric, striped=algorithm.striped)
+    except UnsupportedError:
+        return None
+
+
+def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    steps, joined = _steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
+    steps = None if steps is None else _folded(steps, fabric)
+    if steps is not None:
+        most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
+        yield from _in_pieces(steps, fabric, [pieces for pieces in _PIECES if len(steps) * pieces <= most])
+    if collective.kind == "all-to-all":
+        straight = _steps_of(ONE_STAGE, collective, fabric)
+        if straight is not None and len(straight) <= _MOST_STRAIGHT:
+            yield listed(without_barriers(straight, fabric), fabric)
+    elif collective.kind in ROOTED:
+        yield from _packed_from_root(collective, fabric)
+    elif not joined and not _by_axis(fabric):
+        yield from _packed(collective, fabric)
+
+
+def _in_rounds(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, float]]:
+    """The fastest schedule from neighbour to neighbour where links join all ranks, and its seconds."""
+    if collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
+        yield flowing(collective, fabric)
+
+
+def _by_axis(fabric: Fabric) -> bool:
+    return len(fabric.axes) > 1
+
+
+def _suited(fabric: Fabric) -> Algorithm:
+    """The steps that are worth sending without barriers."""
+    return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
+
+
+def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
+    """The steps without barriers in ever more pieces, those of many rows as long as more of them are faster."""
+    before = float("inf")
+    for pieces in numbers:
+        schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
+        yield schedule
+        if len(schedule) >= _MANY_ROWS:
+            seconds = cost(schedule, fabric).time
+            if seconds > _GAIN * before:
+                return
+            before = seconds
+
+
+def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
+    """The rows of as few ranks for all as links, which rows without barriers wait for, turn with the ranks; None where
+    these have too many rows."""
+    if steps.collective.kind in ROOTED:
+        return steps
+    if steps.folding is None:
+        rows = steps.source == 0
+        first = steps.with_columns(
+            {name: column[rows] for name, column in steps.columns().items()},
+            folding=Folding.alike(fabric.ranks, 1),
+        )
+        return first if _holds(without_barriers(first, fabric), fabric) else steps
+    while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):
+        if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > _MOST_ROWS:
+            return None
+        steps = steps.unfolded_once()
+    return steps
+
+
+def _holds(schedule: Schedule, fabric: Fabric) -> bool:
+    """Whether a folded schedule is proved on this fabric."""
+    try:
+        verify(schedule, fabric)
+    except VerificationError:
+        return False
+    return True
+
+
+def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    if len(fabric.siblings()[1]) > 1:
+        return
+    for trees in _TREES:
+        if fabric.ranks * trees * _choices(fabric) > _MOST_PACKED:
+            return
+        for hurry in _HURRIES:
+            yield packed(collective, fabric, trees, hurry)
+
+
+def _packed_from_root(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Ever more trees from one root, as long as more of them are faster."""
+    if len(fabric.siblings()[1]) > 1:
+        return
+    before = float("inf")
+    for trees in _ROOTED_TREES:
+        if trees * _choices(fabric) > _MOST_PACKED_ROOTED:
+            return
+        schedules = [packed(collective, fabric, trees, hurry) for hurry in _HURRIES]
+        yield from schedules
+        least = min(cost(schedule, fabric).time for schedule in schedules)
+        if least > _GAIN * before:
+            return
+        before = least
+
+
+def _choices(fabric: Fabric) -> int:
+    """Transfers that one tree chooses among."""
+    return fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)

@@ -1,1 +1,0 @@
-"""Synthesis on packet fabrics of any shape: tiers, switches, graphs, grids."""

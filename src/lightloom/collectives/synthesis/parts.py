@@ -1,0 +1,312 @@
+"""Gather, scatter, permute and all-to-all-v: candidates on circuits and on packet links, the fastest of which is taken.
+
+On circuits: those that even collectives stand on, parts finding their ways over them; circuits straight from rank to
+rank; and passing on between neighbours. On packet links: straight sends and passing on, without barriers; and where
+links join ranks, parts finding their ways over these, as routes in one order of dimensions do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.algorithms.direct import ONE_STAGE
+from lightloom.collectives.algorithms.ring import RING_TWO_WAY
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.one_to_one import Demand
+from lightloom.collectives.collective import TO_OR_FROM_ROOT, Collective, Kind
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import without_barriers
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits
+from lightloom.collectives.synthesis.exchange.search import exchange
+from lightloom.collectives.synthesis.grid_links import GridLinks, neighbours_join
+from lightloom.collectives.synthesis.packets import listed
+from lightloom.collectives.synthesis.ring.circulant import around_damage
+from lightloom.collectives.synthesis.ring.rooted import rooted
+from lightloom.collectives.synthesis.switch import on_switch
+from lightloom.core.arrays import Floats, Ints, read_only
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+# Parts that go from one rank to one rank over circuits that stand: ways by price, then a list schedule.
+#
+# circuits ──► cheapest way of every part ──► busy circuits dearer, ways again ──► list schedule ──► queued schedule
+#
+# Parts of any size share circuits so that all are busy alike; a circuit sends first what has the longest way left.
+
+_SWEEPS = 6
+"""Times that every part chooses its way, all others having chosen."""
+_TREES = 1 << 14
+"""Trees of ways that are grown in all sweeps together, about."""
+_OVER_CIRCUITS_MOST_HOPS = 1 << 25
+"""Largest table of parts and the hops of their ways."""
+_GOAL = 1.1
+"""Times the bound for which circuits may be busy at no great price."""
+
+
+def standing_of(schedule: Schedule, fabric: Fabric) -> StandingCircuits:
+    """The circuits of a schedule none of whose circuits ever change."""
+    rows = schedule.standing(fabric.fibre_channels) if schedule.queued else schedule.unfolded(fabric.fibre_channels)
+    channel = rows.fibre.astype(np.int64) * fabric.fibre_channels + rows.first_wavelength
+    columns = np.stack([*rows.ends(slice(None)), channel, rows.wavelength_count.astype(np.int64)])
+    return StandingCircuits(fabric.ranks, *np.unique(columns, axis=1))
+
+
+def links_of(fabric: Fabric) -> StandingCircuits:
+    """The links of a packet fabric that join ranks, which parts may take as they take circuits.
+
+    Raises:
+        UnsupportedError: some rank has no neighbour at the other end of a single link.
+    """
+    links = GridLinks.of(fabric)
+    none = np.zeros(len(links.source), np.int64)
+    return StandingCircuits(fabric.ranks, links.source, links.destination, links.route, none, none)
+
+
+def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
+    """Bytes per second of every circuit, or link: [circuit]."""
+    if fabric.exclusive:
+        return np.asarray(circuits.width * fabric.channel_bandwidth, np.float64)
+    link = fabric.path(circuits.source, circuits.destination, circuits.route)[:, 0]
+    return np.asarray(fabric.link_bandwidth()[link])
+
+
+def over_circuits(
+    collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, *, bound: float, note: str
+) -> Schedule:
+    """A queued schedule over these circuits, not yet verified, every part in so many equal pieces.
+
+    Args:
+        bound: seconds that no schedule beats, circuits in place.
+
+    Raises:
+        UnsupportedError: the circuits join some parts' ends within no or too many hops.
+    """
+    demand = Demand(collective)
+    piece = np.repeat(np.arange(len(demand.source)), pieces)
+    order = piece[np.lexsort((-demand.nbytes[piece], demand.source[piece]))]
+    taken, part, circuits = _ways(demand, order, fabric, circuits, max(bound, 1e-12), pieces)
+    number = np.empty(len(part), np.int64)
+    number[np.argsort(part, kind="stable")] = np.arange(len(part)) % pieces
+    chunk = demand.part[part] * pieces + number
+    # Hops of a way are listed from its end.
+    hops = (taken >= 0).sum(axis=1)
+    row_part = np.repeat(np.arange(len(part)), hops)
+    place = np.arange(len(row_part)) - np.repeat(np.cumsum(hops) - hops, hops)
+    circuit = taken[row_part, hops[row_part] - 1 - place]
+    nbytes = demand.nbytes[part[row_part]] / pieces
+    schedule = _listed(collective, fabric, circuits, circuit, chunk[row_part], nbytes)
+    return schedule.with_columns({}, chunks=collective.parts * pieces, notes=(note,) if note else ())
+
+
+def _ways(
+    demand: Demand, part: Ints, fabric: Fabric, circuits: StandingCircuits, bound: float, pieces: int
+) -> tuple[Ints, Ints, StandingCircuits]:
+    """Circuits of the way of each piece [piece, hop], of which part it is, and the circuits by the rank that sends."""
+    from lightloom.collectives.synthesis import part_kernels as kernels
+
+    ranks = fabric.ranks
+    circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
+    nbytes = np.maximum(demand.nbytes[part] / pieces, 1e-3)
+    busy = 1 / _rates(fabric, circuits)
+    hop = fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
+    delay = hop + fabric.piece_overhead + busy * nbytes.mean()
+    links = kernels.Links(
+        np.searchsorted(circuits.source, np.arange(ranks + 1)), circuits.source, circuits.destination, busy, delay
+    )
+    first = np.searchsorted(demand.source[part], np.arange(ranks + 1))
+    demands = kernels.Demands(first, demand.destination[part], nbytes)
+    most = min(ranks - 1, max(_OVER_CIRCUITS_MOST_HOPS // len(part), 1))
+    taken, load = np.full((len(part), most), -1, np.int64), np.zeros(len(circuits))
+    batch = max(-(-len(part) * _SWEEPS // _TREES), 1)
+    allowed, best, least = _GOAL * bound, taken, np.inf
+    for _ in range(_SWEEPS):
+        toll = max(float(delay.mean()), 0.1 * bound)
+        if not kernels.route(links, demands, allowed, toll, batch, taken, load):
+            raise UnsupportedError(f"{len(circuits)} circuits do not join all of {ranks} ranks within {most} hops")
+        if load.max() < least:
+            best, least = taken.copy(), load.max()
+    return best[:, : int((best >= 0).sum(axis=1).max())], part, circuits
+
+
+def _listed(
+    collective: Collective, fabric: Fabric, circuits: StandingCircuits, circuit: Ints, chunk: Ints, nbytes: Floats
+) -> Schedule:
+    """The rows in an order in which circuits can send them, each hop after the one before."""
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
+    source, destination = circuits.source[circuit], circuits.destination[circuit]
+    busy = nbytes / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
+    latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]
+    delay = busy + fabric.step_overhead + latency
+    most = int(chunk.max()) + 1
+    cells, number = np.unique(np.concatenate([source * most + chunk, destination * most + chunk]), return_inverse=True)
+    origin, target = np.split(number, 2)
+    held = np.ones(len(cells), np.bool_)
+    held[target] = False
+    rows = kernels.OrderedRows(
+        origin,
+        target,
+        read_only(np.zeros(len(circuit), np.bool_)),
+        np.arange(len(circuit) + 1),
+        read_only(circuit),
+        np.asarray(busy, np.float64),
+        np.asarray(delay, np.float64),
+    )
+    ranked = np.lexsort((-kernels.seconds_left(rows, len(cells)), circuit))
+    place = np.empty(len(ranked), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    first = np.searchsorted(circuit[ranked], np.arange(len(circuits) + 1))
+    turn = np.empty(len(circuit), np.int64)
+    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
+    order = np.argsort(turn)
+    circuit = circuit[order]
+    fibre, wavelength = np.divmod(circuits.channel[circuit], fabric.fibre_channels)
+    return Schedule(
+        algorithm="synthesized",
+        collective=collective,
+        chunks=most,
+        steps=len(order),
+        step=np.arange(len(order)),
+        lightpath=np.unique(circuit, return_inverse=True)[1],
+        source=source[order],
+        destination=destination[order],
+        route=circuits.route[circuit],
+        fibre=fibre,
+        first_wavelength=wavelength,
+        wavelength_count=circuits.width[circuit],
+        chunk=chunk[order],
+        reduces=np.zeros(len(order), np.bool_),
+        queued=True,
+    )
+
+
+_PIECES = (1, 2, 4, 8)
+_LINK_PIECES = (*_PIECES, 16, 32, 64)
+"""On links between ranks, where a part that one rank passes on waits for all of a piece."""
+_NEAR = 1.02
+"""Times the bound, without the set-up in either, at which the search ends."""
+_MOST_ROWS = 1 << 19
+"""Most rows that are tried, in pieces."""
+_ANYWHERE_MOST_HOPS = 1 << 16
+"""Links that all parts cross together, up to which they find their ways over links between ranks."""
+_MOST_RANKS = 512
+"""Ranks up to which an all-to-all is searched for its circuits."""
+
+
+def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest schedule found, not yet verified.
+
+    Raises:
+        UnsupportedError: nothing carries the parts there.
+    """
+    best, least, bound = None, float("inf"), lower_bound(collective, fabric).time
+    for schedule in _candidates(collective, fabric):
+        seconds = cost(schedule, fabric).time
+        if seconds < least:
+            best, least = schedule, seconds
+        if least - fabric.setup_time <= _NEAR * (bound - fabric.setup_time):
+            break
+    if best is None:
+        raise UnsupportedError(f"nothing found carries {collective.kind} on this {fabric.kind_name}")
+    return best
+
+
+def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    if not fabric.damaged:
+        yield from _in_steps(collective, fabric)
+    yield from _over_circuits(collective, fabric) if fabric.exclusive else _over_links(collective, fabric)
+
+
+def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
+        schedule = _built(algorithm, collective, fabric)
+        if schedule is not None:
+            yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))
+
+
+def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
+    if algorithm.refusal(collective.kind, fabric) is not None:
+        return None
+    carrier = algorithm.carried_as(collective.kind)
+    try:
+        if carrier == collective.kind:
+            return algorithm.build(collective, fabric, striped=algorithm.striped)
+        schedule = algorithm.build(collective.of_kind(carrier), fabric, striped=algorithm.striped)
+    except UnsupportedError:
+        return None
+    return schedule.carrying(collective, fabric.fibre_channels)
+
+
+def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
+        steps = _built(algorithm, collective, fabric)
+        for pieces in _PIECES:
+            if steps is not None and len(steps) * pieces <= _MOST_ROWS:
+                yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
+    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and _rows(collective, fabric) <= _ANYWHERE_MOST_HOPS:
+        yield from _by_ways(collective, fabric, links_of(fabric), "links between ranks", _LINK_PIECES)
+
+
+def _rows(collective: Collective, fabric: Fabric) -> int:
+    """Links that all parts cross where each takes its route."""
+    demand = Demand(collective)
+    return int(fabric.hops(demand.source, demand.destination, np.zeros_like(demand.source)).sum())
+
+
+def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    for carrier in _carriers(collective, fabric):
+        yield from _by_ways(collective, fabric, standing_of(carrier, fabric), carrier.notes[0], _PIECES)
+
+
+def _by_ways(
+    collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
+) -> Iterator[Schedule]:
+    """Parts over these circuits in more and more pieces, as long as fewer are slower."""
+    bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
+    for pieces in tries:
+        note = f"over {named}, every part in {pieces} pieces" if pieces > 1 else f"over {named}"
+        try:
+            schedule = over_circuits(collective, fabric, circuits, pieces, bound=bound, note=note)
+        except UnsupportedError:
+            break
+        yield schedule
+        seconds = cost(schedule, fabric).time
+        if seconds >= before or len(schedule) * 2 > _MOST_ROWS:
+            break
+        before = seconds
+
+
+def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Even collectives on circuits that stand, which parts may take too."""
+    if fabric.damaged:
+        around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)
+        yield replace(around, notes=("circuits around the damage",))
+        return
+    neighbours = _neighbours(fabric)
+    if neighbours is not None:
+        yield neighbours
+    kinds: list[Kind] = ["all-to-all"] if fabric.ranks <= _MOST_RANKS else []
+    mean = collective.distinct_nbytes / fabric.ranks
+    if collective.kind in TO_OR_FROM_ROOT and fabric.wavelength_routed:
+        kinds = ["reduce" if collective.kind == "gather" else "broadcast"]
+    for kind in kinds:
+        even = Collective(kind, fabric.ranks, max(mean, float(fabric.ranks)))
+        if kind != "all-to-all":
+            schedule = rooted(even, fabric)
+        else:
+            schedule = exchange(even, fabric) if fabric.wavelength_routed else on_switch(even, fabric)
+        if schedule.queued or cost(schedule, fabric).static:
+            yield replace(schedule, notes=(f"circuits of an even {kind}",))
+
+
+def _neighbours(fabric: Fabric) -> Schedule | None:
+    """Circuits between neighbours alone, as wide as they can be."""
+    steps = _built(RING_TWO_WAY.bundled(), Collective("all-gather", fabric.ranks, 1.0), fabric)
+    if steps is None or not cost(steps, fabric).static:
+        return None
+    return replace(steps, notes=("circuits between neighbours alone",))

@@ -1,0 +1,393 @@
+"""Circuit switches: which circuits stand, and what each of them sends, for the size at hand.
+
+Large shares go over a circulant, where one tree stands for those of all ranks and every circuit carries the same,
+smaller ones over circuits that repeat every few ranks and make fewer hops, the smallest over a generalised Kautz graph,
+whose ranks are fewest hops apart (:mod:`.switch_graphs`).
+
+A reduce-scatter takes the same circuits: its trees are those of the reversed circuits, run backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.algorithms.direct import one_stage
+from lightloom.collectives.bounds.link_use import degree_seconds, ranks_by_hops
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import colour_planes
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange
+from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule, tree_schedule
+from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
+from lightloom.collectives.synthesis.engine.trees import Forest, scheduled
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+# Graphs of degree D for a circuit switch of D planes: circulants, their lifts, and generalised Kautz graphs.
+#
+# A circulant joins rank i to i + c for D connections c. It looks the same from every rank, so that one tree stands
+# for all and no circuit waits; but at most binomial(k + D, D) ranks lie within k hops. A lift joins i to i + c where
+# c depends on i modulo a period P that divides the ranks: it repeats every P ranks, and a period of 4 or 8 brings the
+# hops of an all-to-all near the fewest that any graph has. A generalised Kautz graph joins i to −D i − 1, ..., −D i −
+# D modulo N, of which D^k are different at k hops, as many as any graph can have: at most ⌈log_D N⌉ hops between any
+# two of any number of ranks. Nothing in it repeats, and its circuits are not used alike.
+#
+# Source: Imase and Itoh, "A design for directed graphs with minimum diameter", IEEE Trans. Computers C-32, 1983.
+
+_EFFORT = 30_000_000
+"""Circuits that a search may follow: a tenth of a CPU second for a circulant, a few seconds for a lift."""
+_MOST_TRIES = 9_000
+_STARTS = 3
+
+
+@lru_cache(maxsize=64)
+def circulant(ranks: int, degree: int) -> Ints:
+    """Connections whose circulant has few hops between its farthest ranks and, among such, few altogether: [degree].
+
+    Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
+    """
+    from lightloom.collectives.synthesis import switch_kernels as kernels
+
+    if degree >= ranks - 1:
+        return 1 + np.arange(degree, dtype=np.int64) % (ranks - 1)
+    tries = min(_MOST_TRIES, _EFFORT // (ranks * degree)) // _STARTS
+    powers = np.unique(np.round(ranks ** (np.arange(degree) / degree)).astype(np.int64))
+    others = np.setdiff1d(np.arange(1, ranks), powers)[: degree - len(powers)]
+    graphs = []
+    for seed in range(_STARTS):
+        rng, offsets = np.random.default_rng(seed), np.concatenate([powers, others])
+        draws = rng.integers(degree, size=tries), rng.integers(1, ranks, size=tries)
+        graphs.append((kernels.climb(offsets, ranks, *draws), offsets))
+    return min(graphs, key=lambda graph: graph[0])[1]
+
+
+@lru_cache(maxsize=64)
+def lift(ranks: int, degree: int, period: int) -> Ints:
+    """How far ahead the circuits of one period of ranks lead, over which an all-to-all's fullest circuit carries few
+    blocks: [degree, period].
+
+    On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
+    random lifts, seeded.
+
+    Raises:
+        UnsupportedError: the period does not divide the ranks.
+    """
+    from lightloom.collectives.synthesis import switch_kernels as kernels
+
+    if ranks % period:
+        raise UnsupportedError(f"circuits that repeat every {period} of {ranks} ranks: expected a divisor")
+    if degree >= ranks - 1:
+        return np.tile(circulant(ranks, degree)[:, None], (1, period))
+    tries = min(_MOST_TRIES, _EFFORT // (ranks * degree * period)) // _STARTS + 1
+    turns, graphs = ranks // period, []
+    for seed in range(_STARTS):
+        rng = np.random.default_rng(seed)
+        residue = rng.permuted(np.tile(np.arange(period), (degree, 1)), axis=1)
+        ahead = (residue - np.arange(period) + period * rng.integers(turns, size=residue.shape)) % ranks
+        ahead[0] = 1  # All ranks are joined from the start, and stay so.
+        draws = rng.integers(degree, size=tries), rng.integers(period, size=(tries, 2)), rng.integers(turns, size=tries)
+        graphs.append((kernels.climb_lift(ahead, ranks, *draws), ahead))
+    return min(graphs, key=lambda graph: graph[0])[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lift:
+    """Circuits of a switch that repeat every few ranks, numbered plane · period + start."""
+
+    ahead: Ints
+    """Rank i has a circuit on plane k to rank i + ``ahead[k, i % period]``: [plane, period]."""
+    origin: Ints
+    """Where the circuits into every rank begin: [rank, plane]."""
+    circuit: Ints
+    """Their numbers: [rank, plane]."""
+    hops: NDArray[np.int16]
+    """From the first ranks to all: [period, rank]."""
+
+    @classmethod
+    def of(cls, ranks: int, ahead: Ints) -> Lift:
+        """The lift of these circuits.
+
+        Raises:
+            UnsupportedError: they do not join all ranks.
+        """
+        from lightloom.collectives.synthesis import switch_kernels as kernels
+
+        planes, period = ahead.shape
+        hops = np.empty((period, ranks), np.int16)
+        if not kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64)):
+            raise UnsupportedError(f"{planes} circuits a rank do not join all of {ranks} ranks")
+        origin, circuit = np.empty((ranks, planes), np.int64), np.empty((ranks, planes), np.int64)
+        kernels.lift_ways(ahead, ranks, origin, circuit)
+        return cls(ahead, origin, circuit, hops)
+
+    def lightpaths(self) -> Lightpaths:
+        """The circuits without their times; those that leave a rank are ordered by plane."""
+        planes, period = self.ahead.shape
+        ranks = len(self.origin)
+        origin, plane = (axis.ravel() for axis in np.indices((ranks, planes)))
+        target = (origin + self.ahead[plane, origin % period]) % ranks
+        queue = plane * period + origin % period
+        return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
+
+    def queues(self) -> Queues:
+        """The channels of the circuits: one plane each."""
+        planes, period = self.ahead.shape
+        plane = np.repeat(np.arange(planes, dtype=np.int32), period)
+        return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
+
+    def reversed(self) -> Lift:
+        """The same circuits in the other direction."""
+        planes, period = self.ahead.shape
+        backward = np.empty_like(self.ahead)
+        start = np.arange(period)
+        backward[np.arange(planes)[:, None], (start + self.ahead) % period] = -self.ahead
+        ranks = len(self.origin)
+        return Lift.of(ranks, backward % ranks)
+
+
+@lru_cache(maxsize=8)
+def kautz(ranks: int, degree: int) -> StandingCircuits:
+    """A generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
+
+    Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead.
+    """
+    source = np.repeat(np.arange(ranks), degree)
+    destination = -(degree * source + np.tile(np.arange(1, degree + 1), ranks)) % ranks
+    destination = _without_loops(source, destination)
+    plane, _ = colour_planes(source, destination, ranks)
+    none = np.zeros(len(source), np.int64)
+    return StandingCircuits(ranks, source, destination, none, plane, none + 1)
+
+
+def _without_loops(source: Ints, destination: Ints) -> Ints:
+    loops = np.flatnonzero(source == destination)
+    destination = destination.copy()
+    while len(loops):
+        which = loops[np.unique(source[loops], return_index=True)[1]]
+        if len(which) == 1:
+            # A rank alone with its loop takes the place of a circuit between two others, in its middle.
+            ends = (source != source[which]) & (destination != source[which])
+            which = np.append(which, np.flatnonzero(ends)[0]) if ends.any() else which
+        destination[which] = np.roll(destination[which], 1)
+        left = np.flatnonzero(source == destination)
+        if len(left) >= len(loops):
+            return destination
+        loops = left
+    return destination
+
+
+# All-to-all over circuits of a switch: blocks take shortest ways that use all circuits alike.
+#
+# blocks of a source ──► a shortest tree ──► ways balanced by the blocks that pass ──► queues by hop
+#
+# A circuit sends what is on its first hop, then what is on its second, and so on, and of those first what has
+# farthest to go. A block then only waits for blocks on earlier hops, so that no circuit waits for ever.
+
+_SWEEPS = 8
+"""Times that every source chooses its ways again, all others having chosen; not every time is better."""
+
+
+class _Ways(NamedTuple):
+    """Circuits into every rank, shape [rank, entering]; and who is how far from the first ``period`` ranks."""
+
+    origin: Ints
+    circuit: Ints
+    """Number among the circuits of the first period, or of all."""
+    hops: NDArray[np.int16]
+    """[source, rank]; the sources of one period."""
+
+    def chosen(self, pieces: int, circuits: int) -> NDArray[np.int16]:
+        """Place, among the circuits into a rank, of the one that brings a block: [piece, source, rank]."""
+        from lightloom.collectives.synthesis import switch_kernels as kernels
+
+        choice = np.empty((pieces, *self.hops.shape), np.int16)
+        load = np.zeros(circuits, np.int64)
+        best, least = choice, np.inf
+        for _ in range(_SWEEPS):
+            kernels.balance(*self, choice, load)
+            if load.max() < least:
+                best, least = choice.copy(), load.max()
+        return best
+
+
+def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
+    """A folded queued all-to-all over circuits that repeat."""
+    return _exchange(collective, fabric, _Ways(lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note)
+
+
+def exchange_over(
+    collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, note: str
+) -> Schedule:
+    """A queued all-to-all over a switch's circuits, as many of which enter each rank."""
+    from lightloom.collectives.synthesis import grid_kernels
+
+    ranks = collective.ranks
+    entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
+    leaving = np.argsort(circuits.source, kind="stable")
+    first = np.searchsorted(circuits.source[leaving], np.arange(ranks + 1))
+    hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
+    grid_kernels.distances(first, circuits.destination[leaving], hops, beyond)
+    ways = _Ways(circuits.source[entering], entering, hops)
+    return _exchange(collective, fabric, ways, circuits.queues(), pieces, note)
+
+
+def _exchange(collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str) -> Schedule:
+    """The schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
+    (period, ranks), choice = ways.hops.shape, ways.chosen(pieces, len(queues.width))
+    piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
+    at, parts = reader.copy(), []
+    while len(at):
+        going = at != owner
+        piece, owner, reader, at = (column[going] for column in (piece, owner, reader, at))
+        by = choice[piece, owner, at]
+        before, hop = ways.origin[at, by], ways.hops[owner, at]
+        parts.append((owner, reader, piece, before, at, ways.circuit[at, by], hop, ways.hops[owner, reader] - hop))
+        at = before
+    owner, reader, piece, source, destination, circuit, hop, left = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    shift = source // period * period
+    chunk = ((owner - shift) % ranks * ranks + (reader - shift) % ranks) * pieces + piece
+    # By hop, and of one hop first what has farthest to go.
+    when = hop * (left.max() + 1.0) - left
+    rows = Rows(circuit, source - shift, (destination - shift) % ranks, chunk, np.zeros(len(chunk), np.bool_), when)
+    return queued_schedule(collective, fabric, queues, [rows], chunks=ranks * ranks * pieces, note=note)
+
+
+SERVES = (*FROM_ALL_GATHER, "all-to-all")
+_PIECES = (1, 2, 4, 8, 16)
+_MOST_ROWS = 1 << 23
+"""Of a schedule in which nothing repeats."""
+_MOST_FOLDED = 1 << 16
+"""Transfers of the shares of one period."""
+_LONGEST_PERIOD = 8
+"""Of circuits that repeat; longer ones take longer to find and are hardly better."""
+_NAMED = 8
+"""Connections that a note names."""
+_NEAR = 1.002
+"""Times the bound at which nothing else is tried."""
+
+
+def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest schedule found, not yet verified.
+
+    Raises:
+        UnsupportedError: no circuit switch, or a kind that circuits of a switch do not serve here.
+    """
+    if not fabric.switch_planes:
+        raise UnsupportedError(f"circuits of a switch on a {fabric.kind_name}: expected switch planes (switch_planes)")
+    if collective.kind not in SERVES:
+        raise UnsupportedError(f"circuits of a switch serve {', '.join(SERVES)}, not {collective.kind}")
+    # A size of nothing has the circuits of a byte, so that what follows is sent later.
+    nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
+    best, least = None, np.inf
+    enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
+    for schedule in _candidates(collective, fabric):
+        time = cost(schedule, fabric).time
+        if time < least:
+            best, least = schedule, time
+        if least <= enough:
+            break
+    assert best is not None
+    return best.resized(nbytes)
+
+
+def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    if collective.kind == "all-to-all":
+        yield from _exchanges(collective, fabric)
+        return
+    ranks, degree = fabric.ranks, fabric.channels
+    for offsets in _circulants(ranks, degree):
+        several = len(np.unique(offsets)) > _NAMED
+        ahead = ", ".join(str(offset) for offset in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
+        once = Lift.of(ranks, offsets[:, None])
+        for pieces in _PIECES:
+            note = _note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
+            yield gather_over_lift(collective, fabric, once, pieces, note)
+    if degree == 1:
+        return
+    period = _period(ranks, _LONGEST_PERIOD)
+    several_ranks = Lift.of(ranks, lift(ranks, degree, period))
+    for pieces in _PIECES:
+        if ranks * period * pieces <= _MOST_FOLDED:
+            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "share", pieces)
+            yield gather_over_lift(collective, fabric, several_ranks, pieces, note)
+    graph = kautz(ranks, degree)
+    circuits = graph.only(graph.source != graph.destination)
+    for pieces in _PIECES[:2]:
+        if ranks**2 * pieces <= _MOST_ROWS:
+            note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
+            yield gather_over(collective, fabric, circuits, pieces, note=note)
+
+
+def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
+    yield circulant(ranks, degree)
+    if degree >= ranks and degree % (ranks - 1):
+        # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
+        fewer = max(divisor for divisor in range(1, ranks) if degree % divisor == 0)
+        yield np.tile(circulant(ranks, fewer), degree // fewer)
+
+
+def _period(ranks: int, longest: int) -> int:
+    """The longest period up to this one that divides the ranks."""
+    return max(period for period in range(1, longest + 1) if ranks % period == 0)
+
+
+def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    ranks, degree = fabric.ranks, fabric.channels
+    for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
+        circuits = Lift.of(ranks, lift(ranks, degree, period))
+        for pieces in _PIECES[:3:2]:
+            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
+            yield exchange_over_lift(collective, fabric, circuits, pieces, note)
+    if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
+        note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
+        yield exchange_over(collective, fabric, kautz(ranks, degree), 1, note)
+    # Circuits that change carry every block straight, which many bytes ask for.
+    straight = one_stage(collective, fabric, striped=True)
+    yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
+
+
+def _note(circuits: str, part: str, pieces: int) -> str:
+    return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
+
+
+def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
+    """A folded queued schedule over circuits that repeat."""
+    period = lift.ahead.shape[1]
+    return tree_schedule(
+        collective,
+        fabric,
+        lift.queues(),
+        lambda backward: _sends(collective, fabric, lift.reversed() if backward else lift, pieces),
+        lambda queue, source: queue // period * period + source,
+        pieces=pieces,
+        note=note,
+    )
+
+
+def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
+    """Shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
+    from lightloom.collectives.synthesis import switch_kernels
+
+    planes, period = lift.ahead.shape
+    choice = np.empty((pieces, *lift.hops.shape), np.int64)
+    switch_kernels.share(lift.origin, lift.circuit, lift.hops, choice, np.empty(planes * period, np.int64))
+    busy = np.full(
+        planes * period, collective.nbytes_per_rank / pieces / fabric.channel_bandwidth + fabric.piece_overhead
+    )
+    delay = busy + fabric.step_overhead + fabric.neighbour_latency()
+    paths = lift.lightpaths()
+    paths = paths._replace(delay=delay[paths.queue], busy=busy)
+    # The circuit of plane k that leaves a rank is tap k of that rank.
+    tap = np.where(choice < 0, -1, lift.origin[np.arange(fabric.ranks), choice] * planes + choice)
+    order = np.argsort(lift.hops, axis=1, kind="stable").astype(np.int32)
+    return scheduled(paths, tap.astype(np.int32), np.tile(order, (pieces, 1, 1)))

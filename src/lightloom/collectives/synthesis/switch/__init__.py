@@ -1,1 +1,0 @@
-"""Synthesis on optical circuit switches."""

@@ -1,0 +1,560 @@
+"""Compiled loops of the queued verifier: rows are sent as soon as they can be, in no particular time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import (
+    Column,
+    Effort,
+    Int32s,
+    Ints,
+    Mask,
+)
+from lightloom.core.kernels import njit_cached, njit_without_arrays
+from lightloom.machines.fabrics.derived import CellOrder, Footprint
+
+OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS = range(6)
+
+
+class QueuedRows(NamedTuple):
+    """Rows of a queued schedule; a cell is a rank of the first period and a chunk."""
+
+    order: Ints
+    """Rows by lightpath, and in the order of its queue."""
+    lightpath: Column
+    """[row]."""
+    origin: Ints
+    """Cell that a row reads: [row]."""
+    target: Ints
+    """Cell that a row writes: [row]."""
+    reduces: Mask
+    """Whether the row adds to its target: [row]."""
+
+
+class _Cells(NamedTuple):
+    """What cells hold: arrays [cell]."""
+
+    parts: Ints
+    """Contributions that are summed."""
+    awaited: Ints
+    """Sums that are still to arrive."""
+    given: Mask
+    """Whether the parts have been sent on, so that the cell holds none until the complete chunk comes."""
+
+
+@njit_cached
+def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[int, int]:
+    """Send every row; (code, row, or the place in ``ends`` of what is not complete).
+
+    Rows of one multicast count one by one: none changes what the next one reads.
+
+    Args:
+        parts: in and out, contributions that are summed in each cell: [cell].
+        complete: contributions of a complete chunk.
+        ends: cells that must be complete in the end.
+    """
+    cells = _Cells(parts, np.zeros(len(parts), np.int64), np.zeros(len(parts), np.bool_))
+    for row in range(len(rows.order)):
+        if rows.reduces[row]:
+            cells.awaited[rows.target[row]] += 1
+    place = _queues(rows.lightpath)
+    paths = len(place) - 1
+    head = place[:-1].copy()
+    # Lightpaths whose next row waits for a cell hang on that cell.
+    waiting, behind = np.full(len(parts), -1, np.int64), np.full(paths, -1, np.int64)
+    stack, top = np.arange(paths), paths
+    while top > 0:
+        top -= 1
+        path = stack[top]
+        while head[path] < place[path + 1]:
+            row = rows.order[head[path]]
+            code = _send(rows, cells, row, complete)
+            if code == WAITS:
+                behind[path] = waiting[rows.origin[row]]
+                waiting[rows.origin[row]] = path
+                break
+            if code != OK:
+                return code, row
+            head[path] += 1
+            woken = waiting[rows.target[row]]
+            waiting[rows.target[row]] = -1
+            while woken >= 0:
+                stack[top] = woken
+                top += 1
+                woken = behind[woken]
+    for path in range(paths):
+        if head[path] < place[path + 1]:
+            return STUCK, rows.order[head[path]]
+    for i in range(len(ends)):
+        if parts[ends[i]] != complete:
+            return WRONG_END, i
+    return OK, -1
+
+
+@njit_cached
+def _queues(lightpath: Column) -> Ints:
+    """Place in the order of rows at which the queue of each lightpath begins: [lightpath + 1]."""
+    paths = lightpath.max() + 1 if len(lightpath) else 0
+    place = np.zeros(paths + 1, np.int64)
+    for path in lightpath:
+        place[path + 1] += 1
+    return np.cumsum(place)
+
+
+@njit_without_arrays
+def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
+    """Send one row, unless it has to wait or breaks a promise."""
+    cell, to = rows.origin[row], rows.target[row]
+    if not rows.reduces[row]:
+        if cells.parts[cell] != complete or cells.awaited[cell] != 0:
+            return WAITS
+        if cells.parts[to] != 0 or cells.awaited[to] != 0:
+            return TWICE
+        cells.parts[to] = complete
+        return OK
+    if cells.given[cell]:
+        return AGAIN
+    if cells.awaited[cell] != 0:
+        return WAITS
+    if cells.given[to]:
+        return TWICE
+    cells.parts[to] += cells.parts[cell]
+    cells.awaited[to] -= 1
+    cells.parts[cell] = 0
+    cells.given[cell] = True
+    return OK
+
+
+# Compiled loops of the verifier: occupancy of links, and replay of every chunk.
+
+(
+    REPLAY_KERNELS_OK,
+    NOT_HELD,
+    REPLAY_KERNELS_TWICE,
+    RACE,
+    LOST,
+    REPLAY_KERNELS_WRONG_END,
+    EMPTY,
+    UNORDERED,
+    INCOMPLETE,
+) = range(9)
+_CARRIED, _TWICE, _DIFFERS, _LOST, _HELD, _MISSING = 1, 2, 4, 8, 16, 32
+"""What sends carry anything; what arrives is there already, differs from what is there, lacks some of it, meets
+something; and is not complete."""
+_WORDS: Effort = 64
+"""Words of 64 contributions that are replayed at once."""
+
+
+class PathColumns(NamedTuple):
+    """What the rows of a lightpath must share: arrays [row]."""
+
+    step: Column
+    source: Column
+    route: Column
+    fibre: Column
+    first_wavelength: Column
+    wavelength_count: Column
+
+
+class Transfers(NamedTuple):
+    """What rows occupy: arrays [row]."""
+
+    lightpath: Column
+    step: Int32s
+    destination: Column
+    channel: Int32s
+    """fibre · wavelengths + wavelength, the first of ``width``."""
+    width: Column
+
+
+class Sends(NamedTuple):
+    """Rows to replay, chunk by chunk and in each in an order in which the steps can run."""
+
+    rows: Int32s
+    first: Ints
+    """Place of each chunk's first row in ``rows``: [chunk + 1]."""
+    step: Int32s
+    """[row]."""
+    source: Column
+    """[row]."""
+    destination: Column
+    """[row]."""
+    reduces: Mask
+    """[row]."""
+
+
+class _Copies(NamedTuple):
+    """What every rank holds of one chunk while its sends are replayed."""
+
+    state: Column
+    """Contributions as bits: [rank, word]."""
+    last_write: Int32s
+    """Step of the last arrival, or −1: [rank]."""
+    last_copy: Int32s
+    """Step of the last arrival that was stored, or −1: [rank]."""
+    head: Ints
+    """Last send that read a rank since it was written to, or −1: [rank]."""
+    carried: Column
+    """Contributions that each send of a step carries: [send of the step, word]."""
+    following: Ints
+    """Send that read the same rank before, or −1: [send]."""
+    found: Column
+    """What was found of the contributions of each send: [send]."""
+    complete: Column
+    """All of the contributions that are replayed at once: [word]."""
+
+
+@njit_without_arrays
+def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -> int:
+    """First row that differs from its lightpath's first row, else -1; fills ``first_row`` [lightpath], -1 before."""
+    for row in range(len(lightpath)):
+        first = first_row[lightpath[row]]
+        if first < 0:
+            first_row[lightpath[row]] = row
+        elif (
+            columns.step[row] != columns.step[first]
+            or columns.source[row] != columns.source[first]
+            or columns.route[row] != columns.route[first]
+            or columns.fibre[row] != columns.fibre[first]
+            or columns.first_wavelength[row] != columns.first_wavelength[first]
+            or columns.wavelength_count[row] != columns.wavelength_count[first]
+        ):
+            return row
+    return -1
+
+
+@njit_without_arrays
+def ordered(before: int, after: int, reach: Column) -> bool:
+    """Whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
+    if before < 0:
+        return True
+    if len(reach) == 0:
+        return before < after
+    return bool(reach[before, after])
+
+
+@njit_without_arrays
+def occupy(
+    rows: Ints, transfers: Transfers, runs: Footprint, order: CellOrder, holder: Int32s, held: Int32s, reach: Column
+) -> tuple[int, int, int, int]:
+    """Mark every (link, channel) that the rows hold; the first row with a clash as (row, link, channel, holder), else
+    -1s.
+
+    Args:
+        runs: links of the rows, in the order of ``rows``.
+        order: of the cells of ``holder`` and ``held``.
+        holder: in and out, lightpath that last held each channel of each link, −1: none.
+        held: in and out, the step in which it did.
+    """
+    lightpath, destination = transfers.lightpath, transfers.destination
+    for i in range(len(rows)):
+        row = rows[i]
+        if i > 0 and lightpath[row] == lightpath[rows[i - 1]] and destination[row] == destination[rows[i - 1]]:
+            continue
+        path, step, width = lightpath[row], transfers.step[row], transfers.width[row]
+        for run in range(runs.base.shape[1]):
+            period, left = runs.period[i, run], runs.length[i, run]
+            start = runs.start[i, run] % period
+            while left > 0:
+                # Links of a run follow each other up to the end of its track.
+                span = min(left, period - start)
+                first = (runs.base[i, run] + start) * order.link + transfers.channel[row] * order.channel
+                lines, pitch, cells = (span, order.link, width) if order.channel == 1 else (width, order.channel, span)
+                for line in range(lines):
+                    begin = first + line * pitch
+                    cell = _clash(begin, begin + cells, path, step, holder, held, reach)
+                    if cell >= 0:
+                        one, other = cell // pitch, cell % pitch
+                        link, channel = (one, other) if order.channel == 1 else (other, one)
+                        return row, link, channel, holder[cell]
+                    for c in range(np.uint64(begin), np.uint64(begin + cells)):
+                        holder[c] = path
+                        held[c] = step
+                left, start = left - span, 0
+    return -1, -1, -1, -1
+
+
+@njit_without_arrays
+def _clash(begin: int, end: int, path: int, step: int, holder: Int32s, held: Int32s, reach: Column) -> int:
+    """The first of these cells that another lightpath holds in a step that need not end before this one, else -1."""
+    if len(reach) == 0:
+        # Without a branch in the loop the processor compares several cells at once; unsigned, no index counts from
+        # the end.
+        clashes = np.uint64(0)
+        for c in range(np.uint64(begin), np.uint64(end)):
+            clashes |= np.uint64((holder[c] != path) & (held[c] >= step))
+        if clashes == 0:
+            return -1
+    for c in range(begin, end):
+        if holder[c] != path and holder[c] >= 0 and not ordered(held[c], step, reach):
+            return c
+    return -1
+
+
+@njit_without_arrays
+def first_blocked(runs: Footprint, channel: Ints, count: Ints, blocked: Mask) -> tuple[int, int, int]:
+    """The first transfer over a channel that is ``blocked`` [link, channel], as (transfer, link, channel), else -1s."""
+    for i in range(len(channel)):
+        for run in range(runs.base.shape[1]):
+            for k in range(runs.length[i, run]):
+                link = runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]
+                for c in range(channel[i], channel[i] + count[i]):
+                    if blocked[link, c]:
+                        return i, link, c
+    return -1, -1, -1
+
+
+@njit_cached
+def by_chunk(chunk: Column, rows: Ints, chunks: int) -> tuple[Int32s, Ints]:
+    """Stable counting sort of ``rows`` by chunk: (sorted rows, first position of each chunk)."""
+    first = np.zeros(chunks + 1, np.int64)
+    for row in rows:
+        first[chunk[row] + 1] += 1
+    for c in range(chunks):
+        first[c + 1] += first[c]
+    position = first[:-1].copy()
+    result = np.empty(len(rows), np.int32)
+    for row in rows:
+        result[position[chunk[row]]] = row
+        position[chunk[row]] += 1
+    return result, first
+
+
+class Lists(NamedTuple):
+    """Lists of chunks that rows carry."""
+
+    chunks: Int32s
+    """Chunks of all lists: [entry]."""
+    first: Int32s
+    """Entry of each list's first chunk: [list]."""
+    size: Int32s
+    """Chunks of each list: [list]."""
+
+
+@njit_cached
+def count_listed(number: Column, lists: Lists, chunks: int) -> Ints:
+    """Times that rows carry each chunk, of rows that carry lists of these numbers: [chunk]."""
+    used, times = np.zeros(len(lists.first), np.int64), np.zeros(chunks, np.int64)
+    for row in range(len(number)):
+        used[number[row]] += 1
+    for i in range(len(used)):
+        if used[i]:
+            for entry in range(lists.first[i], lists.first[i] + lists.size[i]):
+                times[lists.chunks[entry]] += used[i]
+    return times
+
+
+@njit_cached
+def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, begins: Ints) -> Int32s:
+    """As :func:`by_chunk`, of rows that carry lists: those of the chunks from ``first_chunk`` on.
+
+    Args:
+        number: of each row's list: [row].
+        rows: in their order.
+        lists: what they carry.
+        first_chunk: chunk of the first place.
+        begins: places at which the rows of each chunk begin: [chunk + 1].
+    """
+    position, some = begins[:-1].copy(), len(begins) - 1
+    result = np.empty(begins[-1], np.int32)
+    for row in rows:
+        i = number[row]
+        for entry in range(lists.first[i], lists.first[i] + lists.size[i]):
+            place = lists.chunks[entry] - first_chunk
+            if 0 <= place < some:
+                result[position[place]] = row
+                position[place] += 1
+    return result
+
+
+@njit_cached
+def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Column) -> tuple[int, int, int]:
+    """Replay what only copies, chunk by chunk; (code, row or chunk, rank).
+
+    ``reader`` [chunk] must end with it, every rank where it is -1.
+    """
+    rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
+    got = np.full(ranks, -2, np.int32)
+    for chunk in range(len(first) - 1):
+        got[owner[chunk]] = -1
+        held = 1
+        for i in range(first[chunk], first[chunk + 1]):
+            row = rows[i]
+            if got[source[row]] == -2:
+                return NOT_HELD, row, source[row]
+            if not ordered(got[source[row]], step[row], reach):
+                return UNORDERED if len(reach) else NOT_HELD, row, source[row]
+            if got[destination[row]] != -2:
+                return REPLAY_KERNELS_TWICE, row, destination[row]
+            got[destination[row]] = step[row]
+            held += 1
+        if reader[chunk] >= 0:
+            if got[reader[chunk]] == -2:
+                return REPLAY_KERNELS_WRONG_END, chunk, reader[chunk]
+        elif held != ranks:
+            for rank in range(ranks):
+                if got[rank] == -2:
+                    return REPLAY_KERNELS_WRONG_END, chunk, rank
+        got[owner[chunk]] = -2
+        for i in range(first[chunk], first[chunk + 1]):
+            got[destination[rows[i]]] = -2
+    return REPLAY_KERNELS_OK, 0, 0
+
+
+@njit_cached
+def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_through: int) -> tuple[int, int, int]:
+    """Replay any collective in which every rank holds its own contribution at first; (code, row or chunk, rank).
+
+    Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
+    Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what
+    enters in the same step.
+
+    Args:
+        reader: rank that must end with all contributions, every rank where it is -1: [chunk].
+    """
+    first, nodes = sends.first, ranks if cut_through < 0 else ranks + 1
+    words = (ranks + 63) // 64
+    width, longest = min(words, _WORDS), np.diff(first).max()
+    copies = _Copies(
+        np.empty((nodes, width), np.uint64),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int64),
+        np.empty((longest, width), np.uint64),
+        np.empty(longest, np.int64),
+        np.empty(longest, np.uint8),
+        np.empty(width, np.uint64),
+    )
+    for chunk in range(len(first) - 1):
+        missing = -1
+        copies.found[:] = 0
+        for word in range(0, words, width):
+            copies.state[:] = 0
+            copies.complete[:] = 0
+            for rank in range(64 * word, min(64 * (word + width), ranks)):
+                bit = np.uint64(1) << np.uint64(rank % 64)
+                copies.state[rank, rank // 64 - word] = bit
+                copies.complete[rank // 64 - word] |= bit
+            copies.last_write[:] = -1
+            copies.last_copy[:] = -1
+            copies.head[:] = -1
+            outcome: tuple[int, int, int] = _replay_chunk(
+                sends, copies, first[chunk], first[chunk + 1], reach, cut_through, width == words
+            )
+            if outcome[0] != REPLAY_KERNELS_OK:
+                return outcome
+            begin, end = (0, ranks) if reader[chunk] < 0 else (reader[chunk], reader[chunk] + 1)
+            for rank in range(begin, end):
+                for w in range(width):
+                    if missing < 0 and copies.state[rank, w] != copies.complete[w]:
+                        missing = rank
+        for send in range(first[chunk + 1] - first[chunk]):
+            row = sends.rows[first[chunk] + send]
+            code = _verdict(copies.found[send], sends.reduces[row])
+            if code != REPLAY_KERNELS_OK:
+                return code, row, sends.source[row] if code == EMPTY else sends.destination[row]
+        if missing >= 0:
+            return REPLAY_KERNELS_WRONG_END, chunk, missing
+    return REPLAY_KERNELS_OK, 0, 0
+
+
+@njit_without_arrays
+def _replay_chunk(
+    sends: Sends, copies: _Copies, begin: int, stop: int, reach: Column, cut_through: int, at_once: bool
+) -> tuple[int, int, int]:
+    """Replay the sends of one chunk, which lie from ``begin`` to ``stop`` in ``sends.rows``; (code, row, rank).
+
+    With ``at_once`` the contributions at hand are all there are, and the first send that breaks a promise ends it; else
+    ``copies.found`` says of each send what was found of them.
+    """
+    # Arrays are taken out of the tuples once: numba counts the references of all of them at each call.
+    rows, step, source, destination, reduces = sends.rows, sends.step, sends.source, sends.destination, sends.reduces
+    state, carried, last_write, last_copy = copies.state, copies.carried, copies.last_write, copies.last_copy
+    head, following, found, complete = copies.head, copies.following, copies.found, copies.complete
+    i = begin
+    while i < stop:
+        j, now = i, step[rows[i]]
+        through = source[rows[i]] == cut_through
+        while j < stop and step[rows[j]] == now and (source[rows[j]] == cut_through) == through:
+            at, send = source[rows[j]], j - begin
+            if last_write[at] != now and not ordered(last_write[at], now, reach):
+                return UNORDERED, rows[j], at
+            found[send] |= _carry(state, at, carried, j - i)
+            if at_once and found[send] == 0:
+                return EMPTY, rows[j], at
+            following[send], head[at] = head[at], send
+            j += 1
+        for k in range(i, j):
+            row, at = rows[k], destination[rows[k]]
+            if last_write[at] != now:
+                if not ordered(last_write[at], now, reach):
+                    return UNORDERED, row, at
+                reader = head[at]
+                while reader >= 0:
+                    read_at = step[rows[begin + reader]]
+                    if read_at != now and not ordered(read_at, now, reach):
+                        return UNORDERED, row, at
+                    reader = following[reader]
+                head[at] = -1
+            elif last_copy[at] == now or not reduces[row]:
+                return RACE, row, at
+            found[k - begin] |= _arrive(state, at, carried, k - i, reduces[row], complete)
+            if at_once:
+                code = _verdict(found[k - begin], reduces[row])
+                if code != REPLAY_KERNELS_OK:
+                    return code, row, at
+            last_write[at] = now
+            if not reduces[row]:
+                last_copy[at] = now
+        i = j
+    return REPLAY_KERNELS_OK, 0, 0
+
+
+@njit_without_arrays
+def _carry(state: Column, at: int, carried: Column, send: int) -> int:
+    """Copy what rank ``at`` holds to what a send carries; ``_CARRIED`` where it is anything."""
+    held = np.uint64(0)
+    for w in range(state.shape[1]):
+        carried[send, w] = state[at, w]
+        held |= state[at, w]
+    return _CARRIED if held != 0 else 0
+
+
+@njit_without_arrays
+def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, complete: Column) -> int:
+    """Add what a send carries to what rank ``at`` holds, or store it there, and say what was found; no branch stops
+    the loop over words."""
+    twice, differs, lost, held, missing = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    for w in range(state.shape[1]):
+        have, come = state[at, w], carried[send, w]
+        twice |= have & come
+        differs |= have ^ come
+        lost |= have & ~come
+        held |= have
+        missing |= come ^ complete[w]
+        state[at, w] = have | come if adds else come
+    found = _TWICE if twice != 0 else 0
+    found |= _DIFFERS if differs != 0 else 0
+    found |= _LOST if lost != 0 else 0
+    found |= _HELD if held != 0 else 0
+    return found | (_MISSING if missing != 0 else 0)
+
+
+@njit_without_arrays
+def _verdict(found: int, adds: bool) -> int:
+    """What is wrong with a send of which this was found, of all contributions.
+
+    What is stored over something must be complete, so that every rank counts its own contribution from itself.
+    """
+    if not found & _CARRIED:
+        return EMPTY
+    if adds:
+        return REPLAY_KERNELS_TWICE if found & _TWICE else REPLAY_KERNELS_OK
+    if not found & _DIFFERS:
+        return REPLAY_KERNELS_TWICE
+    if found & _LOST:
+        return LOST
+    return INCOMPLETE if found & _HELD and found & _MISSING else REPLAY_KERNELS_OK

@@ -1,1 +1,0 @@
-"""Goodput: the share of the time that trains, after checkpoints, failures, restarts and waits for repairs."""

@@ -1,0 +1,443 @@
+"""What a comparison says of each method: bytes, loss beside the plain exchange's, and loss after equal time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import content_hash
+from lightloom.exchange.datasets import (
+    TEST_IMAGES,
+    TEST_LABELS,
+    TINY_SHAKESPEARE,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    WIKITEXT_2_TEST,
+    WIKITEXT_2_VALID,
+    DataFile,
+    Digits,
+    test_digits,
+    tiny_shakespeare,
+    training_digits,
+    wikitext_2,
+)
+from lightloom.exchange.distributed.ddp import ExchangeState, attach
+from lightloom.exchange.distributed.periodic import Periodic, periodic
+from lightloom.exchange.method import Gradient
+from lightloom.exchange.methods import PlainExchange, find
+from lightloom.exchange.transport.launch import launch
+from lightloom.exchange.transport.worker import Worker
+
+# Small training tasks on real data, on which exchanges are compared.
+
+SEQUENCE = 64
+
+
+class Task(ABC):
+    """A model, its data and its optimizer; ranks draw different batches, which seed and step fix."""
+
+    name: str
+    steps: int
+    """Default number of steps."""
+    every: int
+    """Steps between two validations."""
+
+    @abstractmethod
+    def model(self) -> nn.Module:
+        """Return a new model; torch's seed fixes its weights."""
+
+    @abstractmethod
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimizer of a model."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
+        """Mean loss of a batch that ``chance`` draws, in nats."""
+
+    @abstractmethod
+    def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
+        """Sum of losses over this rank's part of the validation set, and its size."""
+
+
+class Mnist(Task):
+    """A perceptron of 784, 300, 100 and 10 units (266,610 parameters) on MNIST; SGD with momentum."""
+
+    steps = 400
+    every = 50
+    batch = 32
+
+    def __init__(self, name: str, data: Path | None = None) -> None:
+        self.name = name
+        self.training, self.test = training_digits(data), test_digits(data)
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), 0.05, 0.9)
+
+    def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
+        chosen = chance.integers(len(self.training.labels), size=self.batch)
+        return _cross_entropy(model, self.training, chosen)
+
+    def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
+        part = np.arange(rank, len(self.test.labels), ranks)
+        return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
+
+
+class Text(Task):
+    """A decoder of 2 layers, 64 wide, 4 heads, on characters in windows of 64; Adam."""
+
+    steps = 300
+    every = 50
+    batch = 8
+    validation_windows = 256
+
+    def __init__(self, name: str, data: Path | None = None) -> None:
+        self.name = name
+        corpus = tiny_shakespeare(data) if name == "chars" else wikitext_2(data)
+        symbols, tokens = np.unique(np.concatenate([corpus.training, corpus.validation]), return_inverse=True)
+        self.vocabulary = len(symbols)
+        self.training = tokens[: len(corpus.training)].astype(np.int64)
+        held_out = tokens[len(corpus.training) :].astype(np.int64)
+        starts = np.linspace(0, len(held_out) - SEQUENCE - 1, self.validation_windows).astype(int)
+        self.validation = held_out[starts[:, None] + np.arange(SEQUENCE + 1)]
+
+    def model(self) -> nn.Module:
+        return Decoder(self.vocabulary)
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.parameters(), 2e-3)
+
+    def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
+        starts = chance.integers(len(self.training) - SEQUENCE - 1, size=self.batch)
+        return _next_symbol(model, self.training[starts[:, None] + np.arange(SEQUENCE + 1)])
+
+    def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
+        part = self.validation[rank::ranks]
+        return float(_next_symbol(model, part)) * len(part), len(part)
+
+
+class Decoder(nn.Module):
+    """A small decoder with learned positions, normalised before each half-layer."""
+
+    def __init__(self, vocabulary: int, width: int = 64, layers: int = 2, heads: int = 4) -> None:
+        super().__init__()
+        self.symbols = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(SEQUENCE, width)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.head = nn.Linear(width, vocabulary)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(SEQUENCE))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits (windows, symbols, vocabulary)."""
+        hidden = self.symbols(tokens) + self.positions.weight[: tokens.shape[1]]
+        logits: Tensor = self.head(self.layers(hidden, mask=self.mask, is_causal=True))
+        return logits
+
+
+_TASKS: dict[str, tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]] = {
+    "mnist": (Mnist, (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)),
+    "chars": (Text, (TINY_SHAKESPEARE,)),
+    "text": (Text, (WIKITEXT_2_TEST, WIKITEXT_2_VALID)),
+}
+"""Tasks by name, and the files that they read."""
+
+
+def default_steps(name: str, data: Path | None = None) -> int:
+    """Return the default number of steps of a task, whose files must be there but are not read.
+
+    Raises:
+        UnknownNameError: there is no such task.
+        ConfigError: a file is missing.
+    """
+    kind, needed = _find(name)
+    for file in needed:
+        file.find(data)
+    return kind.steps
+
+
+def task(name: str, data: Path | None = None) -> Task:
+    """Return a task: ``mnist``, ``chars`` (tinyshakespeare) or ``text`` (WikiText-2).
+
+    Raises:
+        UnknownNameError: there is no such task.
+        ConfigError: its data set is missing.
+    """
+    return _find(name)[0](name, data)
+
+
+def _find(name: str) -> tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]:
+    if name not in _TASKS:
+        raise UnknownNameError("task", name, _TASKS)
+    return _TASKS[name]
+
+
+def _cross_entropy(model: nn.Module, digits: Digits, chosen: NDArray[np.int64]) -> Tensor:
+    images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
+    return nn.functional.cross_entropy(model(images), torch.from_numpy(digits.labels[chosen]).long())
+
+
+def _next_symbol(model: nn.Module, windows: NDArray[np.int64]) -> Tensor:
+    tokens = torch.from_numpy(windows)
+    return nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+# Training runs of a comparison, in the processes of one launch.
+
+REFERENCE = "reference"
+"""In place of a method: DDP without any hook."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A training run: what is trained, how gradients are exchanged, and from which seed."""
+
+    task: str
+    method: str
+    """A method's full name, or ``REFERENCE``."""
+    seed: int
+    steps: int
+    ranks: int
+    gradient_scale: float = 1.0
+    """Gradients are multiplied by it before the exchange, and divided afterwards."""
+
+    @property
+    def file(self) -> str:
+        """Name of the file that holds the result."""
+        return f"{content_hash(asdict(self))[:16]}.json"
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run showed; lists have an entry for each validation."""
+
+    case: Case
+    steps: list[int] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    """Mean validation loss, nats."""
+    sent_bytes: float = 0.0
+    """Bytes that a rank sent for each step, mean over ranks."""
+    raw_bytes: float = 0.0
+    """Bytes that a ring all-reduce of float32 sends."""
+    replicas_equal: bool = False
+    digest: str = ""
+    """SHA-256 of the final parameters of rank 0."""
+    step_seconds: float = 0.0
+    """Mean processor time of a step of one rank, exchange over the loopback device included."""
+
+
+def read(path: Path) -> Result | None:
+    """Return a stored result; None if there is none or it is incomplete."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return Result(**{**stored, "case": Case(**stored["case"])})
+    return None
+
+
+def train_all(worker: Worker) -> int:
+    """Run ``worker.arguments['cases']`` one after the other; rank 0 writes each result into ``folder``."""
+    torch.set_num_threads(1)
+    folder, data = Path(worker.arguments["folder"]), worker.arguments.get("data")
+    tasks: dict[str, Task] = {}
+    for fields in worker.arguments["cases"]:
+        case = Case(**fields)
+        if case.task not in tasks:
+            tasks[case.task] = task(case.task, Path(data) if data else None)
+        result = train(tasks[case.task], case, worker.rank)
+        if worker.rank == 0:
+            write_atomically(folder / case.file, json.dumps(asdict(result)))
+    return len(worker.arguments["cases"])
+
+
+def train(job: Task, case: Case, rank: int) -> Result:
+    """Train one case; all ranks of the default process group call it."""
+    torch.manual_seed(case.seed)
+    model = job.model()
+    method = None if case.method == REFERENCE else find(case.method)
+    alone = method is not None and not method.synchronous
+    replica = model if alone else DistributedDataParallel(model)
+    optimizer, result, seconds = job.optimizer(model), Result(case), []
+    state: ExchangeState | Periodic | None = None
+    if isinstance(replica, DistributedDataParallel):
+        state = None if method is None else attach(replica, method, adaptive=False)
+    elif method is not None:
+        state = periodic(model, optimizer, method)
+    chance = np.random.default_rng((case.seed, rank))
+    for step in range(1, case.steps + 1):
+        began = time.process_time()
+        optimizer.zero_grad()
+        (job.loss(replica, chance) * case.gradient_scale).backward()  # type: ignore[no-untyped-call]
+        if case.gradient_scale != 1.0:
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad /= case.gradient_scale
+        optimizer.step()
+        if isinstance(state, Periodic):
+            state.step()
+        seconds.append(time.process_time() - began)
+        if step % job.every == 0 or step == case.steps:
+            result.steps.append(step)
+            result.loss.append(_validation(job, model, rank, case.ranks))
+    result.step_seconds = float(np.mean(seconds))
+    values = sum(parameter.numel() for parameter in model.parameters())
+    result.raw_bytes = PlainExchange().sent_bytes(Gradient.flat(values), case.ranks)
+    result.sent_bytes = result.raw_bytes
+    if state is not None:
+        sent = torch.tensor(state.statistics.total.nbytes_sent / case.steps / case.ranks, dtype=torch.float64)
+        dist.all_reduce(sent)
+        result.sent_bytes = float(sent)
+        state.close()
+    digest = hashlib.sha256(torch.cat([p.detach().flatten() for p in model.parameters()]).numpy().tobytes()).hexdigest()
+    digests: list[Any] = [torch.zeros(32, dtype=torch.uint8) for _ in range(case.ranks)]
+    dist.all_gather(digests, torch.frombuffer(bytearray.fromhex(digest), dtype=torch.uint8))
+    result.digest = digest
+    result.replicas_equal = all(torch.equal(digests[0], other) for other in digests)
+    return result
+
+
+def _validation(job: Task, model: torch.nn.Module, rank: int, ranks: int) -> float:
+    with torch.no_grad():
+        total = torch.tensor(job.validate(model, rank, ranks), dtype=torch.float64)
+    dist.all_reduce(total)
+    return float(total[0] / total[1])
+
+
+def cases(
+    job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int, gradient_scale: float = 1.0
+) -> list[Case]:
+    """Return the runs of a comparison, seed by seed, the reference first.
+
+    Raises:
+        ConfigError: a method's name cannot be read.
+    """
+    spelled = [REFERENCE, *(find(method).name for method in methods)]
+    return [
+        Case(task=job, method=method, seed=seed, steps=steps, ranks=ranks, gradient_scale=gradient_scale)
+        for seed in range(seeds)
+        for method in dict.fromkeys(spelled)
+    ]
+
+
+SECONDS_A_RUN = 3600.0
+"""Longest time that a run may take before its processes are ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One method beside plain training, over all seeds."""
+
+    method: str
+    seeds: int
+    ratio: float
+    """Bytes of a ring all-reduce of float32 for each byte sent."""
+    loss: float
+    """Validation loss after the last step, mean over seeds, nats."""
+    difference: float
+    """Mean over seeds of the loss less that of plain training from the same weights, on the same batches."""
+    spread: float
+    """Largest less smallest difference over seeds."""
+    step_seconds: float
+    """A step over the stated link, by a model: processor time as measured, then sending at the link's speed."""
+    loss_at_equal_time: float
+    """Mean loss when plain training has done half its steps over that link; the last one where the run had ended."""
+    replicas_equal: bool
+    on_front: bool = False
+    """Whether no other method has both fewer bytes and a lower loss."""
+
+
+def run_all(
+    cases: Sequence[Case],
+    folder: Path,
+    data: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Result]:
+    """Run what ``folder`` does not hold yet, seed by seed, and return all results.
+
+    Raises:
+        LaunchError: a rank failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = sorted({case.seed for case in cases})
+    for seed in seeds:
+        chosen = [case for case in cases if case.seed == seed]
+        missing = [case for case in chosen if read(folder / case.file) is None]
+        advance(len(chosen) - len(missing))
+        if missing:
+            arguments = {
+                "cases": [asdict(case) for case in missing],
+                "folder": str(folder.resolve()),
+                "data": None if data is None else str(data.resolve()),
+            }
+            launch(train_all, missing[0].ranks, SECONDS_A_RUN * len(missing), arguments)
+            advance(len(missing))
+    results = [read(folder / case.file) for case in cases]
+    return [result for result in results if result is not None]
+
+
+def compare(results: Sequence[Result], link: float) -> list[Comparison]:
+    """Return one row a method, in the order of the results, each compared with the reference of the same seed.
+
+    Args:
+        results: of one task, one number of steps and of ranks; the reference among them for every seed.
+        link: bytes that a rank sends in a second.
+
+    Raises:
+        ConfigError: a seed lacks its reference.
+    """
+    references = {result.case.seed: result for result in results if result.case.method == REFERENCE}
+    lacking = sorted({result.case.seed for result in results} - set(references))
+    if lacking:
+        raise ConfigError(f"no plain run of seed {lacking[0]}: expected a run of {REFERENCE!r} for every seed")
+    plain_runs = list(references.values())
+    half = _step_seconds(plain_runs, link) * min(run.steps[-1] for run in plain_runs) / 2
+    rows = []
+    for method in dict.fromkeys(result.case.method for result in results):
+        runs = [result for result in results if result.case.method == method]
+        differences = [run.loss[-1] - references[run.case.seed].loss[-1] for run in runs]
+        step = _step_seconds(runs, link)
+        rows.append(
+            Comparison(
+                method=method,
+                seeds=len(runs),
+                ratio=float(np.mean([run.raw_bytes / run.sent_bytes for run in runs])),
+                loss=float(np.mean([run.loss[-1] for run in runs])),
+                difference=float(np.mean(differences)),
+                spread=max(differences) - min(differences),
+                step_seconds=step,
+                loss_at_equal_time=float(np.mean([np.interp(half / step, run.steps, run.loss) for run in runs])),
+                replicas_equal=all(run.replicas_equal for run in runs),
+            )
+        )
+    return [_with_front(row, rows) for row in rows]
+
+
+def _step_seconds(runs: Sequence[Result], link: float) -> float:
+    return median(run.step_seconds for run in runs) + float(np.mean([run.sent_bytes for run in runs])) / link
+
+
+def _with_front(row: Comparison, rows: Sequence[Comparison]) -> Comparison:
+    """Say of a row whether any other beats it in bytes and loss."""
+    beaten = any(
+        other.ratio >= row.ratio and other.loss <= row.loss and (other.ratio, other.loss) != (row.ratio, row.loss)
+        for other in rows
+    )
+    return replace(row, on_front=not beaten)

@@ -1,0 +1,626 @@
+"""Block quantisation: float32 values to 1 to 8 bits each and a bfloat16 scale for every block, without headers."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.arrays import (
+    Bits,
+    Bytes,
+    Effort,
+    Float32s,
+    Ints,
+)
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.exchange.compression.kernels import (
+    PATHS,
+    choose,
+    requested,
+    shared_object,
+)
+from lightloom.exchange.compression.stream import NumpyCodec
+
+# The wire format of block quantisation: blocks of one scale and B codes, one after another, nothing else.
+#
+# message   block | block | ...            ceil(n / B) blocks for n values; the last is padded with zeros
+# block     u16 scale, a bfloat16 | B b / 8 bytes of codes          little-endian; value i at bits [i b, (i + 1) b)
+#
+# Blocks do not depend on each other: a slice of a message at the boundaries of blocks is a message, and so is one
+# message behind another. With m the largest size and a the mean size of a block's values x, all in float32:
+#
+# kind      scale s                          code                                             decoded
+# linear    m / q, rounded up to bfloat16    x (1 / s), to the nearest integer, ties to even  code s
+# lloyd     a, rounded to bfloat16           2 (x < 0) + (|x| > t s)                          +-(l0 or l1) s
+# sign      a, rounded to bfloat16           x < 0                                            +-s
+# fp8       m / 448, rounded up              x (1 / s) as float8 e4m3                         code s
+#
+# Linear codes are two's complement and q = 2^(b-1) - 1; as s is rounded up, no code exceeds q. Where 1 / s overflows
+# (s <= 2^-128), s and all codes are 0. The mean is the sum by halves, |x[i]| + |x[i + h]| for h = B/2, B/4 ... 1,
+# times 1 / B, so that every implementation has equal bits. A block with a value that is not finite, or whose sum or
+# largest decodable value q s overflows, has the scale NaN (0x7FC0) and codes 0, and decodes to NaN.
+
+Kind = Literal["linear", "lloyd", "sign", "fp8"]
+
+SCALE_BYTES = 2
+NAN_SCALE = 0x7FC0
+LARGEST_BLOCK = 4096
+FP8_LARGEST = 448
+"""The largest finite value of float8 e4m3 without infinities."""
+
+LLOYD_THRESHOLD = 1.2302516802431513
+LLOYD_LEVELS = (0.5674756185041173, 1.8930277419821853)
+"""Max's quantiser of four levels for a Gaussian (1960), in multiples of the mean size sqrt(2 / pi) sigma.
+
+The threshold is midway between the levels, and each level is the mean of what it stands for.
+"""
+
+_BITS = {"lloyd": 2, "sign": 1, "fp8": 8}
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """One way to write blocks.
+
+    Raises:
+        ConfigError: no such kind, bits or block.
+    """
+
+    kind: Kind
+    bits: int
+    """Bits of a code: 2 to 8 for ``linear``; 2 for ``lloyd``, 1 for ``sign`` and 8 for ``fp8``."""
+    block: int
+    """Values that share a scale: a multiple of 8 from 8 to 4096; a power of two where the scale is a mean."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ConfigError(f"kind of blocks {self.kind!r}: expected one of {', '.join(get_args(Kind))}")
+        if self.kind == "linear" and not 2 <= self.bits <= 8:
+            raise ConfigError(f"bits = {self.bits!r} of linear blocks: expected a whole number from 2 to 8")
+        if self.kind != "linear" and self.bits != _BITS[self.kind]:
+            raise ConfigError(f"bits = {self.bits!r}: {self.kind} blocks have {_BITS[self.kind]}")
+        if self.block % 8 or not 8 <= self.block <= LARGEST_BLOCK:
+            raise ConfigError(f"blocks of {self.block!r} values: expected a multiple of 8 from 8 to {LARGEST_BLOCK}")
+        if self.mean_scale and self.block & (self.block - 1):
+            raise ConfigError(f"blocks of {self.block!r} values: {self.kind} blocks take a power of two")
+
+    @property
+    def mean_scale(self) -> bool:
+        """Whether the scale is the mean size of the block's values, not their largest size."""
+        return self.kind in ("lloyd", "sign")
+
+    @property
+    def largest_mean(self) -> int:
+        """Bit pattern of the largest bfloat16 mean whose levels are finite float32."""
+        return 0x7F07 if self.kind == "lloyd" else 0x7F7F
+
+    @property
+    def largest_code(self) -> int:
+        """q: the largest size of a linear code, or of an fp8 code's value."""
+        return FP8_LARGEST if self.kind == "fp8" else (1 << (self.bits - 1)) - 1
+
+    @property
+    def block_bytes(self) -> int:
+        """Size of a block on the wire."""
+        return SCALE_BYTES + self.block * self.bits // 8
+
+    def nbytes(self, values: int) -> int:
+        """Size of a message of ``values`` values."""
+        return -(-values // self.block) * self.block_bytes
+
+
+def fp8_values() -> list[float]:
+    """Values of all codes of float8 e4m3 without infinities: a sign, 4 bits of exponent, 3 of the mantissa."""
+    sizes = [(code & 7 | (8 if code >= 8 else 0)) * 2.0 ** (max(code >> 3, 1) - 10) for code in range(127)]
+    return [*sizes, math.nan, *(-size for size in sizes), math.nan]
+
+
+def decoded_codes(fmt: BlockFormat) -> list[float]:
+    """What each code stands for, in scales, by code."""
+    if fmt.kind == "linear":
+        half = 1 << (fmt.bits - 1)
+        return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
+    levels = (1.0,) if fmt.kind == "sign" else LLOYD_LEVELS
+    return [*levels, *(-level for level in levels)]
+
+
+# Block quantisation in NumPy: the kernel where the C one was not built. The bytes are the same.
+#
+# Arrays of blocks have the shape [blocks, B]. Runs are taken in pieces of whole blocks that fit a core's caches.
+
+_PIECE: Effort = 1 << 15
+"""Values of a piece, about."""
+
+
+_FP8_VALUES = np.array(fp8_values(), np.float32)
+"""By code."""
+
+
+class Portable:
+    """The kernel in NumPy."""
+
+    name = "fallback"
+
+    def encode(self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, wire: Bytes, leave: bool) -> None:
+        """Encode one run: ``values``, which become their errors with ``leave``, or ``residual + values`` likewise."""
+        rest = residual if residual is not None else values if leave else None
+        for first, last, blocks in _pieces(fmt, values.size, wire):
+            x = np.zeros((len(blocks), fmt.block), np.float32)
+            flat = x.reshape(-1)[: last - first]
+            flat[:] = values[first:last]
+            with np.errstate(over="ignore", invalid="ignore"):
+                if residual is not None:
+                    flat += residual[first:last]
+                scale_bits, codes = _quantise(fmt, x)
+                blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
+                blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
+                if rest is not None:
+                    x -= _values(fmt, scale_bits, codes)
+                    x[scale_bits == NAN_SCALE] = 0
+                    rest[first:last] = flat
+
+    def decode(self, fmt: BlockFormat, wire: Bytes, out: Float32s, factor: float, add: bool) -> None:
+        """Decode one run: ``out`` becomes, or grows by, ``factor`` times the values."""
+        for first, last, blocks in _pieces(fmt, out.size, wire):
+            with np.errstate(over="ignore", invalid="ignore"):
+                scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
+                codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
+                values = _values(fmt, scale_bits, codes).reshape(-1)[: last - first] * np.float32(factor)
+                if add:
+                    out[first:last] += values
+                else:
+                    out[first:last] = values
+
+    def encode_runs(
+        self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
+    ) -> None:
+        """Encode every run of a table."""
+        for first, count, at in runs.tolist():
+            part = slice(first, first + count)
+            rest = None if residual is None else residual[part]
+            self.encode(fmt, values[part], rest, wire[at : at + fmt.nbytes(count)], False)
+
+    def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
+        """Decode every run of a table."""
+        for first, count, at in runs.tolist():
+            self.decode(fmt, wire[at : at + fmt.nbytes(count)], out[first : first + count], factor, add)
+
+
+def _pieces(fmt: BlockFormat, count: int, wire: Bytes) -> Iterator[tuple[int, int, Bytes]]:
+    """Yield the first value of each piece, the end of its values, and its blocks on the wire, [blocks, bytes]."""
+    blocks = wire.reshape(-1, fmt.block_bytes)
+    step = max(1, _PIECE // fmt.block)
+    for begin in range(0, len(blocks), step):
+        end = min(begin + step, len(blocks))
+        yield begin * fmt.block, min(end * fmt.block, count), blocks[begin:end]
+
+
+def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
+    """Bit patterns of the bfloat16 scales of blocks ``x`` [blocks, B], and codes in the low bits of bytes."""
+    size = np.abs(x)
+    scale_bits = _mean_scale(size, fmt.largest_mean) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
+    scale = _scales(scale_bits)[:, None]
+    if not fmt.mean_scale:
+        usable = scale > 0
+        inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
+        scaled = np.multiply(x, inverse, out=size)
+        scaled[~usable[:, 0]] = 0
+        codes = _fp8_codes(scaled) if fmt.kind == "fp8" else np.rint(scaled, out=scaled).astype(np.int8).view(np.uint8)
+    else:
+        codes = (x < 0).view(np.uint8)
+        if fmt.kind == "lloyd":
+            codes = codes + codes + (size > scale * np.float32(LLOYD_THRESHOLD))
+        codes[np.isnan(scale[:, 0])] = 0
+    return scale_bits, codes
+
+
+def _values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
+    """Values of codes [blocks, B] in the low bits of bytes; only linear codes may have others above."""
+    scale = _scales(scale_bits)[:, None]
+    if fmt.kind == "linear":
+        spare = np.uint8(8 - fmt.bits)
+        return ((codes << spare).view(np.int8) >> spare.view(np.int8)).astype(np.float32) * scale
+    if fmt.kind == "fp8":
+        return _FP8_VALUES[codes] * scale
+    level = scale
+    if fmt.kind == "lloyd":
+        inner, outer = (scale * np.float32(level) for level in LLOYD_LEVELS)
+        level = np.where((codes & np.uint8(1)).view(np.bool_), outer, inner)
+    sign = np.int8(1) - ((codes >> np.uint8(fmt.bits - 1)) << np.uint8(1)).view(np.int8)
+    return sign.astype(np.float32) * level
+
+
+def _fp8_codes(scaled: Float32s) -> Bytes:
+    """Codes of values of at most 448 as float8 e4m3, to the nearest, ties to even."""
+    bits = scaled.view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    rounded = ((size + np.uint32(0x7FFFF) + ((size >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)) - np.uint32(960)
+    small = np.rint(size.view(np.float32) * np.float32(2.0**9))  # below 2^-6, multiples of 2^-9
+    codes = np.where(size < np.uint32(0x3C800000), small, rounded).astype(np.uint8)
+    return codes | (bits >> np.uint32(24)).astype(np.uint8) & np.uint8(128)
+
+
+def _linear_scale(size: Float32s, largest_code: int) -> Bits:
+    """Bit patterns of the bfloat16 scales of linear blocks of these sizes, [blocks]."""
+    largest = size.max(axis=1)
+    bits = (largest / np.float32(largest_code)).view(np.uint32)
+    rounded = (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)
+    scale = rounded.view(np.float32)
+    finite = np.isfinite(largest) & np.isfinite(scale * np.float32(largest_code))
+    usable = scale > np.float32(2.0**-128)
+    return np.where(finite, np.where(usable, rounded >> np.uint32(16), 0), NAN_SCALE).astype(np.uint32)
+
+
+def _mean_scale(size: Float32s, most: int) -> Bits:
+    """Bit patterns of the bfloat16 means of blocks of these sizes, [blocks], at most ``most``."""
+    total = size * np.float32(1 / size.shape[1])
+    while total.shape[1] > 1:
+        half = total.shape[1] // 2
+        total = total[:, :half] + total[:, half:]
+    mean = np.ascontiguousarray(total[:, 0]).view(np.uint32)
+    rounded = (mean + np.uint32(0x7FFF) + ((mean >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isfinite(total[:, 0]), np.minimum(rounded, np.uint32(most)), NAN_SCALE).astype(np.uint32)
+
+
+def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:
+    """Values of bfloat16 bit patterns."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _pack(codes: Bytes, bits: int) -> Bytes:
+    """The low bits of codes [blocks, B] in a row, [blocks, B bits / 8].
+
+    Eight codes are a word of 64 bits, in which they move next to each other: by twos, then by fours, then all.
+    """
+    if bits == 8:
+        return codes
+    words = codes.view("<u8") & _ones(bits, 8)
+    for width in (8, 16, 32):
+        used = bits * width // 8
+        low = _ones(used, 2 * width)
+        words = (words & low) | ((words >> np.uint64(width - used)) & (low << np.uint64(used)))
+    return words.view(np.uint8).reshape(len(codes), -1, 8)[:, :, :bits].reshape(len(codes), -1)
+
+
+def _unpack(data: Bytes, bits: int) -> Bytes:
+    """The inverse of :func:`_pack`."""
+    if bits == 8:
+        return data
+    groups = np.zeros((len(data), data.shape[1] // bits, 8), np.uint8)
+    groups[:, :, :bits] = data.reshape(len(data), -1, bits)
+    words = groups.reshape(len(data), -1).view("<u8")
+    for width in (32, 16, 8):
+        used = bits * width // 8
+        low = _ones(used, 2 * width)
+        words = (words & low) | ((words & (low << np.uint64(used))) << np.uint64(width - used))
+    return words.view(np.uint8)
+
+
+def _ones(count: int, stride: int) -> np.uint64:
+    """A word with ``count`` ones at the low end of every ``stride`` bits."""
+    return np.uint64(sum(((1 << count) - 1) << at for at in range(0, 64, stride)))
+
+
+# Choice of the kernel of blocks: C with AVX-512 or AVX2, portable C, or NumPy. All give equal bytes.
+#
+# The environment variable LIGHTLOOM_KERNEL forces one, as it does for INCEPTIONN.
+
+_KINDS = {"linear": 0, "lloyd": 1, "sign": 2, "fp8": 3}
+"""Kinds of blocks, with the numbers that the C kernel takes for them."""
+_TABLE = 16
+_NOTHING = ctypes.c_char * 0
+
+_POINTER, _INT64, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "lightloom_blocks_kinds": (_INT, []),
+    "lightloom_blocks_best_path": (_INT, []),
+    "lightloom_blocks_encode": (None, [_POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT, _INT]),
+    "lightloom_blocks_encode_runs": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT]),
+    "lightloom_blocks_decode": (None, [_POINTER, _POINTER, _POINTER, _INT64, _FLOAT, _INT, _INT]),
+    "lightloom_blocks_decode_runs": (None, [_POINTER, _POINTER, _POINTER, _INT64, _POINTER, _FLOAT, _INT, _INT]),
+}
+
+
+class _Format(ctypes.Structure):
+    """A format as the C kernel reads it."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+        ("block", ctypes.c_int32),
+        ("threshold", ctypes.c_float),
+        ("decoded", ctypes.c_float * _TABLE),
+    )
+
+
+@cache
+def _format(fmt: BlockFormat) -> _Format:
+    values = decoded_codes(fmt) if fmt.bits <= 4 else [0.0]
+    table = [values[code % len(values)] for code in range(_TABLE)]
+    return _Format(_KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
+
+
+class Native:
+    """One path through the C kernel; methods as those of :class:`Portable`."""
+
+    def __init__(self, library: ctypes.CDLL, name: str) -> None:
+        self.name = name
+        self._library = library
+        self._path = PATHS[name]
+
+    def encode(self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, wire: Bytes, leave: bool) -> None:
+        self._library.lightloom_blocks_encode(
+            ctypes.addressof(_format(fmt)), _at(values), _at(residual), values.size, _at(wire), leave, self._path
+        )
+
+    def decode(self, fmt: BlockFormat, wire: Bytes, out: Float32s, factor: float, add: bool) -> None:
+        self._library.lightloom_blocks_decode(
+            ctypes.addressof(_format(fmt)), _at(wire), _at(out), out.size, factor, add, self._path
+        )
+
+    def encode_runs(
+        self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
+    ) -> None:
+        self._library.lightloom_blocks_encode_runs(
+            ctypes.addressof(_format(fmt)), _at(values), _at(residual), _at(runs), len(runs), _at(wire), self._path
+        )
+
+    def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
+        self._library.lightloom_blocks_decode_runs(
+            ctypes.addressof(_format(fmt)), _at(wire), _at(runs), len(runs), _at(out), factor, add, self._path
+        )
+
+
+def _at(array: Float32s | Bytes | Ints | None) -> int | None:
+    """Address of the first element; by the buffer protocol where it can be written, which takes a third of the time."""
+    if array is None:
+        return None
+    return ctypes.addressof(_NOTHING.from_buffer(array.data)) if array.flags.writeable else array.ctypes.data
+
+
+Kernel = Portable | Native
+
+
+@cache
+def load(name: str) -> Kernel | None:
+    """Return the kernel of that name, one of ``native.NAMES``; None if this machine cannot run it."""
+    if name == "fallback":
+        return Portable()
+    library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
+    if library is None or library.lightloom_blocks_kinds() != len(_KINDS):  # built from older sources
+        return None
+    if library.lightloom_blocks_best_path() < PATHS[name]:
+        return None
+    return Native(library, name)
+
+
+@cache
+def current() -> Kernel:
+    """Return the kernel that the environment variable LIGHTLOOM_KERNEL named at the first call, or else the fastest.
+
+    Raises:
+        ConfigError: the variable names no kernel, or one that was not built or that this CPU cannot run.
+    """
+    kernel = load(choose(requested(), load))
+    assert kernel is not None
+    return kernel
+
+
+# Block quantisation of NumPy arrays: encode, encode with feedback, decode, decode and add; one run or many in a call.
+#
+# Values are flat, contiguous float32 arrays, wires flat, contiguous uint8 arrays. A wire holds the message of its
+# values exactly: :meth:`BlockFormat.nbytes`. Functions on runs take a table, int64 of shape [runs, 3]: the first
+# value of each run, its number of values, and the first byte of its message; ranges of values and of bytes must not
+# overlap. Nothing that is decoded is refused: any bytes of the right size have values.
+
+_FLOAT32, _UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
+
+
+def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
+    """Write the message of ``values`` to ``out``.
+
+    Raises:
+        InputError: an array of another type, not contiguous or not writable; ``out`` has not the message's size.
+    """
+    _check_values(values, "values")
+    _check_message(fmt, values.size, out, write=True)
+    current().encode(fmt, values, None, out, False)
+
+
+def encode_leaving(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
+    """Write the message of ``values`` and replace them by their errors: values less decoded values, 0 in NaN blocks."""
+    _check_values(values, "values", write=True)
+    _check_message(fmt, values.size, out, write=True)
+    current().encode(fmt, values, None, out, True)
+
+
+def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:
+    """Write the message of ``residual + gradient`` and replace ``residual`` by its errors; ``gradient`` stays."""
+    _check_values(gradient, "gradient")
+    _check_residual(residual, gradient.size)
+    _check_message(fmt, gradient.size, out, write=True)
+    current().encode(fmt, gradient, residual, out, False)
+
+
+def decode(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
+    """Write the values of a message to ``out``."""
+    _check_values(out, "out", write=True)
+    _check_message(fmt, out.size, wire)
+    current().decode(fmt, wire, out, 1.0, False)
+
+
+def decode_adding(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
+    """Add the values of a message to ``out``."""
+    _check_values(out, "out", write=True)
+    _check_message(fmt, out.size, wire)
+    current().decode(fmt, wire, out, 1.0, True)
+
+
+def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes) -> None:
+    """Write the messages of all runs; with ``residual``, of as many values, as :func:`encode_feedback` does.
+
+    Raises:
+        InputError: see :func:`encode`; a run reaches beyond its arrays. Nothing has been written then.
+    """
+    _check_values(values, "values")
+    if residual is not None:
+        _check_residual(residual, values.size)
+    _check_runs(fmt, runs, values.size, wire, write=True)
+    current().encode_runs(fmt, values, residual, runs, wire)
+
+
+def decode_runs(
+    fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float = 1.0, add: bool = False
+) -> None:
+    """Write ``factor`` times the values of all runs to ``out``, or add them with ``add``.
+
+    Raises:
+        InputError: see :func:`encode_runs`.
+    """
+    _check_values(out, "out", write=True)
+    _check_runs(fmt, runs, out.size, wire)
+    current().decode_runs(fmt, wire, runs, out, factor, add)
+
+
+def _check_values(values: Float32s, name: str, write: bool = False) -> None:
+    _check(values, name, _FLOAT32, write)
+
+
+def _check_residual(residual: Float32s, count: int) -> None:
+    _check_values(residual, "residual", write=True)
+    if residual.size != count:
+        raise InputError(f"residual holds {residual.size} values: expected {count}, as many as there are gradients")
+
+
+def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
+    _check(wire, "wire", _UINT8, write)
+    if wire.size != fmt.nbytes(count):
+        raise InputError(
+            f"a message of {wire.size} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
+        )
+
+
+def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
+    _check(wire, "wire", _UINT8, write)
+    if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
+        raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
+    first, values, at = runs.T
+    bytes_of_runs = -(-values // fmt.block) * fmt.block_bytes
+    beyond = (runs < 0).any(axis=1) | (first > count - values) | (at > wire.size - bytes_of_runs)
+    if beyond.any():
+        index = int(beyond.argmax())
+        raise InputError(
+            f"run {index} of {len(runs)}, {values[index]} values from {first[index]} at byte {at[index]}: it reaches "
+            f"beyond {count} values or {wire.size} bytes"
+        )
+
+
+def _check(array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool) -> None:
+    flags = array.flags
+    if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:
+        raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")
+    if write and not flags.writeable:
+        raise InputError(f"{name} must be writable")
+
+
+__all__ = [
+    "BlockFormat",
+    "decode",
+    "decode_adding",
+    "decode_runs",
+    "encode",
+    "encode_feedback",
+    "encode_leaving",
+    "encode_runs",
+]
+
+
+# Block quantisation as checked streams: ``int8:256``, ``int4:128``, ``int3:128``, ``lloyd2:64``, ``sign:256``.
+
+
+@dataclass(frozen=True, repr=False)
+class BlockCodec(NumpyCodec):
+    """Codec whose frames hold messages of blocks. Encoding decoded values again may change them: scales are rounded.
+
+    Args:
+        block: values that share a scale, a power of two from 8 to 4096.
+
+    Raises:
+        ConfigError: another number of values.
+    """
+
+    block: int
+
+    family: ClassVar[str]
+    kind: ClassVar[Kind] = "linear"
+    bits: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.block, int) or not 8 <= self.block <= LARGEST_BLOCK or self.block & (self.block - 1):
+            raise ConfigError(f"blocks of {self.block!r} values: expected a power of two from 8 to {LARGEST_BLOCK}")
+
+    @property
+    def format(self) -> BlockFormat:
+        """The format of the blocks."""
+        return BlockFormat(self.kind, self.bits, self.block)
+
+    @property
+    def parameter(self) -> int:  # type: ignore[override]
+        return self.block.bit_length() - 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}:{self.block}"
+
+    def worst_bytes(self, count: int) -> int:
+        return self.format.nbytes(count)
+
+    def encode_payload(self, values: Float32s) -> Bytes:
+        payload = np.empty(self.format.nbytes(values.size), np.uint8)
+        encode(self.format, values, payload)
+        return payload
+
+    def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
+        if payload.size != self.format.nbytes(count):
+            return None
+        values = np.empty(count, np.float32)
+        decode(self.format, payload, values)
+        return values
+
+
+class Int8(BlockCodec):
+    """Eight bits a value, in multiples of a 127th of the block's largest size."""
+
+    family, codec_id, bits = "int8", 6, 8
+
+
+class Int4(BlockCodec):
+    """Four bits a value, in multiples of a seventh of the block's largest size."""
+
+    family, codec_id, bits = "int4", 7, 4
+
+
+class Int3(BlockCodec):
+    """Three bits a value, in multiples of a third of the block's largest size."""
+
+    family, codec_id, bits = "int3", 8, 3
+
+
+class Lloyd2(BlockCodec):
+    """Two bits a value: the four levels of Lloyd and Max for a Gaussian of the block's mean size."""
+
+    family, codec_id, kind, bits = "lloyd2", 9, "lloyd", 2
+
+
+class Sign(BlockCodec):
+    """One bit a value: its sign, at the block's mean size."""
+
+    family, codec_id, kind, bits = "sign", 10, "sign", 1

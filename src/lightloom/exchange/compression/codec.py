@@ -1,0 +1,165 @@
+"""The codec interface: float32 values to a byte stream and back, within a stated error.
+
+A codec implements :attr:`Codec.name`, :meth:`Codec.encode` and :meth:`Codec.decode`; the rest has defaults.
+:mod:`lightloom.exchange.compression.codec` turns what callers pass into flat NumPy arrays and checks it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeVar, cast, overload
+
+import numpy as np
+
+from lightloom.core.arrays import Bytes, Float32s
+from lightloom.core.errors import CodecError, InputError
+
+T = TypeVar("T")
+
+
+class Codec(ABC):
+    """A lossy codec of float32 vectors; immutable and safe to share between threads.
+
+    The same values give the same bytes on every machine. Encoding decoded values again changes nothing, unless the
+    codec's documentation says otherwise.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name and parameter, as ``exchange.compression.registry.find`` reads them: ``inceptionn:2^-10``."""
+
+    @abstractmethod
+    def encode(self, array: object, *, threads: int = 1) -> memoryview:
+        """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order.
+
+        Raises:
+            InputError: the array is not float32 or not in CPU memory.
+        """
+
+    @overload
+    def decode(self, buffer: object, out: None = None, *, threads: int = 1) -> Float32s: ...
+
+    @overload
+    def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
+
+    @abstractmethod
+    def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
+        """Decompress into ``out`` (contiguous float32 of the right size, returned as given) or a new flat array.
+
+        Raises:
+            CodecError: the stream is malformed, truncated, corrupted, of another codec, or does not fit ``out``.
+            InputError: ``out`` is not a writable contiguous float32 array in CPU memory.
+        """
+
+    @property
+    def absolute_error(self) -> float | None:
+        """Largest difference between a decoded value and its original; None where no such bound holds."""
+        return None
+
+    @property
+    def relative_error(self) -> float | None:
+        """Largest error of a finite value of at least 2^-125, relative to its size; None where no such bound holds."""
+        return None
+
+    @property
+    def largest_ratio(self) -> float | None:
+        """Bytes as float32 for each byte of a long stream, at most; None where nobody knows."""
+        return None
+
+    def encode_leaving(self, array: Float32s) -> memoryview:
+        """Encode ``array`` (flat, contiguous) and replace it by the error ``array - decoded``, 0 where not finite.
+
+        The sum of decoded values and errors is the original: exactly, if the codec only cuts off low bits.
+        """
+        encoded = self.encode(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array -= self.decode(encoded)
+        array[~np.isfinite(array)] = 0
+        return encoded
+
+    def decode_adding(self, buffer: object, out: Float32s) -> None:
+        """Add the decoded values of ``buffer`` to ``out`` (flat, contiguous).
+
+        Raises:
+            CodecError: see :meth:`decode`; ``out`` may then hold part of the sum.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            out += self.decode(buffer, out=np.empty_like(out))
+
+    def round_trip(self, array: object) -> Float32s:
+        """Encode and decode ``array``; the values that its receiver gets, flat."""
+        return self.decode(self.encode(array))
+
+    def __repr__(self) -> str:
+        return f"<codec {self.name}>"
+
+
+# Float32 arrays in and out without copies: NumPy arrays, CPU torch tensors, anything with the array protocol.
+
+
+def float32_values(array: object) -> Float32s:
+    """The values of ``array`` in C order, flat: a view where the memory is contiguous, else a copy.
+
+    Raises:
+        InputError: not float32, or not in CPU memory (names the type).
+    """
+    view = _as_numpy(array, "to encode")
+    return np.ascontiguousarray(view).reshape(-1)
+
+
+def float32_target(out: object, count: int) -> Float32s:
+    """A flat, writable view of ``out``, which must hold exactly ``count`` contiguous float32.
+
+    Raises:
+        InputError: not float32, not contiguous, not writable or not in CPU memory.
+        CodecError: ``out`` holds another number of values than the stream.
+    """
+    view = _as_numpy(out, "to decode into")
+    if not (view.flags.c_contiguous and view.flags.writeable):
+        raise InputError("the array to decode into must be C-contiguous and writable")
+    if view.size != count:
+        raise CodecError(f"the stream holds {count} values, the array to decode into {view.size}")
+    return view.reshape(-1)
+
+
+def byte_target(out: Bytes, size: int) -> Bytes:
+    """``out`` itself, if it is a flat, contiguous, writable uint8 array of at least ``size`` bytes.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 1:
+        raise InputError(f"the memory to encode into must be a flat uint8 array, not {type(out).__name__}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError("the memory to encode into must be contiguous and writable")
+    if out.size < size:
+        raise InputError(f"the memory to encode into holds {out.size} bytes: these values may need {size}")
+    return out
+
+
+def _as_numpy(array: object, purpose: str) -> Float32s:
+    source = array.detach() if hasattr(array, "detach") else array
+    try:
+        view = np.asarray(source)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise InputError(f"the array {purpose} must be float32 in CPU memory: {error}") from error
+    if view.dtype != np.float32:
+        raise InputError(f"the array {purpose} must be float32 in native byte order, not {view.dtype}")
+    return view
+
+
+def stream_bytes(buffer: object) -> Bytes:
+    """A read-only view of the bytes of a buffer (bytes, bytearray, memoryview, uint8 array, CPU torch tensor).
+
+    Raises:
+        InputError: not a contiguous buffer.
+    """
+    try:
+        if isinstance(buffer, np.ndarray) or hasattr(buffer, "detach"):
+            return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+        return np.frombuffer(cast(bytes, buffer), np.uint8)
+    except (TypeError, ValueError, BufferError) as error:
+        raise InputError(
+            f"a compressed stream must be a contiguous buffer of bytes, not {type(buffer).__name__}: {error}"
+        ) from error

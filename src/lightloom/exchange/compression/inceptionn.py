@@ -1,0 +1,308 @@
+"""INCEPTIONN, a lossy codec for gradients: 0, 8, 16 or 32 bits a value, chosen by its size.
+
+Source: Li et al., "A Network-Centric Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural
+Networks" (MICRO 2018), Algorithms 2 and 3. With bound 2^-k:
+
+    |f| >= 1 (Inf and NaN too)     tag 3   the 32 bits themselves
+    2^-⌊k/2⌋ <= |f| < 1            tag 2   sign, trunc(|f| 2^15)
+    2^-k <= |f| < 2^-⌊k/2⌋         tag 1   sign, trunc(|f| 2^w)
+    |f| < 2^-k                     tag 0   nothing, decoded as +0
+
+As printed w = 7, which loses everything below 2^-7. The windowed form uses w = ⌊k/2⌋ + 7: the class never reaches
+2^-⌊k/2⌋, so the top ⌊k/2⌋ bits of the printed code were always zero; tags and sizes are unchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, overload
+
+import numpy as np
+
+from lightloom.core.arrays import Bytes, Float32s, Ints
+from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression.codec import Codec, T, float32_target, float32_values, stream_bytes
+from lightloom.exchange.compression.kernels import current
+from lightloom.exchange.compression.stream import LARGEST_POWER, FramedCodec, Header, as_bits
+
+LARGEST_EXPONENT = 14
+"""Below 2^-14 seven bits of window no longer reach down to the bound."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Inceptionn(FramedCodec):
+    """What both forms share; ``bound`` is a power of two from 2^-1 to 2^-14."""
+
+    bound: float = 2.0**-10
+
+    family: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        mantissa, exponent = math.frexp(self.bound)
+        if mantissa != 0.5 or not 1 <= 1 - exponent <= LARGEST_EXPONENT:
+            raise ConfigError(f"bound = {self.bound!r}: expected a power of two from 2^-1 to 2^-{LARGEST_EXPONENT}")
+
+    @property
+    def exponent(self) -> int:
+        """k of the bound 2^-k."""
+        return 1 - math.frexp(self.bound)[1]
+
+    @property
+    def parameter(self) -> int:  # type: ignore[override]
+        return self.exponent
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}:2^-{self.exponent}"
+
+    @property
+    def width(self) -> int:
+        """w: an 8-bit code is the sign and trunc(|f| 2^w)."""
+        raise NotImplementedError
+
+    def worst_bytes(self, count: int) -> int:
+        return 2 * -(-count // 8) + 4 * count
+
+    def least_bytes(self, count: int) -> int:
+        return 2 * -(-count // 8)
+
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+        return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width)
+
+    def encode_leaving(self, array: Float32s) -> memoryview:
+        def leaving(values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+            bits = as_bits(values)
+            return current().encode_frames(bits, chunk, first, out, self.exponent, self.width, leave=True)
+
+        return self._encode(float32_target(array, array.size), 1, leaving)
+
+    def decode_adding(self, buffer: object, out: Float32s) -> None:
+        def adding(data: Bytes, values: Float32s, chunk: int, first: int) -> int:
+            return current().decode_frames(data, as_bits(values), chunk, first, self.width, add=True)
+
+        self._decode(buffer, out, 1, adding)
+
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
+        return current().decode_frames(data, as_bits(out), chunk, first, self.width)
+
+
+class Inceptionn(_Inceptionn):
+    """The windowed form, the default: no value is off by ``bound`` or more.
+
+    Args:
+        bound: absolute error bound, a power of two from 2^-1 to 2^-14.
+
+    Raises:
+        ConfigError: any other bound.
+    """
+
+    family = "inceptionn"
+    codec_id = 1
+
+    @property
+    def width(self) -> int:
+        return self.exponent // 2 + 7
+
+    @property
+    def absolute_error(self) -> float:
+        return self.bound
+
+
+class InceptionnPrinted(_Inceptionn):
+    """Algorithms 2 and 3 as printed; kept for reproduction. **Breaks its bound from 2^-8 on**: errors reach 2^-7.
+
+    Two gaps are closed: ``first1_loc_from_MSB`` counts from one, and an all-zero code, for which it is undefined,
+    decodes to +0.
+
+    Args:
+        bound: the threshold below which values are dropped, a power of two from 2^-1 to 2^-14.
+
+    Raises:
+        ConfigError: any other bound.
+    """
+
+    family = "inceptionn-printed"
+    codec_id = 2
+
+    @property
+    def width(self) -> int:
+        return 7
+
+    @property
+    def absolute_error(self) -> float:
+        return max(self.bound, 2.0**-7)
+
+
+# INCEPTIONN with a bound relative to the values: each message is scaled by a power of two before it is coded.
+#
+# power = the p for which the root mean square of 2^p values lies in [2^-5.5, 2^-4.5)
+# message = INCEPTIONN's stream of 2^p values; p is in its header, in a byte that other codecs leave 0
+#
+# Values times a power of two give the same bytes but for p, so that no scale of the loss matters. Errors stay below
+# 2^-p times the bound: at 2^-10, below about 1/23 to 1/45 of the root mean square.
+
+TARGET = -5
+"""Binary logarithm that the scaled root mean square is near: most gradients are then below 1 and above 2^-10."""
+
+
+@dataclass(frozen=True, repr=False)
+class _AtPower(Inceptionn):
+    """INCEPTIONN's codec of values that were multiplied by ``2**power``, which its headers state."""
+
+    power: int = 0
+
+    family = "inceptionn-scaled"
+    codec_id = 5
+
+    def _header(self, count: int) -> Header:
+        return Header(self.codec_id, self.parameter, count, self.chunk, self.power)
+
+
+@dataclass(frozen=True, repr=False)
+class InceptionnScaled(Codec):
+    """INCEPTIONN of messages scaled by a power of two; scaled down to 2^-126, powers of two do not matter.
+
+    Encoding decoded values again may take another power of two, and change them.
+
+    Args:
+        bound: error bound of scaled values, a power of two from 2^-1 to 2^-14.
+
+    Raises:
+        ConfigError: any other bound.
+    """
+
+    bound: float = 2.0**-10
+
+    def __post_init__(self) -> None:
+        Inceptionn(self.bound)  # checks the bound
+
+    @property
+    def name(self) -> str:
+        return _AtPower(self.bound).name
+
+    @property
+    def largest_ratio(self) -> float | None:
+        return Inceptionn(self.bound).largest_ratio
+
+    def encode(self, array: object, *, threads: int = 1) -> memoryview:
+        values = float32_values(array)
+        power = power_of(values)
+        return _AtPower(self.bound, power).encode(_scaled(values, power), threads=threads)
+
+    @overload
+    def decode(self, buffer: object, out: None = None, *, threads: int = 1) -> Float32s: ...
+
+    @overload
+    def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
+
+    def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
+        data = stream_bytes(buffer)
+        header = Header.parse(data)
+        decoded = _AtPower(self.bound, header.power).decode(data, out, threads=threads)
+        values = float32_target(decoded, header.count)
+        _scaled(values, -header.power, out=values)
+        return decoded
+
+    def encode_leaving(self, array: Float32s) -> memoryview:
+        power = power_of(array)
+        _scaled(array, power, out=array)
+        stream = _AtPower(self.bound, power).encode_leaving(array)
+        _scaled(array, -power, out=array)
+        return stream
+
+
+def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float32s:
+    """Return ``values`` times ``2**power``; NaN stay NaN, signalling ones without a warning."""
+    with np.errstate(invalid="ignore"):
+        return np.multiply(values, np.float32(2.0**power), out=out)
+
+
+def power_of(values: Float32s) -> int:
+    """The power of two that brings the root mean square of ``values`` near 2^-5; infinite values and NaN do not count.
+
+    Values times 2^k have a power smaller by k.
+    """
+    if not values.size:
+        return 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean_square = float(np.dot(values, values)) / values.size
+        if not 2.0**-60 < mean_square < 2.0**60:  # squares in float32 may have vanished or overflowed
+            squares = np.square(values[np.isfinite(values)], dtype=np.float64)
+            mean_square = float(squares.sum()) / values.size
+    if mean_square == 0:
+        return 0
+    power = TARGET - math.frexp(mean_square)[1] // 2
+    return max(-LARGEST_POWER, min(power, LARGEST_POWER))
+
+
+# The cycles that the paper's compression and decompression engines take, burst by burst.
+#
+# Source: the INCEPTIONN paper, section VI-A, Figs. 9 and 10. Both engines sit on a 256-bit AXI stream at 100 MHz,
+# which carries 25.6 Gbit/s. One burst is eight values, one group of the codec's stream:
+#
+# burst ─► 8 compression blocks ─► shifter tree ─► alignment unit ─► burst       (Fig. 9)
+# burst ─► burst buffer, 512 bits ─► tag decoder ─► 8 decompression blocks ─► burst      (Fig. 10)
+#
+# Three things the paper leaves open are settled so:
+#
+# * Eight raw values become 272 bits, but only 256 leave in a cycle. The alignment unit holds 512 bits, and a burst that
+# does not fit waits.
+# * "Reads the next burst if the left bits are fewer than a burst" never ends with exactly 256 bits left in front of a
+# group of 272: a burst is read whenever there is room for it.
+# * Even so, 264 bits left in front of a group of 272 leave no room for a burst and no group to decode. The 16 tag bits
+# therefore move to a register of their own before the group's payload is complete.
+
+BURST_BITS = 256
+CLOCK_HZ = 100e6
+BUFFER_BITS = 2 * BURST_BITS
+
+
+def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
+    """Cycles and stalls of the alignment unit over groups of 16 to 272 bits; a group enters, a burst leaves a cycle."""
+    held = cycles = stalls = 0
+    for bits in group_bits:
+        cycles += 1
+        held -= BURST_BITS if held >= BURST_BITS else 0
+        while held + bits > BUFFER_BITS:
+            cycles, stalls = cycles + 1, stalls + 1
+            held -= BURST_BITS
+        held += bits
+    return cycles + -(-held // BURST_BITS), stalls
+
+
+def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
+    """Cycles and stalls of the burst buffer over groups of 16 to 272 bits; a burst enters, a group leaves a cycle."""
+    groups = list(group_bits)
+    coming = sum(groups)
+    held = cycles = stalls = done = 0
+    tag_taken, started = False, False
+    while done < len(groups):
+        cycles += 1
+        if coming:
+            if held <= BUFFER_BITS - BURST_BITS:
+                entering = min(BURST_BITS, coming)
+                held, coming = held + entering, coming - entering
+            else:
+                stalls += 1
+        started = started or held > BURST_BITS or not coming
+        if not started:
+            continue
+        if not tag_taken and held >= 16:
+            held, tag_taken = held - 16, True
+        if tag_taken and held >= groups[done] - 16:
+            held, tag_taken, done = held - (groups[done] - 16), False, done + 1
+    return cycles, stalls
+
+
+def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
+    """The size in bits of every group of eight, from the values alone; what the cycle counts need."""
+    size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
+    k = codec.exponent
+    thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]
+    code_bits = np.array([0, 8, 16, 32])[np.searchsorted(thresholds, size, side="right")]
+    padded = np.zeros(-(-size.size // 8) * 8, np.int64)
+    padded[: size.size] = code_bits
+    total: Ints = 16 + padded.reshape(-1, 8).sum(axis=1)
+    return total

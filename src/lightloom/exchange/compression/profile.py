@@ -1,0 +1,373 @@
+"""How well codecs compress the gradients of one model, measured: ratios, errors, tags, and this host's rates.
+
+A profile says what its gradients were, so that figures from random inputs are never taken for figures from data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field
+
+from lightloom.core.array_files import read_npy, read_npz
+from lightloom.core.arrays import Float32s, Ints
+from lightloom.core.cache import cache_directory
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import (
+    Bandwidth,
+    Config,
+    Count,
+    Seconds,
+)
+from lightloom.core.files import cannot_read, write_atomically
+from lightloom.core.results import content_hash
+from lightloom.exchange.compression import inceptionn
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.kernels import implementation
+from lightloom.exchange.compression.stream import FRAME_HEADER, HEADER_BYTES, FramedCodec, tag_histogram
+
+SCHEMA: Literal["lightloom.compression-profile/1"] = "lightloom.compression-profile/1"
+
+
+class Fit(Config):
+    """Compression ratio and errors of a codec on some values."""
+
+    values: Count
+    ratio: Annotated[float, Field(gt=0)]
+    """Bytes as float32 for each compressed byte; checked stream included for the whole, payload alone for a tensor."""
+    tags: tuple[int, int, int, int] | None = None
+    """Values that take 2, 10, 18 and 34 bits, tag included; null for codecs without tags."""
+    max_error: Annotated[float, Field(ge=0)]
+    relative_l2_error: Annotated[float, Field(ge=0)]
+    """|decoded − values| / |values|; 0 where all values are 0."""
+    cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
+    """Cosine of the angle between decoded and original values; 0 where nothing is left, 1 where nothing was there."""
+
+
+class Rates(Config):
+    """Rates of this host's kernel, in bytes of float32 values per second."""
+
+    threads: Count
+    encode: Bandwidth
+    decode: Bandwidth
+    encode_message: Seconds | None = None
+    """Seconds to encode a message whatever its size; null in profiles that did not measure it."""
+    decode_message: Seconds | None = None
+
+
+class CodecProfile(Config):
+    """Measurements of one codec on the gradients of one model."""
+
+    codec: str
+    """As :func:`lightloom.exchange.compression.registry.find` understands it."""
+    whole: Fit
+    """Over all tensors and steps together."""
+    steps: dict[int, float]
+    """Ratio by training step."""
+    sums: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Ratio of sums of so many gradients at one step, 1 included; empty where none were measured."""
+    tensors: dict[str, Fit]
+    """By parameter name, over all steps."""
+    host: tuple[Rates, ...]
+    """With one thread, and with all."""
+    engine: Rates | None = None
+    """Rates of the paper's 256-bit engines at 100 MHz on these values; null for codecs that it does not model."""
+
+
+class CompressionProfile(Config):
+    """Measurements of several codecs on the gradients of one model."""
+
+    schema_name: Literal["lightloom.compression-profile/1"] = Field(default=SCHEMA, alias="schema")
+    model: str
+    """As given to ``lightloom plan``."""
+    parameters: Count
+    gradients: str
+    """Where they come from, in words; says so where inputs were random."""
+    kernel: str
+    """Implementation whose rates were measured, as ``exchange.compression.kernels.implementation`` names it."""
+    codecs: Annotated[tuple[CodecProfile, ...], Field(min_length=1)]
+
+    def of(self, codec: str) -> CodecProfile | None:
+        """Return the measurements of one codec."""
+        return next((profile for profile in self.codecs if profile.codec == codec), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the profile as plain types, which :func:`read` accepts."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def read(path: Path) -> CompressionProfile:
+    """Read a profile from a file.
+
+    Raises:
+        ConfigError: unreadable, not JSON, of another version, or a field is missing, unknown or out of range.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or "not JSON"
+        raise cannot_read(path, reason, "compression profile") from error
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise ConfigError(f"{str(path)!r} is no compression profile: expected a document with schema {SCHEMA!r}")
+    profile: CompressionProfile = validate(CompressionProfile, data, str(path))
+    return profile
+
+
+def store(profile: CompressionProfile, key: str) -> list[Path]:
+    """Keep a profile in the cache for ``lightloom plan``, one file a codec; ``key`` names the model and its code.
+
+    Raises:
+        ConfigError: the cache cannot be written.
+    """
+    return [
+        write_atomically(
+            cache_path(key, each.codec), json.dumps(profile.model_copy(update={"codecs": (each,)}).to_json())
+        )
+        for each in profile.codecs
+    ]
+
+
+def cache_path(key: str, codec: str) -> Path:
+    """Where the profile of a model's gradients under one codec is kept."""
+    return cache_directory() / "profiles" / f"{content_hash([key, codec, SCHEMA])}.json"
+
+
+# Measure the compression ratio, error and rate of codecs on gradients: the figures of a profile.
+
+Gradients = Mapping[str, Float32s]
+"""One step's gradients, flat, by parameter name."""
+
+
+class Sample(NamedTuple):
+    """Gradients of one training step, or a sum of several."""
+
+    step: int
+    terms: int
+    """Number of gradients that were added up, of different batches."""
+    gradients: Gradients
+
+
+_RATE_VALUES = 1 << 23
+"""Number of values (32 MiB) on which rates are measured: more than caches hold, less than a second per round."""
+_ROUNDS = 5
+_MESSAGE_VALUES = 64
+"""Number of values of a message whose coding takes no longer than the call."""
+_CALLS = 50
+_ENGINE_VALUES = 1 << 18
+_BLOCK = 1 << 20
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over steps of one tensor, or of all tensors together."""
+
+    values: int = 0
+    nbytes: int = 0
+    max_error: float = 0.0
+    error: float = 0.0
+    size: float = 0.0
+    decoded_size: float = 0.0
+    product: float = 0.0
+    tags: Ints | None = None
+
+    def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
+        self.values += values.size
+        self.nbytes += nbytes
+        for begin in range(0, values.size, _BLOCK):
+            exact, received = (part[begin : begin + _BLOCK].astype(np.float64) for part in (values, decoded))
+            error = received - exact
+            self.max_error = max(self.max_error, float(np.abs(error).max()))
+            self.error += float(error @ error)
+            self.size += float(exact @ exact)
+            self.decoded_size += float(received @ received)
+            self.product += float(exact @ received)
+        if tags is not None:
+            self.tags = tags if self.tags is None else self.tags + tags
+
+    def fit(self) -> Fit:
+        norms = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
+        return Fit(
+            values=self.values,
+            ratio=4 * self.values / self.nbytes,
+            tags=None if self.tags is None else cast(Any, tuple(self.tags.tolist())),
+            max_error=self.max_error,
+            relative_l2_error=float(np.sqrt(self.error / self.size)) if self.size else 0.0,
+            cosine=self.product / norms if norms else float(self.size == 0),
+        )
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Sums of one codec over the steps measured so far."""
+
+    codec: Codec
+    whole: _Sums = field(default_factory=_Sums)
+    tensors: dict[str, _Sums] = field(default_factory=dict)
+    steps: dict[int, float] = field(default_factory=dict)
+    sums: dict[int, float] = field(default_factory=dict)
+    _ratio: float = 0.0
+    """Of the latest gradient that is no sum."""
+
+    def add_sum(self, terms: int, gradients: Gradients) -> None:
+        """Add a sum of gradients, of which one was the latest that was added."""
+        together = np.concatenate(list(gradients.values()))
+        self.sums.setdefault(1, self._ratio)
+        self.sums[terms] = together.nbytes / len(self.codec.encode(together))
+
+    def add(self, step: int, gradients: Gradients) -> None:
+        for name, values in gradients.items():
+            encoded = self.codec.encode(values)
+            nbytes = _payload(self.codec, encoded, values.size)
+            self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
+        together = np.concatenate(list(gradients.values()))
+        encoded = self.codec.encode(together)
+        self._ratio = self.steps[step] = together.nbytes / len(encoded)
+        self._add(self.whole, together, encoded, len(encoded))
+
+    def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
+        tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
+        sums.add(values, self.codec.decode(encoded), nbytes, tags)
+
+
+def measure(
+    model: str,
+    parameters: int,
+    steps: Iterable[Sample],
+    codecs: Iterable[Codec],
+    origin: str,
+    advance: Callable[[int], None] = lambda _: None,
+) -> CompressionProfile:
+    """Measure codecs on a model's gradients; ``advance(1)`` is called after each step.
+
+    Args:
+        steps: gradients of training steps, at least one, and sums that begin with the latest one.
+        origin: description of the gradients, shown to the reader.
+
+    Raises:
+        ConfigError: no gradients at all, or NaN or infinite ones (names the tensor), which no training would use.
+    """
+    measured = [_Measured(codec) for codec in codecs]
+    sample: Float32s | None = None
+    for step, terms, gradients in steps:
+        values = {name: tensor for name, tensor in gradients.items() if tensor.size}
+        _check_finite(values, step)
+        for measurement in measured:
+            if terms > 1:
+                measurement.add_sum(terms, values)
+            else:
+                measurement.add(step, values)
+        sample = _sample(values) if terms == 1 else sample
+        advance(1)
+    if sample is None or not sample.size:
+        raise ConfigError(f"{model}: there are no gradients to measure")
+    return CompressionProfile(
+        model=model,
+        parameters=parameters,
+        gradients=origin,
+        kernel=implementation(),
+        codecs=tuple(
+            CodecProfile(
+                codec=measurement.codec.name,
+                whole=measurement.whole.fit(),
+                steps=measurement.steps,
+                sums=measurement.sums,
+                tensors={name: sums.fit() for name, sums in measurement.tensors.items()},
+                host=tuple(host_rates(measurement.codec, sample, count) for count in sorted({1, os.cpu_count() or 1})),
+                engine=engine_rates(measurement.codec, sample),
+            )
+            for measurement in measured
+        ),
+    )
+
+
+def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
+    """Return the rates of encoding and decoding, the fastest of a few rounds after a warm-up round."""
+    out = np.empty_like(values)
+    encode, decode = np.inf, np.inf
+    for counted in range(_ROUNDS + 1):
+        start = time.perf_counter()
+        encoded = codec.encode(values, threads=threads)
+        middle = time.perf_counter()
+        codec.decode(encoded, out=out, threads=threads)
+        end = time.perf_counter()
+        if counted:
+            encode, decode = min(encode, middle - start), min(decode, end - middle)
+    calls = _message_seconds(codec, values[:_MESSAGE_VALUES], threads)
+    return Rates(
+        threads=threads,
+        encode=values.nbytes / encode,
+        decode=values.nbytes / decode,
+        encode_message=calls[0],
+        decode_message=calls[1],
+    )
+
+
+def _message_seconds(codec: Codec, values: Float32s, threads: int) -> tuple[float, float]:
+    """Seconds of encoding and of decoding a message of a few values, the fastest of many calls."""
+    out = np.empty_like(values)
+    encode, decode = np.inf, np.inf
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        encoded = codec.encode(values, threads=threads)
+        middle = time.perf_counter()
+        codec.decode(encoded, out=out, threads=threads)
+        end = time.perf_counter()
+        encode, decode = min(encode, middle - start), min(decode, end - middle)
+    return float(encode), float(decode)
+
+
+def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
+    """Return the rates of the paper's engines from counts of cycles; None for codecs that have none."""
+    if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
+        return None
+    part = values[:_ENGINE_VALUES]
+    sizes = inceptionn.group_bits(codec, part).tolist()
+    into, _ = inceptionn.compression_cycles(sizes)
+    out, _ = inceptionn.decompression_cycles(sizes)
+    return Rates(
+        threads=1, encode=part.nbytes * inceptionn.CLOCK_HZ / into, decode=part.nbytes * inceptionn.CLOCK_HZ / out
+    )
+
+
+def read_gradients(path: Path) -> dict[str, Float32s]:
+    """Read saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
+
+    Raises:
+        ConfigError: unreadable, no such format, or not float32.
+    """
+    if path.suffix not in (".npy", ".npz"):
+        raise ConfigError(f"gradients {str(path)!r}: expected a .npy, .npz or .pt file")
+    arrays = {path.stem: read_npy(path)} if path.suffix == ".npy" else read_npz(path)
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            raise ConfigError(f"gradients {str(path)!r}: {name!r} is {array.dtype}, expected float32")
+    return {name: np.ascontiguousarray(array).reshape(-1) for name, array in arrays.items()}
+
+
+def _payload(codec: Codec, encoded: memoryview, values: int) -> int:
+    """Size of a stream without its headers, of which a bucket of many tensors has only one set, in bytes."""
+    if not isinstance(codec, FramedCodec):
+        return len(encoded)
+    return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)
+
+
+def _check_finite(gradients: Gradients, step: int) -> None:
+    for name, values in gradients.items():
+        invalid = values.size - int(np.count_nonzero(np.isfinite(values)))
+        if invalid:
+            raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")
+
+
+def _sample(gradients: Gradients) -> Float32s:
+    """Return the values on which rates are measured: all gradients, repeated or cut to one size."""
+    together = np.concatenate(list(gradients.values()))
+    return np.resize(together, _RATE_VALUES)

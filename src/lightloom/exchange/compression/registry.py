@@ -1,0 +1,154 @@
+"""Codecs by name: ``inceptionn:2^-10``, ``truncate:16``. Plug-ins are registered in the group ``lightloom.codecs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.plugins import plugins_of
+from lightloom.exchange.compression.blocks import (
+    Int3,
+    Int4,
+    Int8,
+    Lloyd2,
+    Sign,
+)
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted, InceptionnScaled
+from lightloom.exchange.compression.truncation import BlockFixedPoint, Truncation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Codecs that differ in one parameter and are written ``name:parameter``."""
+
+    name: str
+    build: Callable[[Any], Codec]
+    """Builds the codec from the parameter that :attr:`read` returns."""
+    read: Callable[[str], Any]
+    """Parses the text behind the colon; raises ValueError if it cannot."""
+    default: str
+    """Text of the parameter where a name has none."""
+    summary: str
+    """One line that says what the codecs do."""
+
+
+@cache
+def codecs() -> dict[str, Family]:
+    """Return all families of codecs by name, those of plug-ins included.
+
+    Raises:
+        ConfigError: a plug-in registered something that is not a :class:`Family`.
+    """
+    return {family.name: family for family in [*_BUILT_IN, *plugins_of("codecs", Family)]}
+
+
+def names() -> list[str]:
+    """Return the names of all families of codecs."""
+    return list(codecs())
+
+
+def description(name: str) -> dict[str, str]:
+    """Return what a family of codecs does, and the full name of its default codec.
+
+    Raises:
+        UnknownNameError: there is no family of that name.
+    """
+    family = _family(name)
+    return {"description": family.summary, "default": f"{name}:{family.default}"}
+
+
+def find(name: str) -> Codec:
+    """Return the codec of that name: a family's default, or that of the parameter behind a colon.
+
+    Raises:
+        UnknownNameError: there is no family of that name.
+        ConfigError: the parameter cannot be read or is out of range.
+    """
+    family_name, colon, parameter = name.partition(":")
+    family = _family(family_name)
+    text = parameter if colon else family.default
+    try:
+        value = family.read(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"codec {name!r}: {text!r} cannot be read; write for example {family.name}:{family.default}"
+        ) from error
+    return family.build(value)
+
+
+def read_bound(text: str) -> float:
+    """Parse ``2^-10``, ``2**-10`` or a plain number.
+
+    Raises:
+        ValueError: the text is none of these.
+    """
+    for power in ("2^", "2**"):
+        if text.startswith(power):
+            exponent = int(text.removeprefix(power))
+            if abs(exponent) > 1000:
+                raise ValueError(f"2^{exponent} is not a float")
+            return 2.0**exponent
+    return float(text)
+
+
+def _family(name: str) -> Family:
+    families = codecs()
+    if name not in families:
+        raise UnknownNameError("codec", name, families)
+    return families[name]
+
+
+_BUILT_IN = (
+    Family(
+        name="inceptionn",
+        build=Inceptionn,
+        read=read_bound,
+        default="2^-10",
+        summary="0, 8, 16 or 32 bits per value; every error is below the bound",
+    ),
+    Family(
+        name="inceptionn-printed",
+        build=InceptionnPrinted,
+        read=read_bound,
+        default="2^-10",
+        summary="INCEPTIONN as its paper prints it; errors exceed bounds below 2^-7",
+    ),
+    Family(
+        name="inceptionn-scaled",
+        build=InceptionnScaled,
+        read=read_bound,
+        default="2^-10",
+        summary="INCEPTIONN of messages scaled by a power of two: the bound is relative to their root mean square",
+    ),
+    Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
+    Family(
+        name="block-fixed-point",
+        build=BlockFixedPoint,
+        read=int,
+        default="8",
+        summary="blocks of 32 values share an exponent",
+    ),
+    Family(
+        name="int8",
+        build=Int8,
+        read=int,
+        default="256",
+        summary="8 bits per value, in 127ths of its block's largest size",
+    ),
+    Family(name="int4", build=Int4, read=int, default="128", summary="4 bits per value, in sevenths of that"),
+    Family(name="int3", build=Int3, read=int, default="128", summary="3 bits per value, in thirds of that"),
+    Family(
+        name="lloyd2",
+        build=Lloyd2,
+        read=int,
+        default="64",
+        summary="2 bits per value: the levels of Lloyd and Max for a Gaussian of its block's mean size",
+    ),
+    Family(
+        name="sign", build=Sign, read=int, default="256", summary="1 bit per value: its sign, at its block's mean size"
+    ),
+)

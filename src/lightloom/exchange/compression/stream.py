@@ -1,0 +1,429 @@
+"""The byte stream: a 24-byte header, then one frame for every chunk of values, each with its own checksum.
+
+    header   magic "LLGC" | u8 version | u8 codec | u8 parameter | i8 power
+             u64 values | u32 values a chunk | u32 crc32
+    frame    u32 payload bytes | u32 checksum | payload
+
+Little-endian. The power is 0, but for codecs that scale values by a power of two. The header's CRC-32 covers the 20
+bytes before it. A frame's checksum is the low half of XXH64 over its payload, seeded with ``frame index << 32 | payload
+bytes``, so that frames cannot be swapped or resized unnoticed. Frames stand alone: several threads encode and decode
+them, and a receiver decodes each as it arrives.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.arrays import (
+    Bits,
+    Bytes,
+    Float32s,
+    Ints,
+)
+from lightloom.core.errors import CodecError, ConfigError
+from lightloom.exchange.compression.codec import (
+    Codec,
+    T,
+    byte_target,
+    float32_target,
+    float32_values,
+    stream_bytes,
+)
+from lightloom.exchange.compression.kernels import REASONS, SLACK, current
+
+# The 24 bytes with which every stream begins; ``compression.stream`` describes the whole stream.
+
+MAGIC = b"LLGC"
+VERSION = 1
+CHUNK = 1 << 16
+"""Values per frame: 256 KiB, small enough for the cache of a core, large enough for 8 bytes not to matter."""
+LARGEST_CHUNK = 1 << 24
+"""Largest number of values per frame that is read."""
+FRAME_HEADER = 8
+"""Size of the length and checksum before each payload, in bytes."""
+TAGGED = (1, 2, 5)
+"""Codecs whose frames hold two tag bits for each value: all forms of INCEPTIONN."""
+SCALED = (5,)
+"""Codecs whose values were multiplied by a power of two."""
+LARGEST_POWER = 126
+"""Largest size of that power, so that it and its inverse are normal float32 numbers."""
+
+_HEADER = struct.Struct("<4sBBBbQI")
+_CRC = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size + _CRC.size
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a stream."""
+
+    codec: int
+    """Family of codecs: 1 windowed INCEPTIONN, 2 as printed, 3 truncation, 4 block fixed point, 5 scaled INCEPTIONN,
+    6 int8, 7 int4, 8 int3, 9 Lloyd-Max of 2 bits, 10 signs."""
+    parameter: int
+    """INCEPTIONN: k of the bound 2^-k; truncation: bits dropped; block fixed point: bits per value; 6 to
+    10: log2 of the values of a block."""
+    count: int
+    """Number of values in the stream."""
+    chunk: int
+    """Values per frame; the last frame may hold fewer."""
+    power: int = 0
+    """p of the power of two 2^p that values were multiplied by."""
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        return -(-self.count // self.chunk)
+
+    def pack(self) -> bytes:
+        """Return the 24 header bytes."""
+        head = _HEADER.pack(MAGIC, VERSION, self.codec, self.parameter, self.power, self.count, self.chunk)
+        return head + _CRC.pack(zlib.crc32(head))
+
+    @classmethod
+    def parse(cls, data: Bytes | bytes | bytearray) -> Header:
+        """Read the header at the start of ``data``.
+
+        Raises:
+            CodecError: too short, another magic or version, a wrong checksum, an impossible chunk or power.
+        """
+        head = bytes(data[:HEADER_BYTES])
+        if len(head) < HEADER_BYTES:
+            raise CodecError(f"a stream begins with {HEADER_BYTES} bytes of header, not {len(head)}")
+        magic, version, codec, parameter, power, count, chunk = _HEADER.unpack_from(head)
+        if magic != MAGIC:
+            raise CodecError(f"not a lightloom stream: it begins with {magic!r}, not {MAGIC!r}")
+        if version != VERSION or (power and codec not in SCALED):
+            raise CodecError(f"stream version {version}.{power}: this release reads version {VERSION}.0")
+        if zlib.crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
+            raise CodecError("the stream's header is corrupted: its CRC-32 is wrong")
+        if abs(power) > LARGEST_POWER:
+            raise CodecError(f"values times 2^{power}: expected a power of at most {LARGEST_POWER} either way")
+        if chunk % 8 or not 8 <= chunk <= LARGEST_CHUNK:
+            raise CodecError(f"chunks of {chunk} values: expected a multiple of 8 up to {LARGEST_CHUNK}")
+        return cls(codec, parameter, count, chunk, power)
+
+
+EncodeFrames = Callable[[Float32s, int, int, Bytes], int]
+DecodeFrames = Callable[[Bytes, Float32s, int, int], int]
+
+
+class FramedCodec(Codec):
+    """A codec whose values become frames; a subclass codes runs of whole frames and says how small they can be."""
+
+    codec_id: int
+    parameter: int
+    chunk: int = CHUNK
+
+    @abstractmethod
+    def worst_bytes(self, count: int) -> int:
+        """Size of the largest payload of ``count`` values, in bytes."""
+
+    @abstractmethod
+    def least_bytes(self, count: int) -> int:
+        """Size of the smallest payload of ``count`` values, in bytes; smaller streams are refused at once."""
+
+    @property
+    def largest_ratio(self) -> float | None:
+        """That of the shortest payload that a chunk may have."""
+        return 4 * self.chunk / max(self.least_bytes(self.chunk), 1)
+
+    @abstractmethod
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+        """Write the frames of ``values``, numbered from ``first``, to ``out``; returns the bytes written."""
+
+    @abstractmethod
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
+        """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
+
+    def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
+        """As :meth:`Codec.encode`; the stream is the beginning of ``out`` where memory of :meth:`room` bytes is given.
+
+        Raises:
+            InputError: not float32 or not in CPU memory; ``out`` is no flat, writable uint8 array, or too small.
+        """
+        return self._encode(float32_values(array), threads, self.encode_frames, out)
+
+    def room(self, count: int, threads: int = 1) -> int:
+        """Size of memory in which any ``count`` values can be encoded, in bytes."""
+        return HEADER_BYTES + self._starts(_shares(self._header(count), threads))[-1]
+
+    def _header(self, count: int) -> Header:
+        return Header(self.codec_id, self.parameter, count, self.chunk)
+
+    def _starts(self, shares: list[tuple[int, int]]) -> list[int]:
+        return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
+
+    def _encode(
+        self, values: Float32s, threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
+    ) -> memoryview:
+        header = self._header(values.size)
+        shares = _shares(header, threads)
+        starts = self._starts(shares)
+        room = HEADER_BYTES + starts[-1]
+        buffer = np.empty(room, np.uint8) if out is None else byte_target(out, room)
+        buffer[:HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
+        body = buffer[HEADER_BYTES:]
+
+        def work(i: int) -> int:
+            begin, end = shares[i]
+            return encode_frames(values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]])
+
+        used = _in_threads(work, len(shares))
+        at = 0
+        for start, size in zip(starts, used, strict=False):
+            if at != start:
+                body[at : at + size] = body[start : start + size]
+            at += size
+        return buffer[: HEADER_BYTES + at].data.toreadonly()
+
+    def iter_encode(self, array: object) -> Iterator[memoryview]:
+        """Yield the bytes of :meth:`encode`: the header, then each frame as soon as it is ready."""
+        values = float32_values(array)
+        header = self._header(values.size)
+        yield memoryview(header.pack())
+        for index in range(header.frames):
+            part = values[index * self.chunk : (index + 1) * self.chunk]
+            buffer = np.empty(self._worst_frames(part.size), np.uint8)
+            used = self.encode_frames(part, self.chunk, index, buffer)
+            yield buffer[:used].data.toreadonly()
+
+    @overload
+    def decode(self, buffer: object, out: None = None, *, threads: int = 1) -> Float32s: ...
+
+    @overload
+    def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
+
+    def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
+        return self._decode(buffer, out, threads, self.decode_frames)
+
+    def _decode(self, buffer: object, out: object, threads: int, decode_frames: DecodeFrames) -> object:
+        data = stream_bytes(buffer)
+        header = self.read_header(data)
+        body = data[HEADER_BYTES:]
+        if _frames_bytes(header.count, header.chunk, self.least_bytes) > body.size:
+            raise CodecError(f"{header.count} values cannot come from a stream of {data.size} bytes")
+        target = np.empty(header.count, np.float32) if out is None else float32_target(out, header.count)
+        shares = _shares(header, threads)
+        starts = _frame_starts(body, header, [begin // header.chunk for begin, _ in shares])
+
+        def work(i: int) -> int:
+            begin, end = shares[i]
+            stop = starts[i + 1] if i + 1 < len(shares) else body.size
+            used = decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)
+            if used < 0:
+                raise _invalid(header, *divmod(-used, 8))
+            return starts[i] + used
+
+        ends = _in_threads(work, len(shares))
+        end = ends[-1] if ends else 0
+        if end != body.size:
+            raise CodecError(f"{body.size - end} bytes follow the last frame")
+        return target if out is None else out
+
+    def read_header(self, data: Bytes | bytes | bytearray) -> Header:
+        """The header of a stream of this codec.
+
+        Raises:
+            CodecError: malformed, or another codec's or bound's stream.
+        """
+        header = Header.parse(data)
+        if (header.codec, header.parameter) != (self.codec_id, self.parameter):
+            raise CodecError(
+                f"the stream is of codec {header.codec} with parameter {header.parameter}; "
+                f"{self.name} is codec {self.codec_id} with parameter {self.parameter}"
+            )
+        return header
+
+    def _worst_frames(self, count: int) -> int:
+        return _frames_bytes(count, self.chunk, self.worst_bytes) + SLACK
+
+
+class StreamDecoder:
+    """Decodes a stream that arrives in pieces: :meth:`feed` returns the values of the frames completed so far.
+
+    Memory stays within one frame's worst case and the piece just fed.
+    """
+
+    def __init__(self, codec: FramedCodec) -> None:
+        self._codec = codec
+        self._header: Header | None = None
+        self._pending = bytearray()
+        self._frame = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every value has been returned."""
+        return self._header is not None and self._frame == self._header.frames
+
+    def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:
+        """Take the next bytes; returns the values that they complete (possibly none).
+
+        Raises:
+            CodecError: malformed or corrupted so far, or bytes after the last frame.
+        """
+        self._pending += memoryview(piece).cast("B")
+        if self._header is None:
+            if len(self._pending) < HEADER_BYTES:
+                return np.empty(0, np.float32)
+            self._header = self._codec.read_header(self._pending)
+            del self._pending[:HEADER_BYTES]
+        done = []
+        while not self.finished and (part := self._next_frame(self._header)) is not None:
+            done.append(part)
+        if self.finished and self._pending:
+            raise CodecError(f"{len(self._pending)} bytes follow the last frame")
+        return np.concatenate(done) if done else np.empty(0, np.float32)
+
+    def _next_frame(self, header: Header) -> Float32s | None:
+        if len(self._pending) < FRAME_HEADER:
+            return None
+        count = min(header.chunk, header.count - self._frame * header.chunk)
+        length = int.from_bytes(self._pending[:4], "little")
+        if not self._codec.least_bytes(count) <= length <= self._codec.worst_bytes(count):
+            raise _invalid(header, self._frame, 2)
+        if len(self._pending) < FRAME_HEADER + length:
+            return None
+        data = np.frombuffer(bytes(self._pending[: FRAME_HEADER + length]), np.uint8)
+        out = np.empty(count, np.float32)
+        used = self._codec.decode_frames(data, out, header.chunk, self._frame)
+        if used < 0:
+            raise _invalid(header, self._frame, -used % 8)
+        del self._pending[: FRAME_HEADER + length]
+        self._frame += 1
+        return out
+
+
+def tag_histogram(buffer: object) -> Ints:
+    """Count the values of an INCEPTIONN stream that take 2, 10, 18 and 34 bits, tag included, without decoding.
+
+    Source: INCEPTIONN, Table III.
+
+    Raises:
+        CodecError: malformed or corrupted, or a stream of another codec.
+    """
+    data = stream_bytes(buffer)
+    header = Header.parse(data)
+    if header.codec not in TAGGED:
+        raise CodecError(
+            f"a stream of codec {header.codec} has no tags: expected codec {' or '.join(map(str, TAGGED))}"
+        )
+    counts = np.zeros(4, np.int64)
+    body = data[HEADER_BYTES:]
+    used = current().count_tags(body, header.count, header.chunk, counts)
+    if used < 0:
+        raise _invalid(header, *divmod(-used, 8))
+    if used != body.size:
+        raise CodecError(f"{body.size - used} bytes follow the last frame")
+    return counts
+
+
+def as_bits(values: Float32s) -> Bits:
+    """Return a view of the same memory as 32-bit patterns."""
+    return values.view(np.uint32)
+
+
+def _invalid(header: Header, frame: int, reason: int) -> CodecError:
+    return CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
+
+
+def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -> int:
+    """Return the size of all frames of ``count`` values, each with a payload of the given size."""
+    full, rest = divmod(count, chunk)
+    return full * (FRAME_HEADER + payload_bytes(chunk)) + (FRAME_HEADER + payload_bytes(rest) if rest else 0)
+
+
+def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
+    """Split the values into runs of whole frames, one for each thread."""
+    if threads < 1:
+        raise ConfigError(f"threads = {threads}: expected at least 1")
+    workers = min(threads, header.frames)
+    edges = [header.frames * i // workers * header.chunk for i in range(workers)] if workers else []
+    return list(zip(edges, [*edges[1:], header.count], strict=False))
+
+
+def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
+    if parts <= 1:
+        return [work(i) for i in range(parts)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, range(parts)))
+
+
+def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
+    """Return the byte offsets of some frames (ascending) by following the lengths of all frames."""
+    if len(frames) <= 1:
+        return [0] * len(frames)
+    starts, at, frame = [], 0, 0
+    for target in frames:
+        while frame < target:
+            if body.size - at < FRAME_HEADER:
+                raise _invalid(header, frame, 1)
+            at += FRAME_HEADER + int.from_bytes(body[at : at + 4].tobytes(), "little")
+            frame += 1
+        starts.append(min(at, body.size))
+    return starts
+
+
+# Frames of codecs written in NumPy: one payload for each chunk, with length and checksum.
+
+
+class NumpyCodec(FramedCodec):
+    """A codec that turns one chunk into one payload and back; the size depends on the number of values alone."""
+
+    def least_bytes(self, count: int) -> int:
+        return self.worst_bytes(count)
+
+    @abstractmethod
+    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return the payload of one chunk."""
+
+    @abstractmethod
+    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        """Return the values of one payload; None if it is malformed."""
+
+    def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+        at = 0
+        for begin in range(0, values.size, chunk):
+            payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
+            index = first + begin // chunk
+            head = np.array([payload.size, _checksum(payload, index)], "<u4")
+            out[at : at + FRAME_HEADER] = head.view(np.uint8)
+            at += FRAME_HEADER
+            out[at : at + payload.size] = payload
+            at += payload.size
+        return at
+
+    def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
+        at = 0
+        for begin in range(0, out.size, chunk):
+            index = first + begin // chunk
+            if data.size - at < FRAME_HEADER:
+                return -(8 * index + 1)
+            length, checksum = (int(word) for word in data[at : at + FRAME_HEADER].copy().view("<u4"))
+            at += FRAME_HEADER
+            if data.size - at < length:
+                return -(8 * index + 1)
+            payload = np.ascontiguousarray(data[at : at + length])
+            if _checksum(payload, index) != checksum:
+                return -(8 * index + 3)
+            part = out[begin : begin + chunk]
+            values = self.decode_payload(payload, part.size)
+            if values is None:
+                return -(8 * index + 4)
+            part[:] = values
+            at += length
+        return at
+
+
+def _checksum(payload: Bytes, index: int) -> int:
+    return current().xxh64(payload, index << 32 | payload.size) & 0xFFFFFFFF

@@ -1,0 +1,167 @@
+"""Truncation: the low bits of each float32 are dropped; the INCEPTIONN paper's baseline (Figs. 4, 7: 16b-T to 24b-T).
+
+Dropping 16 bits leaves bfloat16 rounded towards zero; 22 bits leave one bit of mantissa; 24 bits take the last bit of
+the exponent too, so that every second power of two falls to the one below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.compression.stream import NumpyCodec, as_bits
+
+DROPPED = (16, 22, 24)
+
+
+@dataclass(frozen=True, repr=False)
+class Truncation(NumpyCodec):
+    """Keep the top ``32 - dropped`` bits of each value, packed most significant bit first.
+
+    NaN may become Inf where its payload sits in the dropped bits.
+
+    Args:
+        dropped: number of low bits to drop: 16, 22 or 24.
+
+    Raises:
+        ConfigError: another number of bits.
+    """
+
+    dropped: int = 16
+
+    codec_id = 3
+
+    def __post_init__(self) -> None:
+        if self.dropped not in DROPPED:
+            raise ConfigError(f"dropped = {self.dropped!r} bits: expected one of {', '.join(map(str, DROPPED))}")
+
+    @property
+    def parameter(self) -> int:  # type: ignore[override]
+        return self.dropped
+
+    @property
+    def name(self) -> str:
+        return f"truncate:{self.dropped}"
+
+    @property
+    def relative_error(self) -> float:
+        """Bound of the relative error of values from 2^-125 on: 2^-7, 2^-1, or 3/4 where the exponent loses a bit."""
+        return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
+
+    def worst_bytes(self, count: int) -> int:
+        return -(-count * (32 - self.dropped) // 8)
+
+    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        bits = 32 - self.dropped
+        if bits % 8:
+            return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
+                : self.worst_bytes(values.size)
+            ]
+        in_order: NDArray[np.uint8] = (as_bits(values) >> self.dropped).astype(f">u{bits // 8}").view(np.uint8)
+        return in_order
+
+    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        bits = 32 - self.dropped
+        if payload.size != self.worst_bytes(count):
+            return None
+        if bits % 8:
+            codes = _unpack_tens(payload)
+            return None if codes[count:].any() else (codes[:count] << self.dropped).view(np.float32)
+        codes = payload.view(f">u{bits // 8}").astype(np.uint32)
+        return (codes << self.dropped).view(np.float32)
+
+
+_PLACES = np.array([30, 20, 10, 0], np.uint64)
+"""Four values of 10 bits are 5 bytes, most significant first."""
+
+
+def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    fours = np.zeros((-(-codes.size // 4), 4), np.uint64)
+    fours.reshape(-1)[: codes.size] = codes
+    words = (fours[:, 0] << _PLACES[0]) | (fours[:, 1] << _PLACES[1]) | (fours[:, 2] << _PLACES[2]) | fours[:, 3]
+    in_order: NDArray[np.uint8] = words.astype(">u8").view(np.uint8)
+    return in_order.reshape(-1, 8)[:, 3:].reshape(-1)
+
+
+def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    fives = np.zeros((-(-payload.size // 5), 5), np.uint8)
+    fives.reshape(-1)[: payload.size] = payload
+    words = np.zeros((len(fives), 8), np.uint8)
+    words[:, 3:] = fives
+    tens = (words.view(">u8").astype(np.uint64) >> _PLACES) & np.uint64(1023)
+    return tens.astype(np.uint32).reshape(-1)
+
+
+# Block fixed point: 32 consecutive values share one exponent and keep a few bits each; a baseline for comparison.
+#
+# The block of 32 is that of the OCP Microscaling formats (version 1.0); the mantissa is a two's complement integer.
+
+BLOCK = 32
+_BIAS = 127
+"""Added to the exponent of a block's step so that it fits one byte."""
+
+
+@dataclass(frozen=True, repr=False)
+class BlockFixedPoint(NumpyCodec):
+    """Codec whose blocks are one byte of exponent and ``bits`` for each value, most significant bit first.
+
+    With E the exponent of the block's largest size (in [2^(E-1), 2^E)), the step is 2^(E - bits + 1), at least
+    2^-127. Rounding is to nearest, clipped at the largest integer: the error of a value is at most one step.
+
+    Args:
+        bits: bits per value, sign included, from 2 to 16.
+
+    Raises:
+        ConfigError: another number of bits.
+        UnsupportedError: (on encoding) NaN or Inf, which a shared exponent cannot hold.
+    """
+
+    bits: int = 8
+
+    codec_id = 4
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bits, int) or not 2 <= self.bits <= 16:
+            raise ConfigError(f"bits = {self.bits!r}: expected a whole number from 2 to 16")
+
+    @property
+    def parameter(self) -> int:  # type: ignore[override]
+        return self.bits
+
+    @property
+    def name(self) -> str:
+        return f"block-fixed-point:{self.bits}"
+
+    def worst_bytes(self, count: int) -> int:
+        return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
+
+    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        if not np.isfinite(values).all():
+            raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")
+        blocks = np.zeros((-(-values.size // BLOCK), BLOCK), np.float32)
+        blocks.reshape(-1)[: values.size] = values
+        _, exponent = np.frexp(np.abs(blocks).max(axis=1))
+        step = np.maximum(exponent - self.bits + 1, -_BIAS)
+        largest = (1 << (self.bits - 1)) - 1
+        scaled = np.rint(np.ldexp(blocks.astype(np.float64), -step[:, None]))
+        codes = np.clip(scaled, -largest, largest).astype(np.int16)
+        low_bits = np.unpackbits(codes.astype(">i2").view(np.uint8).reshape(-1, 2), axis=1)[:, 16 - self.bits :]
+        packed = np.packbits(low_bits.reshape(len(blocks), -1), axis=1)
+        return np.column_stack([(step + _BIAS).astype(np.uint8), packed]).reshape(-1)
+
+    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        if payload.size != self.worst_bytes(count):
+            return None
+        rows = payload.reshape(-(-count // BLOCK), -1)
+        step = rows[:, :1].astype(np.int32) - _BIAS
+        if (step > 128 - self.bits + 1).any():
+            return None
+        bits = np.unpackbits(rows[:, 1:]).reshape(-1, self.bits)
+        wide = np.concatenate([np.repeat(bits[:, :1], 16 - self.bits, axis=1), bits], axis=1)
+        codes = np.packbits(wide).view(">i2").reshape(len(rows), BLOCK)
+        values = np.ldexp(codes.astype(np.float64), step)
+        limit = float(np.finfo(np.float32).max)
+        return np.clip(values, -limit, limit).astype(np.float32).reshape(-1)[:count]

@@ -1,0 +1,308 @@
+"""Whether compression pays: steps with and without it are timed, and the faster kind is used until the next probe.
+
+Plain is what torch itself would do: the all-reduce of DDP, the reduce-scatter of FSDP2.
+
+    warm-up │ C C C C │ P P P P │ C C C C │ P P P P │ the faster kind … │ next probe …
+
+C is a step with compression, P a plain one. A step lasts from one step's last bucket to the next one's,
+so that communication hidden behind the backward pass counts as little as it costs. The first step of each block mixes
+both kinds and is not counted. Ranks decide from the mean of their medians, so that all decide alike. The time until the
+next probe follows from what a probe costs: at most one percent of the steps in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from statistics import median
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import ConfigError
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
+from lightloom.exchange.compression.stream import tag_histogram
+from lightloom.exchange.distributed.residuals import SavedState, StateDict
+from lightloom.exchange.transport.channel import StreamObserver, Traffic
+
+WARM_UP = 5
+"""Steps before the first probe, in which DDP rebuilds its buckets and caches fill."""
+BLOCK = 4
+"""Steps of one kind in a row."""
+ROUNDS = 2
+"""Blocks of each kind in a probe."""
+LEAST_STEPS_BETWEEN = 200
+"""Least number of steps between two probes."""
+PROBE_SHARE = 0.01
+"""Largest share of the time that probing may cost."""
+HYSTERESIS = 0.05
+"""Share of the step time by which the other kind must be faster for a later decision to change."""
+
+_LOG = logging.getLogger("lightloom.exchange")
+_KEY, _KEY_IN_0_1 = "adaptive", "step_aside"
+
+Agree = Callable[[list[float]], list[float]]
+"""Returns the mean over ranks of the numbers that each rank passes; the same on all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Outcome of one probe; times are means over ranks, in seconds per step."""
+
+    step: int
+    compressed: float
+    plain: float
+    use_plain: bool
+    """Whether the plain exchange was chosen."""
+    plain_name: str = "plain all-reduce"
+    """Name of the plain exchange."""
+
+    def __str__(self) -> str:
+        choice = self.plain_name if self.use_plain else "compression"
+        return (
+            f"step {self.step}: {1e3 * self.compressed:.1f} ms with compression, {1e3 * self.plain:.1f} ms with "
+            f"{self.plain_name}; {choice} from now on"
+        )
+
+
+class AdaptiveCompression:
+    """Chooses for each step between compression and the plain exchange."""
+
+    def __init__(self, agree: Agree, *, log: bool = False, plain_name: str = "plain all-reduce") -> None:
+        """Begin with the warm-up; with ``log``, each decision goes to the logger ``lightloom.exchange`` (INFO)."""
+        self.use_plain = False
+        """Whether the present step is exchanged plainly."""
+        self._plain_name = plain_name
+        self.decisions: list[Decision] = []
+        self._agree = agree
+        self._log = log
+        self._step = 0
+        self._decided_plain = False
+        self._until_probe = WARM_UP
+        self._probe: list[bool] = []
+        self._position = 0
+        self._last_end: float | None = None
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}
+
+    def end_step(self, now: float) -> None:
+        """Choose the kind of the next step; ``now`` is when the last bucket of this step came, in seconds.
+
+        Every rank must call it after every step: at the end of a probe all ranks exchange their times.
+        """
+        self._step += 1
+        if self._probe:
+            if self._position % BLOCK and self._last_end is not None:
+                self._seconds[self.use_plain].append(now - self._last_end)
+            self._position += 1
+            if self._position == len(self._probe):
+                self._decide()
+        else:
+            self._until_probe -= 1
+            if self._until_probe <= 0:
+                self._probe = ([self._decided_plain] * BLOCK + [not self._decided_plain] * BLOCK) * ROUNDS
+                self._position = 0
+                self._seconds = {False: [], True: []}
+        self.use_plain = self._probe[self._position] if self._probe else self._decided_plain
+        self._last_end = now
+
+    def state_dict(self) -> dict[str, int]:
+        """The decision and the steps until the next probe; a probe under way is repeated."""
+        return {
+            "step": self._step,
+            "use_plain": int(self._decided_plain),
+            "until_probe": WARM_UP if self._probe else self._until_probe,
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Continue from a checkpoint; version 0.1 called ``use_plain`` ``aside``."""
+        self._step = int(state_dict["step"])
+        self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
+        self._until_probe = int(state_dict["until_probe"])
+        self._probe, self._position, self._last_end = [], 0, None
+
+    def _decide(self) -> None:
+        compressed, plain = self._agree([median(self._seconds[False]), median(self._seconds[True])])
+        present, other = (plain, compressed) if self._decided_plain else (compressed, plain)
+        needed = 1 - HYSTERESIS if self.decisions else 1.0
+        if other < needed * present:
+            self._decided_plain = not self._decided_plain
+        slower, faster = max(compressed, plain), max(min(compressed, plain), 1e-9)
+        probe = BLOCK * ROUNDS * (slower / faster - 1)
+        self._until_probe = max(LEAST_STEPS_BETWEEN, math.ceil(probe / PROBE_SHARE))
+        self._probe = []
+        self.decisions.append(Decision(self._step, compressed, plain, self._decided_plain, self._plain_name))
+        if self._log:
+            _LOG.info("%s", self.decisions[-1])
+
+
+def joined(residuals: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
+    """Return the checkpoint of a hook: its residuals and its adaptive choice, if it has one."""
+    return dict(residuals) | ({} if adaptive is None else {_KEY: adaptive.state_dict()})
+
+
+def divided(state_dict: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
+    """Restore the adaptive choice from the checkpoint of a hook, and return the residuals in it.
+
+    Version 0.1 wrote the choice under another key.
+    """
+    residuals = dict(state_dict)
+    choice = residuals.pop(_KEY_IN_0_1, None)
+    choice = residuals.pop(_KEY, choice)
+    if adaptive is not None and choice is not None:
+        adaptive.load_state_dict(choice)
+    return residuals
+
+
+# Counts of what the exchanges of a training run send and how long they take, step by step.
+
+
+@dataclass(slots=True)
+class Counts:
+    """Bytes, seconds and buckets of one rank."""
+
+    nbytes_raw: int = 0
+    """Bytes that a ring all-reduce of plain float32 sends."""
+    nbytes_sent: int = 0
+    """Bytes that this rank sent."""
+    seconds: float = 0.0
+    """Time spent encoding, exchanging and decoding, in seconds."""
+    buckets: int = 0
+    """Buckets exchanged."""
+
+    @property
+    def ratio(self) -> float:
+        """Raw bytes for each byte sent; 1 when nothing was sent."""
+        return self.nbytes_raw / self.nbytes_sent if self.nbytes_sent else 1.0
+
+    def add(self, other: Counts) -> None:
+        """Add counts of the same class."""
+        for column in fields(self):
+            setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
+
+
+C = TypeVar("C", bound=Counts)
+
+
+@dataclass(slots=True)
+class StepStatistics(Generic[C]):
+    """The total, and the latest 1000 synchronised steps; ``steps[-1]`` is the last one."""
+
+    total: C
+    steps: deque[C] = field(default_factory=lambda: deque(maxlen=1000))
+    step_count: int = 0
+    _step_open: bool = False
+
+    def add(self, counts: C, *, last: bool) -> None:
+        """Count one bucket; ``last`` ends the step."""
+        if not self._step_open:
+            self.steps.append(type(self.total)())
+            self.step_count += 1
+        for total in (self.steps[-1], self.total):
+            total.add(counts)
+        self._step_open = not last
+
+
+@dataclass(slots=True)
+class ExchangeCounts(Counts):
+    """Counts of an exchange that may use plain all-reduce instead."""
+
+    plain_buckets: int = 0
+    """Buckets exchanged by plain all-reduce; no other count contains them."""
+
+
+@dataclass(slots=True)
+class Statistics(StepStatistics[ExchangeCounts]):
+    """Statistics of the INCEPTIONN hooks. Printing them gives a summary."""
+
+    total: ExchangeCounts = field(default_factory=ExchangeCounts)
+    plain_steps: int = 0
+    """Steps exchanged by plain all-reduce."""
+    tags: Ints | None = None
+    """Values that this rank sent in 2, 10, 18 and 34 bits (INCEPTIONN, Table III); None if they are not counted."""
+    decisions: list[Decision] = field(default_factory=list)
+    """Each decision between compression and plain all-reduce."""
+
+    @classmethod
+    def of(cls, codec: Codec | None, *, tag_histogram: bool) -> Statistics:
+        """Return new statistics, with or without a count of tags.
+
+        Raises:
+            ConfigError: tags are to be counted and the codec has none.
+        """
+        if not tag_histogram:
+            return cls()
+        if not isinstance(codec, Inceptionn | InceptionnPrinted):
+            raise ConfigError(f"tag_histogram counts the tags of INCEPTIONN's codecs, {codec} has none")
+        return cls(tags=np.zeros(4, np.int64))
+
+    @property
+    def observer(self) -> StreamObserver | None:
+        """Function to call with every stream that this rank encodes; None if tags are not counted."""
+        return None if self.tags is None else self._count_tags
+
+    def _count_tags(self, stream: object) -> None:
+        self.tags = tag_histogram(stream) + (0 if self.tags is None else self.tags)
+
+    def add_exchange(self, traffic: Traffic, seconds: float, *, last: bool) -> None:
+        """Count one bucket exchanged by the hook; ``last`` ends the step."""
+        self.add(ExchangeCounts(traffic.nbytes_raw, traffic.nbytes_sent, seconds, buckets=1), last=last)
+
+    def add_plain(self, *, last: bool) -> None:
+        """Count one bucket exchanged by plain all-reduce; ``last`` ends the step."""
+        self.plain_steps += last
+        self.add(ExchangeCounts(plain_buckets=1), last=last)
+
+    def __str__(self) -> str:
+        total = self.total
+        lines = [
+            f"{self.step_count} steps, {self.step_count - self.plain_steps} of them compressed: "
+            f"{_megabytes(total.nbytes_sent)} sent instead of {_megabytes(total.nbytes_raw)}, ratio {total.ratio:.2f}, "
+            f"{total.seconds:.1f} s of exchange"
+        ]
+        if self.tags is not None and self.tags.sum():
+            shares = self.tags / self.tags.sum()
+            words = (f"{bits} bits {share:.1%}" for bits, share in zip((2, 10, 18, 34), shares, strict=True))
+            lines.append("values sent in " + ", ".join(words))
+        return "\n".join([*lines, *map(str, self.decisions)])
+
+
+@dataclass(slots=True)
+class OpticalCounts(Counts):
+    """Counts of one rank; ``nbytes_sent`` is what it sent through the process group to emulate the averager."""
+
+    nbytes_up: int = 0
+    """Bytes of the codes that a server sends to the averager."""
+    nbytes_down: int = 0
+    """Bytes of the mean codes that a server receives."""
+    nbytes_exponents: int = 0
+    """Bytes that a server sends to agree on scales: one for each block."""
+
+    @property
+    def exponent_share(self) -> float:
+        """Exponents relative to the codes sent; the paper says less than 0.4 % (at 8 bits)."""
+        return self.nbytes_exponents / self.nbytes_up if self.nbytes_up else 0.0
+
+
+@dataclass(slots=True)
+class OpticalStatistics(StepStatistics[OpticalCounts]):
+    """Statistics of the optical averaging hook. Printing them gives a summary."""
+
+    total: OpticalCounts = field(default_factory=OpticalCounts)
+
+    def __str__(self) -> str:
+        t = self.total
+        return (
+            f"{self.step_count} steps: {_megabytes(t.nbytes_up)} of codes up, {_megabytes(t.nbytes_down)} down, "
+            f"exponents {t.exponent_share:.2%}; emulated with {_megabytes(t.nbytes_sent)} instead of "
+            f"{_megabytes(t.nbytes_raw)}, {t.seconds:.1f} s"
+        )
+
+
+def _megabytes(nbytes: int) -> str:
+    """Format a number of bytes."""
+    return f"{nbytes / 1e6:.1f} MB"

@@ -1,0 +1,370 @@
+"""What runs a method among the ranks of a group: averages of flat float32 buffers, the same bits on every rank."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed.adaptive import AdaptiveCompression, Statistics, divided, joined
+from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.distributed.residuals import Geometry, Residuals, SavedState, StateDict
+from lightloom.exchange.transport.channel import Stamp, Traffic
+
+# Where the elements of a tensor lie in memory: side by side, or such that some share it.
+
+
+def flat_view(tensor: Tensor) -> Tensor | None:
+    """Return the real values of a tensor as one row over the same memory; None where they do not lie there in order."""
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return None
+    plain = tensor.detach()
+    return (torch.view_as_real(plain) if plain.is_complex() else plain).view(-1)
+
+
+def flat_copy(tensor: Tensor) -> Tensor:
+    """Return the real values of a tensor that has no ``flat_view``, as one row in new memory."""
+    row = flat_view(tensor.detach().resolve_conj().resolve_neg().contiguous())
+    assert row is not None
+    return row
+
+
+def write_back(row: Tensor, tensor: Tensor) -> None:
+    """Put a row of real values, as ``flat_copy`` makes it, into a tensor."""
+    shaped = torch.view_as_complex(row.view(*tensor.shape, 2)) if tensor.is_complex() else row.view(tensor.shape)
+    tensor.detach().copy_(shaped)
+
+
+def check_writable(tensor: Tensor, device: str) -> None:
+    """Check that a tensor is dense on a type of device and that each of its elements has memory of its own.
+
+    Raises:
+        UnsupportedError: it is not.
+    """
+    if tensor.layout != torch.strided or tensor.device.type != device or hasattr(tensor, "device_mesh"):
+        kind = "DTensor" if hasattr(tensor, "device_mesh") else tensor.layout
+        raise UnsupportedError(f"a {kind} on {tensor.device}: expected a dense tensor on {device}")
+    if not tensor.is_contiguous() and elements_overlap(tensor):
+        raise UnsupportedError(
+            f"elements of a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} share memory, so that "
+            "it cannot hold a mean: expected for example tensor.clone()"
+        )
+
+
+def elements_overlap(tensor: Tensor) -> bool:
+    """Return whether two elements of a strided tensor share memory."""
+    if not tensor.numel():
+        return False
+    axes = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+    ends = np.cumsum([stride * (size - 1) for stride, size in axes]).tolist()
+    if all(stride > end for (stride, _), end in zip(axes, [0, *ends], strict=False)):
+        return False  # every axis steps over all that the smaller strides reach
+    offsets = np.zeros(1, np.int64)
+    for stride, size in axes:
+        if stride == 0:
+            return True
+        offsets = np.add.outer(offsets, stride * np.arange(size)).reshape(-1)
+    offsets.sort()
+    return any(first == second for first, second in pairwise(offsets.tolist()))
+
+
+class Exchanger(ABC):
+    """An exchange with the state of one rank; a ``Stateful``. Used by one thread, in the same order by all ranks."""
+
+    residuals: Residuals | None = None
+    """What encodings took away so far; None without error feedback."""
+    any_type = False
+    """Whether ``average`` works in the type of the values; others work in float32."""
+    shards = False
+    """Whether it has a ``reduce_scatter``."""
+    remark = ""
+    """What else all ranks must have in common, for messages."""
+
+    def __init__(
+        self, name: str, group: OwnGroup, sizes: Mapping[str, int] | None = None, *, feedback: bool = False
+    ) -> None:
+        """Begin without history.
+
+        Args:
+            name: what it is called in messages.
+            group: connections, which the exchanger makes and closes.
+            sizes: number of values by tensor, where known: a checkpoint must then hold just these.
+            feedback: whether the error of each encoding is added to the next gradient.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+        """
+        self.name = name
+        self.group = group
+        self._connect()
+        if feedback:
+            self.residuals = Residuals(group.rank, group.ranks, sizes)
+
+    def average(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` (float32, flat) by their mean over ranks.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        self._exchange("mean", values.dtype, geometry, lambda: self.average_values(values, geometry))
+
+    @abstractmethod
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Do what ``average`` says, in an exchange that has begun, of one value at least."""
+
+    def average_tensor(self, tensor: Tensor, geometry: Geometry, scale: float = 1.0) -> None:
+        """Replace a dense tensor of floating-point values, of any shape and strides, by its mean over ranks; call it
+        without gradients.
+
+        A tensor that is refused is refused on all ranks, before any value is sent.
+
+        Args:
+            tensor: the values; complex ones are exchanged as pairs of real ones.
+            geometry: of its real values, flat.
+            scale: values are divided by it for the exchange and multiplied again.
+
+        Raises:
+            UnsupportedError: the tensor's type has no means or is wider than the method's, elements share memory, or
+                it is not dense on the group's device.
+            TransportError: as ``average``, or another rank refuses its tensor.
+        """
+        try:
+            self.check_type(tensor.dtype)
+            check_writable(tensor, self.group.device)
+        except UnsupportedError as error:
+            self.group.refuse(str(error))
+            raise
+        in_place = flat_view(tensor)
+        row = flat_copy(tensor) if in_place is None else in_place
+        scale = 1.0 if self.any_type else scale
+        # 8-bit floats have no arithmetic of their own.
+        values = row if self.any_type and row.dtype.itemsize > 1 else row.to(torch.float32)
+        values = values / scale if scale != 1.0 else values
+        self._exchange("mean", tensor.dtype, geometry, lambda: self.average_values(values, geometry), scale)
+        values = values.mul_(scale) if scale != 1.0 else values
+        if values.data_ptr() != row.data_ptr():
+            row.copy_(values)
+        if in_place is None:
+            write_back(row, tensor)
+
+    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+        """Put the mean over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
+
+        Args:
+            values: float32, flat; ``shards`` are its parts by rank.
+            geometry: its tensors.
+            output: float32, flat.
+
+        Raises:
+            TransportError: as ``average``.
+        """
+        run = partial(self.reduce_scatter_values, values, geometry, shards, output)
+        self._exchange("mean of shards", values.dtype, geometry, run)
+
+    def reduce_scatter_values(
+        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
+    ) -> None:
+        """Do what ``reduce_scatter`` says, in an exchange that has begun, of one value at least."""
+        raise NotImplementedError
+
+    def check_type(self, dtype: torch.dtype) -> None:
+        """Check that values of a type have means in that type, and that converting them to float32 would lose nothing.
+
+        Raises:
+            UnsupportedError: they have none, or it would.
+        """
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise UnsupportedError(
+                f"tensors of {dtype} have no means of their type, and exchange {self.name} would round them: expected "
+                "floating-point or complex values, for example tensor.double() and the exchange 'float32'"
+            )
+        if not self.any_type and dtype in (torch.float64, torch.complex128):
+            raise UnsupportedError(
+                f"gradients of {dtype} would lose digits and range, as exchange {self.name} works in float32: expected "
+                "float32 or narrower, or the exchange 'float32'"
+            )
+
+    def check_shards(self) -> None:
+        """Check that the method can reduce-scatter.
+
+        Raises:
+            UnsupportedError: it works on whole gradients only.
+        """
+        if not self.shards:
+            raise UnsupportedError(
+                f"exchange {self.name} averages whole gradients and cannot shard them: expected float32, bf16, fp16, "
+                "fp8, int8, int4, int3, lloyd2, sign, inceptionn or truncate"
+            )
+
+    def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
+        """Return what to add to this rank's next gradients, if they are averaged without this exchange, and forget it;
+        None if there is nothing."""
+        return None if self.residuals is None else self.residuals.drain(geometry, device)
+
+    def state_dict(self) -> StateDict:
+        """Return what the rank needs to continue bit for bit."""
+        return {} if self.residuals is None else self.residuals.state_dict()
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        if self.residuals is not None:
+            self.residuals.load_state_dict(state_dict)
+        elif state_dict:
+            raise ConfigError(f"the checkpoint holds state of another exchange than {self.name}")
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self.group.close()
+
+    def _connect(self) -> None:
+        self.group.connect()
+
+    def _exchange(
+        self, kind: str, dtype: torch.dtype, geometry: Geometry, run: Callable[[], None], scale: float = 1.0
+    ) -> None:
+        """Call ``run`` in an exchange that all ranks must mean alike; with no values, only compare what they mean."""
+        feedback = "" if self.residuals is None or "feedback" in self.name else " with feedback"
+        scaled = "" if scale == 1.0 else f" scaled by {scale:g}"
+        words = f"{self.name}{feedback}{self.remark}: the {kind} of {geometry.description}, {dtype}{scaled}"
+        stamp = Stamp.of(words, _version(), geometry.digest)
+        with self.group.exchanging(stamp, empty=not geometry.size):
+            if geometry.size:
+                run()
+
+
+@cache
+def _version() -> str:
+    """Version of this package, which all ranks must have."""
+    try:
+        return version("lightloom")
+    except PackageNotFoundError:
+        return ""
+
+
+# All-reduce of gradients as they are.
+
+
+class PlainExchanger(Exchanger):
+    """Averages in the buffer's own type."""
+
+    any_type = True
+    shards = True
+
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        values /= self.group.ranks
+        self.group.all_reduce(values)
+
+    def reduce_scatter_values(
+        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
+    ) -> None:
+        values /= self.group.ranks
+        output.copy_(self.group.reduce_scatter_in_order(values, [shard.stop - shard.start for shard in shards]))
+
+
+# What hooks keep beside an exchanger: whether to step aside for the plain exchange, the loss scale, statistics.
+
+
+class Stepwise:
+    """An exchanger in a training run; a ``Stateful`` whose checkpoint is the method's state and the last decision."""
+
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        group: dist.ProcessGroup,
+        *,
+        adaptive: bool,
+        loss_scale: Callable[[], float] | None,
+        plain_name: str = "plain all-reduce",
+        statistics: Statistics | None = None,
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            exchanger: what to run.
+            group: process group over which ranks agree whether to step aside.
+            adaptive: use the plain exchange while it is faster.
+            loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
+            plain_name: what the plain exchange is called in messages.
+            statistics: where to count; new ones unless given.
+        """
+        self.exchanger = exchanger
+        self.statistics = Statistics() if statistics is None else statistics
+        self._group = group
+        self._loss_scale = loss_scale
+        self.adaptive: AdaptiveCompression | None = None
+        if adaptive and group.size() > 1 and not exchanger.any_type:
+            exchanger.remark = ", stepping aside where plain is faster"
+            self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
+            self.statistics.decisions = self.adaptive.decisions
+
+    @property
+    def use_plain(self) -> bool:
+        """Whether the present step uses the plain exchange."""
+        return self.adaptive is not None and self.adaptive.use_plain
+
+    @property
+    def scale(self) -> float:
+        """What gradients are divided by for the exchange."""
+        return 1.0 if self._loss_scale is None else float(self._loss_scale())
+
+    @contextmanager
+    def counted(self, values: int, *, last: bool, halves: int = 2) -> Iterator[None]:
+        """Count the exchange in the body; ``last`` ends the step.
+
+        Args:
+            values: values of the buffer.
+            last: whether it is the last one of the step.
+            halves: 2 for an all-reduce, 1 for a reduce-scatter.
+        """
+        began, sent = time.perf_counter(), self.exchanger.group.sent
+        yield
+        raw = raw_nbytes(values, self.exchanger.group.ranks) * halves // 2
+        traffic = Traffic(raw, self.exchanger.group.sent - sent)
+        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
+
+    def give_back(self, values: Tensor, geometry: Geometry) -> None:
+        """Add residuals to gradients, real and flat, that are averaged without the method, so that none is lost."""
+        residual = self.exchanger.drain(geometry, values.device)
+        if residual is not None:
+            values += residual.mul_(self.scale).to(values.dtype)
+
+    def end_step(self, arrived: float) -> None:
+        """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""
+        if self.adaptive is not None:
+            self.adaptive.end_step(arrived)
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self.exchanger.close()
+
+    def state_dict(self) -> StateDict:
+        """Return the state of the method on this rank, and of the adaptive choice."""
+        return joined(self.exchanger.state_dict(), self.adaptive)
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks, model or method.
+        """
+        self.exchanger.load_state_dict(divided(state_dict, self.adaptive))
+
+    def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        device = "cpu" if self.exchanger.group.device == "cpu" else self.exchanger.group.device
+        values = torch.tensor(numbers, dtype=torch.float64, device=device) / self._group.size()
+        dist.all_reduce(values, group=self._group)
+        return values.tolist()

@@ -1,0 +1,259 @@
+"""Connections of a hook's own among the ranks of a process group.
+
+DDP and the training loop use the model's group meanwhile, in an order that may differ between ranks; an exchange on the
+same group could meet their collectives. In CPU memory the connections are sockets of ``transport.mesh``, whose messages
+say which exchange they belong to. On other devices a new group of the same backend moves the values, and ranks compare
+what they exchange over the sockets whenever that is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+from lightloom.exchange.transport.channel import AgreedError, Stamp, TransportError
+from lightloom.exchange.transport.meeting import Mesh, MeshRing, mesh_from_store
+
+
+class OwnGroup:
+    """Collectives among the ranks of ``group``, or some of them, which count the bytes that this rank sends. All these
+    ranks must create it, equally often, and connect in the same order.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        timeout: float,
+        *,
+        device: str = "cpu",
+        host: str | None = None,
+        within: OwnGroup | None = None,
+        members: Sequence[int] = (),
+    ) -> None:
+        """Remember who takes part; ``connect`` connects.
+
+        Args:
+            group: process group through which ranks find each other.
+            timeout: time without progress after which a collective fails, in seconds.
+            device: type of the device that tensors are on.
+            host: address of this rank, where hosts have several; by default that from which it reaches the store.
+            within: the group of all ranks, whose connections a group of some ranks uses.
+            members: the ranks of ``within`` that take part, this one among them.
+        """
+        self.members = list(members) if within else list(range(group.size()))
+        self.rank, self.ranks = self.members.index(group.rank()), len(self.members)
+        self.device, self.timeout = device, timeout
+        self.sent = 0
+        """Bytes that this rank has sent to others; an all-reduce counts as 2 (ranks - 1) / ranks of its size."""
+        self._all = within or self
+        self._base, self._host = group, host
+        self._mesh: Mesh | None = None
+        self._group: Any = None
+        self._closed = False
+        self._compared: set[bytes] = set()
+
+    def connect(self) -> None:
+        """Connect all ranks with each other, unless they are; again where an exchange broke off.
+
+        Raises:
+            TransportError: a rank did not connect in time, or this group is closed.
+        """
+        if self._all is not self:
+            self._all.connect()
+        elif self.ranks > 1 and (self._mesh is None or self._mesh.closed):
+            if self._closed:
+                raise TransportError(f"rank {self.rank}: the exchange is closed")
+            self._mesh = mesh_from_store(
+                self._store(),
+                self.rank,
+                self.ranks,
+                host=self._host,
+                timeout=self.timeout,
+                setup_timeout=self.timeout,
+            )
+            self._compared.clear()
+        if self.device != "cpu" and self.ranks > 1 and self._group is None:
+            everyone = dist.get_process_group_ranks(self._base)
+            ranks = [everyone[member] for member in self.members]
+            self._group = dist.new_group(ranks, timedelta(seconds=self.timeout), use_local_synchronization=True)
+
+    @contextmanager
+    def exchanging(self, stamp: Stamp, *, empty: bool = False) -> Iterator[None]:
+        """Let all messages of the body belong to one exchange; ranks whose stamps differ end with one line.
+
+        An error of the body that not all ranks have in common is told to all of them.
+
+        Args:
+            stamp: what is exchanged.
+            empty: whether there is nothing to send, so that the stamp is all that is compared.
+
+        Raises:
+            TransportError: a rank exchanges something else, left or fell silent.
+        """
+        self.connect()
+        mesh = self._all._mesh
+        if mesh is None:
+            yield
+            return
+        mesh.stamp = stamp
+        with mesh.breaking_off(AgreedError):
+            if empty or (self.device != "cpu" and stamp.digest not in self._compared):
+                mesh.compare()
+                self._compared.add(stamp.digest)
+            yield
+
+    def refuse(self, reason: str) -> None:
+        """Tell all ranks, which may be about to exchange, why this one will not; they connect again for the next call.
+
+        Raises:
+            TransportError: a rank did not connect in time.
+        """
+        self.connect()
+        if self._all._mesh is not None:
+            self._all._mesh.abort(f"rank {self.rank} refuses: {reason}")
+
+    def ring(self) -> MeshRing | None:
+        """These ranks as a ring; None for a single rank."""
+        return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
+
+    def subgroup(self, members: Sequence[int]) -> OwnGroup:
+        """Return a group of some ranks of this one, numbered as in this one, over the same connections."""
+        return OwnGroup(
+            self._base, self.timeout, device=self.device, within=self._all, members=[self.members[m] for m in members]
+        )
+
+    def all_to_all(self, received: Tensor, sent: Tensor, received_sizes: Sequence[int], sizes: Sequence[int]) -> None:
+        """Send consecutive parts of ``sent``, of ``sizes`` elements, to ranks 0, 1 ...; receive likewise.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        self.sent += (sent.numel() - sizes[self.rank]) * sent.element_size()
+        if self.device != "cpu":
+            options = dist.AllToAllOptions()
+            self._wait(lambda group: group.alltoall_base(received, sent, list(received_sizes), list(sizes), options))
+            return
+        incoming, outgoing = torch.split(received, list(received_sizes)), torch.split(sent, list(sizes))
+        incoming[self.rank].copy_(outgoing[self.rank])
+        self._exchange(dict(enumerate(outgoing)), dict(enumerate(incoming)))
+
+    def all_gather(self, received: Tensor, own: Tensor, sizes: Sequence[int]) -> None:
+        """Send ``own`` to all ranks; ``received`` holds what each rank sent, ``sizes`` elements, in order of rank.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        parts = list(torch.split(received, list(sizes)))
+        parts[self.rank].copy_(own)
+        self.sent += (self.ranks - 1) * own.numel() * own.element_size()
+        if self.ranks == 1:
+            return
+        if self.device != "cpu":
+            self._wait(lambda group: group.alltoall(parts, [own] * self.ranks, dist.AllToAllOptions()))
+            return
+        outgoing = range(self.ranks) if own.numel() else ()
+        self._exchange(dict.fromkeys(outgoing, own), {k: part for k, part in enumerate(parts) if part.numel()})
+
+    def all_reduce(self, values: Tensor) -> None:
+        """Replace ``values`` by their sum over ranks; in CPU memory added in the order of ranks.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        if self.ranks == 1:
+            return
+        if self.device == "cpu":
+            self.all_reduce_in_order(values)
+            return
+        self.sent += 2 * (self.ranks - 1) * values.numel() * values.element_size() // self.ranks
+        self._wait(lambda group: group.allreduce([values]))
+
+    def reduce_scatter_in_order(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Return the sum over ranks of this rank's part of ``values``, added in the order of ranks.
+
+        An order that depended on the position would let a value's sum depend on the bucket that it is in.
+
+        Args:
+            values: parts by rank, of ``sizes`` elements, one after the other; not changed.
+            sizes: the same on all ranks.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        own = sizes[self.rank]
+        if self.ranks == 1:
+            return values.clone()
+        terms = values.new_empty(self.ranks * own)
+        self.all_to_all(terms, values, [own] * self.ranks, sizes)
+        rows = terms.view(self.ranks, own)
+        for term in rows[1:]:
+            rows[0] += term
+        return rows[0]
+
+    def all_reduce_in_order(self, values: Tensor) -> None:
+        """Replace ``values`` by their sum over ranks, added in the order of ranks wherever in ``values`` they lie.
+
+        Raises:
+            TransportError: a rank left, fell silent or exchanges something else.
+        """
+        ends = [values.numel() * k // self.ranks for k in range(self.ranks + 1)]
+        sizes = [end - begin for begin, end in pairwise(ends)]
+        self.all_gather(values, self.reduce_scatter_in_order(values, sizes), sizes)
+
+    def close(self) -> None:
+        """Leave the group. May be called any number of times."""
+        self._group = None
+        self._closed = True
+        if self._mesh is not None:
+            self._mesh.close()
+
+    def _store(self) -> PrefixStore:
+        """Return a part of the store that no other group of these ranks uses."""
+        store = self._base.get_group_store()
+        number = store.add(f"lightloom/exchange/{self.rank}", 1)
+        return PrefixStore(f"lightloom/exchange/group/{number}", store)
+
+    def _open_mesh(self) -> Mesh:
+        mesh = self._all._mesh
+        if mesh is None:
+            raise TransportError(f"rank {self.rank}: the exchange is not connected")
+        return mesh
+
+    def _exchange(self, sends: dict[int, Tensor], targets: dict[int, Tensor]) -> None:
+        """Send and receive flat tensors by rank of this group; this rank's own are left alone."""
+        if self.ranks > 1:
+            others = [(self.rank + k) % self.ranks for k in range(1, self.ranks)]
+            self._open_mesh().exchange(
+                {self.members[k]: _bytes(sends[k]) for k in others if k in sends},
+                {self.members[k]: _bytes(targets[k]) for k in others if k in targets},
+            )
+
+    def _wait(self, operation: Callable[[Any], Any]) -> None:
+        """Start an operation of the device's group and wait for it."""
+        if self._group is None:
+            raise TransportError(f"rank {self.rank}: the exchange is closed")
+        try:
+            operation(self._group).wait()
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise TransportError(f"rank {self.rank}: the exchange among {self.ranks} ranks broke: {reason}") from error
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """The memory of a flat, contiguous tensor."""
+    if not tensor.numel():
+        return memoryview(bytearray())
+    return tensor.detach().view(torch.uint8).numpy().data
+
+
+def raw_nbytes(values: int, ranks: int) -> int:
+    """Bytes that each rank of a ring all-reduce of float32 sends."""
+    return 2 * (ranks - 1) * 4 * values // ranks

@@ -1,0 +1,306 @@
+"""Error feedback: what encodings took away, kept by tensor and added to the next gradient.
+
+Residuals lie in flat buffers with the geometry of the gradients that they are added to. When the same tensors come in
+another buffer, as after DDP rebuilt its buckets, their residuals move.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
+
+# Checkpoints of hooks: what ``state_dict`` returns and ``load_state_dict`` takes.
+
+StateDict: TypeAlias = dict[str, Any]
+"""Tensors and plain values by key, for ``torch.save`` and ``torch.distributed.checkpoint``."""
+SavedState: TypeAlias = Mapping[str, Any]
+"""The same, as a checkpoint gives it back."""
+
+
+def with_prefix(state: SavedState, prefix: str) -> StateDict:
+    """Return the state with every key behind ``prefix``."""
+    return {f"{prefix}{key}": value for key, value in state.items()}
+
+
+def without_prefix(state: SavedState, prefix: str) -> StateDict:
+    """Undo ``with_prefix``.
+
+    Raises:
+        ConfigError: a key has another prefix, which names the rank.
+    """
+    for key in state:
+        if not str(key).startswith(prefix):
+            raise ConfigError(f"the checkpoint holds {key!r}, expected {prefix}...: it is of another rank")
+    return {str(key).removeprefix(prefix): value for key, value in state.items()}
+
+
+# Where the tensors of a flat buffer lie, and how their blocks are shared out to the ranks that add them up.
+#
+# buffer   | weight, blocks 0 1 2 3 | bias, block 0 |        4 ranks
+# share k  | block k of weight      | bias on rank crc32("bias") mod 4 |
+#
+# Each tensor is cut by itself, at multiples of the block, so that what is encoded together does not depend on the
+# bucket that a tensor travels in: DDP rebuilds its buckets after the first step, and a resumed run continues bit for
+# bit.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of one tensor's values in a flat buffer; positions and lengths in values."""
+
+    tensor: str
+    """Name of the tensor."""
+    start: int
+    """Position in the tensor."""
+    offset: int
+    """Position in the buffer."""
+    length: int
+
+
+class Geometry:
+    """The pieces of a flat buffer, which cover it. Compared by identity."""
+
+    def __init__(self, pieces: Sequence[Piece], size: int, shapes: Sequence[tuple[str, tuple[int, ...]]] = ()) -> None:
+        """Check that ``pieces`` cover ``size`` values, each once.
+
+        Args:
+            pieces: in any order; those of no values are left out.
+            size: number of values in the buffer.
+            shapes: (name, shape) of the tensors that lie in the buffer whole, for methods that need matrices.
+
+        Raises:
+            UnsupportedError: a value of the buffer belongs to no tensor or to two.
+        """
+        self.pieces = tuple(sorted((piece for piece in pieces if piece.length), key=lambda piece: piece.offset))
+        self.size = size
+        self.shapes = tuple(shapes)
+        end = 0
+        for piece in self.pieces:
+            if piece.offset != end:
+                break
+            end += piece.length
+        if end != size:
+            raise UnsupportedError(
+                f"the gradients of the tensors cover {end} of the {size} values of their buffer: value {end} belongs "
+                "to no tensor or to two; report this, as replicas would diverge"
+            )
+
+    @classmethod
+    def whole(cls, tensors: Sequence[tuple[str, int, tuple[int, ...]]], size: int) -> Geometry:
+        """Return the geometry of tensors that lie in the buffer whole: (name, offset, shape) each."""
+        pieces = [Piece(name, 0, offset, prod(shape)) for name, offset, shape in tensors]
+        return cls(pieces, size, [(name, shape) for name, _, shape in tensors])
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the tensors."""
+        return frozenset(piece.tensor for piece in self.pieces)
+
+    @cached_property
+    def description(self) -> str:
+        """Number of values and tensors, for messages."""
+        tensors = sorted(self.names)
+        return f"{self.size} values of {repr(tensors[0]) if len(tensors) == 1 else f'{len(tensors)} tensors'}"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Hash of names, shapes and places of all tensors, by which ranks compare geometries."""
+        return blake2b(repr((self.pieces, self.size, self.shapes)).encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive values of one share: position in the buffer, number, and number of the first block on the wire."""
+
+    offset: int
+    length: int
+    first_block: int
+
+
+class Shares:
+    """The blocks of a buffer in the order of the wire: those that rank 0 adds up, then rank 1, and so on."""
+
+    def __init__(self, shares: Sequence[Sequence[tuple[int, int]]], block: int) -> None:
+        """Number the blocks of ``shares``, by rank the (offset, length) of its runs; each run begins a block."""
+        self.block = block
+        self.runs: list[list[Run]] = []
+        self.first_block = [0]
+        """By rank, the number of its first block; one more entry for the end."""
+        self._tables: dict[int, Ints] = {}
+        blocks = 0
+        for share in shares:
+            runs = []
+            for offset, length in share:
+                runs.append(Run(offset, length, blocks))
+                blocks += -(-length // block)
+            self.runs.append(runs)
+            self.first_block.append(blocks)
+
+    @property
+    def blocks(self) -> list[int]:
+        """Number of blocks by rank."""
+        return [end - begin for begin, end in zip(self.first_block, self.first_block[1:], strict=False)]
+
+    def table(self, rank: int) -> Ints:
+        """Runs of a rank as rows of (position in the buffer, values, first block, counted from the rank's first)."""
+        if rank not in self._tables:
+            first = self.first_block[rank]
+            rows = [(run.offset, run.length, run.first_block - first) for run in self.runs[rank]]
+            self._tables[rank] = np.array(rows, np.int64).reshape(-1, 3)
+        return self._tables[rank]
+
+    def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
+        """Position in the buffer of each slot of the rank's blocks, ``padding`` for slots that hold no value."""
+        slots = np.full(self.blocks[rank] * self.block, padding, np.int64)
+        for offset, length, block in self.table(rank):
+            slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
+        return torch.from_numpy(slots).to(device)
+
+
+def cut(geometry: Geometry, ranks: int, block: int) -> Shares:
+    """Cut each tensor into a share a rank, at multiples of ``block``; tensors shorter than that go to one rank."""
+    shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
+    for piece in geometry.pieces:
+        blocks = -(-piece.length // block)
+        first = zlib.crc32(piece.tensor.encode()) % ranks
+        for k in range(ranks):
+            begin, end = blocks * k // ranks * block, min(blocks * (k + 1) // ranks * block, piece.length)
+            if end > begin:
+                # Rotated by the name, so that not all short tensors go to the last rank.
+                shares[(first + k) % ranks].append((piece.offset + begin, end - begin))
+    return Shares(shares, block)
+
+
+_RANKS = "ranks"
+
+
+class Residuals:
+    """Residuals of one rank by tensor; a ``Stateful`` for checkpoints.
+
+    Every rank has its own residuals, and a checkpoint needs all of them. Keys contain the rank, so that
+    ``torch.distributed.checkpoint`` distinguishes them.
+    """
+
+    def __init__(self, rank: int, ranks: int, sizes: Mapping[str, int] | None = None) -> None:
+        """Begin with zeros for the tensors in ``sizes`` (values by name), or without any residuals."""
+        self.rank, self.ranks = rank, ranks
+        self._complete = sizes is not None
+        self._stored = {name: torch.zeros(size) for name, size in (sizes or {}).items()}
+        self._buffers: dict[Geometry, Tensor] = {}
+        self._zero: set[Geometry] = set()
+
+    def buffer(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor:
+        """Residuals with that geometry, float32, not copied: the caller adds, encodes and leaves errors in place.
+
+        Raises:
+            ConfigError: a loaded residual does not fit its tensor.
+        """
+        self._zero.discard(geometry)
+        if geometry not in self._buffers:
+            self._move_into(geometry, torch.device(device))
+        return self._buffers[geometry]
+
+    def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
+        """Return a copy of a buffer's residuals and set them to zero; None if they are zero already.
+
+        Raises:
+            ConfigError: a loaded residual does not fit its tensor.
+        """
+        if geometry in self._zero:
+            return None
+        buffer = self.buffer(geometry, device)
+        copy = buffer.clone()
+        buffer.zero_()
+        self._zero.add(geometry)
+        return copy
+
+    def by_tensor(self) -> dict[str, Tensor]:
+        """Copies of all residuals in CPU memory, flat."""
+        residuals = {name: values.clone() for name, values in self._stored.items()}
+        for geometry in self._buffers:
+            residuals |= self._collect(geometry)
+        return residuals
+
+    def state_dict(self) -> StateDict:
+        """Return copies of the residuals under ``rank<i>/<tensor>``, and the number of ranks."""
+        return {_RANKS: self.ranks, **{self._key(name): values for name, values in self.by_tensor().items()}}
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank.
+
+        Raises:
+            ConfigError: it is of another rank, number of ranks or model.
+        """
+        if state_dict.get(_RANKS) != self.ranks:
+            raise ConfigError(f"the checkpoint is of {state_dict.get(_RANKS)} ranks, this run has {self.ranks}")
+        prefix = self._key("")
+        names = {str(key).removeprefix(prefix) for key in state_dict if str(key).startswith(prefix)}
+        if len(names) != len(state_dict) - 1:
+            raise ConfigError(f"the checkpoint holds residuals of another rank than {self.rank}")
+        present = self.by_tensor()
+        if self._complete and names != set(present):
+            raise ConfigError(f"checkpoint and model differ in parameter {sorted(names ^ set(present))[0]!r}")
+        loaded = {}
+        for name in names:
+            values = torch.as_tensor(state_dict[self._key(name)]).detach().float().flatten().clone()
+            if self._complete and values.numel() != present[name].numel():
+                raise _unfit(name, values.numel(), present[name].numel())
+            loaded[name] = values
+        self._stored = present | loaded
+        self._buffers.clear()
+        self._zero.clear()
+
+    def _move_into(self, geometry: Geometry, device: torch.device) -> None:
+        for other in [other for other in self._buffers if other.names & geometry.names]:
+            self._stored |= self._collect(other)
+            del self._buffers[other]
+            self._zero.discard(other)
+        buffer = torch.zeros(geometry.size, device=device)
+        lengths = _lengths(geometry)
+        for piece in geometry.pieces:
+            stored = self._stored.get(piece.tensor)
+            if stored is None:
+                continue
+            if stored.numel() != lengths[piece.tensor]:
+                raise _unfit(piece.tensor, stored.numel(), lengths[piece.tensor])
+            values = stored[piece.start : piece.start + piece.length]
+            buffer[piece.offset : piece.offset + piece.length].copy_(values)
+        for name in geometry.names:
+            self._stored.pop(name, None)
+        self._buffers[geometry] = buffer
+
+    def _collect(self, geometry: Geometry) -> dict[str, Tensor]:
+        buffer = self._buffers[geometry].cpu()
+        tensors = {name: torch.zeros(length) for name, length in _lengths(geometry).items()}
+        for piece in geometry.pieces:
+            values = buffer[piece.offset : piece.offset + piece.length]
+            tensors[piece.tensor][piece.start : piece.start + piece.length] = values
+        return tensors
+
+    def _key(self, name: str) -> str:
+        return f"rank{self.rank}/{name}"
+
+
+def _lengths(geometry: Geometry) -> dict[str, int]:
+    lengths: dict[str, int] = {}
+    for piece in geometry.pieces:
+        lengths[piece.tensor] = max(lengths.get(piece.tensor, 0), piece.start + piece.length)
+    return lengths
+
+
+def _unfit(name: str, values: int, expected: int) -> ConfigError:
+    return ConfigError(
+        f"the residual of {name!r} has {values} values, the parameter {expected}: the checkpoint is of another model"
+    )

@@ -1,0 +1,365 @@
+"""Codecs around a ring: ``training.transport.ring_all_reduce`` inside the interface of exchanges.
+
+Residuals are stored in blocks, as a block plus its gradient is what is encoded, and encoding leaves the next residuals
+in the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightloom.core.arrays import Bytes, Codes, Float32s
+from lightloom.core.errors import CodecError, ConfigError, UnsupportedError
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import InceptionnScaled
+from lightloom.exchange.distributed.exchanger import Exchanger
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict
+from lightloom.exchange.transport.channel import AgreedError, StreamObserver, encode
+from lightloom.exchange.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
+from lightloom.photonics.averaging.averagers import Averager, average_into
+from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
+
+# A buffer as blocks that hold a piece of every tensor each: what goes around a ring, or to the ranks of a node.
+#
+# buffer     | weight 0 1 2 3 | bias 0 1 2 3 |           4 blocks: every tensor is cut into 4 pieces
+# in blocks  | weight 0, bias 0 | weight 1, bias 1 | ...
+#
+# As each tensor is cut by itself, what is added up together does not depend on the bucket that a tensor travels in.
+
+
+class TensorBlocks:
+    """The blocks of a buffer; block k has piece k of every tensor."""
+
+    def __init__(self, geometry: Geometry, count: int) -> None:
+        """Cut every tensor into ``count`` pieces."""
+        self.pieces: list[list[Piece]] = []
+        """By block, where its pieces lie in their tensor and, as the offset, in the block."""
+        self.sizes: list[int] = []
+        """Number of values by block."""
+        self._moves: list[list[tuple[slice, slice]]] = []
+        for k in range(count):
+            pieces, moves, at = [], [], 0
+            for piece in geometry.pieces:
+                first, end = piece.length * k // count, piece.length * (k + 1) // count
+                if end > first:
+                    pieces.append(Piece(piece.tensor, piece.start + first, at, end - first))
+                    in_buffer = slice(piece.offset + first, piece.offset + end)
+                    moves.append((in_buffer, slice(at, at := at + end - first)))
+            self.pieces.append(pieces)
+            self._moves.append(moves)
+            self.sizes.append(at)
+
+    def joined(self) -> Geometry:
+        """Where the tensors lie in all blocks, one after the other."""
+        pieces, begin = [], 0
+        for block, size in zip(self.pieces, self.sizes, strict=True):
+            pieces += [Piece(piece.tensor, piece.start, begin + piece.offset, piece.length) for piece in block]
+            begin += size
+        return Geometry(pieces, begin)
+
+    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """Blocks that lie one after the other, not copied."""
+        return torch.split(flat, self.sizes)
+
+    def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
+        """Copy a buffer into its blocks, or add it to them."""
+        for block, moves in zip(blocks, self._moves, strict=True):
+            for in_buffer, in_block in moves:
+                if add:
+                    block[in_block] += buffer[in_buffer]
+                else:
+                    block[in_block] = buffer[in_buffer]
+
+    def scatter(self, k: int, block: Tensor, buffer: Tensor, factor: float = 1.0) -> None:
+        """Put ``factor`` times block k to the positions of its pieces in a buffer."""
+        for in_buffer, in_block in self._moves[k]:
+            torch.mul(block[in_block], factor, out=buffer[in_buffer])
+
+
+# A codec whose messages depend on the values as a whole, applied to each tensor's piece of a block by itself.
+#
+# DDP rebuilds its buckets after the first step; what a message scales together must not depend on them, or a resumed
+# run would continue with other bits.
+
+
+class CodecByTensor(Codec):
+    """Codes the pieces of a block one after the other.
+
+    message = for each piece: u32 bytes of its stream, the stream
+    """
+
+    def __init__(self, codec: Codec, cut: TensorBlocks) -> None:
+        """Code the blocks of ``cut``, in order: block k is that of ``lengths[k]``."""
+        self._codec = codec
+        self._lengths = [[piece.length for piece in pieces] for pieces in cut.pieces]
+        self._at: dict[int, list[int]] = {}
+        """Lengths of the pieces of the block at an address."""
+
+    @property
+    def name(self) -> str:
+        return self._codec.name
+
+    def place(self, blocks: Sequence[Float32s]) -> None:
+        """Say where the blocks lie in memory."""
+        self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
+
+    def encode(self, array: object, *, threads: int = 1) -> memoryview:
+        return self._join(array, self._codec.encode)
+
+    def encode_leaving(self, array: Float32s) -> memoryview:
+        return self._join(array, self._codec.encode_leaving)
+
+    def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> Any:
+        parts = [self._codec.decode(stream) for stream in _streams(buffer)]
+        values = np.concatenate(parts) if parts else np.empty(0, np.float32)
+        if out is None:
+            return values
+        target = np.asarray(out)
+        if values.size != target.size:
+            raise CodecError(f"{values.size} values, expected {target.size}")
+        target[:] = values
+        return target
+
+    def decode_adding(self, buffer: object, out: Float32s) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out += self.decode(buffer, out=np.empty_like(out))
+
+    def _join(self, array: Any, encode_piece: Callable[[Float32s], memoryview]) -> memoryview:
+        message, at = bytearray(), 0
+        for length in self._at[array.ctypes.data]:
+            stream = encode_piece(array[at : at + length])
+            message += len(stream).to_bytes(4, "little") + stream
+            at += length
+        return memoryview(message)
+
+
+def _streams(buffer: Any) -> Iterator[memoryview]:
+    """The streams in a message.
+
+    Raises:
+        CodecError: it ends within one.
+    """
+    message, at = memoryview(buffer).cast("B"), 0
+    while at < len(message):
+        end = at + 4 + int.from_bytes(message[at : at + 4], "little")
+        if end > len(message) or end <= at + 4:
+            raise CodecError(f"a stream of {end - at - 4} bytes in a message of {len(message)} bytes, from byte {at}")
+        yield message[at + 4 : end]
+        at = end
+
+
+class RingExchanger(Exchanger):
+    """Exchanges gradients around a ring, coded anew at every hop."""
+
+    shards = True
+
+    def __init__(
+        self,
+        codec: Codec,
+        group: OwnGroup,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        name: str = "",
+        feedback: bool = True,
+        observe: StreamObserver | None = None,
+    ) -> None:
+        """Connect the ring.
+
+        Args:
+            codec: codec of the values.
+            group: connections.
+            sizes: number of values by tensor, where known.
+            name: what the exchange is called in messages; the codec's name unless given.
+            feedback: whether the error of each encoding is added to the next gradient.
+            observe: called with every stream that this rank encodes.
+
+        Raises:
+            UnsupportedError: tensors are not in CPU memory.
+            TransportError: a rank did not connect in time.
+        """
+        if group.device != "cpu":
+            raise UnsupportedError(
+                f"exchange {name or codec.name} runs in CPU memory, the tensors are on {group.device}"
+            )
+        super().__init__(name or codec.name, group, sizes, feedback=feedback)
+        self.codec, self._observe = codec, observe
+        self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
+
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        ring, ranks = self.group.ring(), self.group.ranks
+        if ring is None:
+            return
+        if geometry not in self._blocks:
+            cut = TensorBlocks(geometry, ranks)
+            codec = CodecByTensor(self.codec, cut) if isinstance(self.codec, InceptionnScaled) else self.codec
+            self._blocks[geometry] = cut, cut.joined(), codec
+        (cut, joined, codec), leave = self._blocks[geometry], self.residuals is not None
+        own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
+        parts = cut.split(own)
+        cut.gather(values, parts, add=leave)
+        blocks = [part.numpy() for part in parts]
+        if isinstance(codec, CodecByTensor):
+            codec.place(blocks)
+        down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
+        message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
+
+        def put(k: int, block: Float32s, _: object) -> None:
+            cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
+
+        up = all_gather(ring, message, codec, cut.sizes, put)
+        self.group.sent += (down + up).nbytes_sent
+
+    def reduce_scatter_values(
+        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
+    ) -> None:
+        ring, rank = self.group.ring(), self.group.rank
+        if ring is None:
+            output.copy_(values)
+            return
+        leave = self.residuals is not None
+        own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
+        blocks = [own[shard].numpy() for shard in shards]
+        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
+        torch.div(own[shards[rank]], self.group.ranks, out=output)
+        if leave:
+            own[shards[rank]].zero_()  # the owner encodes nothing of its own shard
+        self.group.sent += traffic.nbytes_sent
+
+
+# Averages by light, emulated between processes: codes are exchanged, each rank averages its share of them.
+#
+# gradients ─▶ largest exponents ─▶ codes ─┬─▶ share 0 of all ranks ─▶ averager ─▶ mean ─┬─▶ gradients
+# (maximum over ranks)        └─▶ share 1 ...   (on rank 1)                 ┘
+#
+# The averager sees the codes of all servers at once, as the optical network does, and each rank averages 1/ranks of
+# them.
+
+_RANKS = "ranks"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketBuffers:
+    """Memory for one bucket."""
+
+    quantise: CodeBuffers
+    """Blocks of the bucket."""
+    outgoing: Codes
+    """Codes to send, shape (ranks, share)."""
+    incoming: Codes
+    """Codes received, shape (ranks, share)."""
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], ranks: int, bits: int, block: int) -> BucketBuffers:
+        """Allocate memory for consecutive parameters of these sizes."""
+        quantise = CodeBuffers.of(sizes, bits, block)
+        share = -(-sum(sizes) // ranks)
+        shape, dtype = (ranks, share), quantise.code_type
+        return cls(quantise, np.zeros(shape, dtype), np.zeros(shape, dtype))
+
+
+class OpticalExchanger(Exchanger):
+    """Quantises gradients and lets an averager average the codes, as servers around it do."""
+
+    def __init__(self, averager: Averager, group: OwnGroup, *, block: int = 256, name: str = "") -> None:
+        """Connect the ranks.
+
+        Args:
+            averager: for as many servers as there are ranks; its noise and errors should differ between ranks.
+            group: connections.
+            block: number of values that share a scale; no block spans two tensors.
+            name: what the exchange is called in messages; by its averager unless given.
+
+        Raises:
+            UnsupportedError: tensors are not in CPU memory.
+            ConfigError: the block is out of range.
+            TransportError: a rank did not connect in time.
+        """
+        kind = type(averager).__name__
+        name = name or f"optical:{kind},bits={averager.bits},rounding={averager.rounding},block={block}"
+        if group.device != "cpu":
+            raise UnsupportedError(f"exchange {name} runs in CPU memory, the tensors are on {group.device}")
+        CodeBuffers.of([], averager.bits, block)  # checks both
+        super().__init__(name, group)
+        self.averager, self.block = averager, block
+        self._buffers: dict[Geometry, BucketBuffers] = {}
+
+    def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by their mean over ranks, the same bits on all of them.
+
+        Raises:
+            AgreedError: a rank has NaN, an infinity or a size of 2^127 or more.
+            TransportError: a rank left or fell silent.
+        """
+        if geometry not in self._buffers:
+            lengths = [piece.length for piece in geometry.pieces]
+            self._buffers[geometry] = BucketBuffers.of(lengths, self.group.ranks, self.averager.bits, self.block)
+        buffers, flat = self._buffers[geometry], values.numpy()
+        scales = self._largest(buffers.quantise.scales(flat))
+        if scales.size and scales.max() == UNFIT:
+            at = int(buffers.quantise.edges[int(scales.argmax())])
+            raise AgreedError(
+                f"the gradients of a rank hold NaN, Inf or a size of 2^127 or more, in the block from value {at} of a "
+                "bucket: expected finite values"
+            )
+        codes = buffers.outgoing.reshape(-1)[: flat.size]
+        buffers.quantise.encode(flat, scales, codes)
+        self._average_codes(buffers)
+        buffers.quantise.decode(codes, scales, flat)
+
+    def blocks(self, geometry: Geometry) -> int:
+        """Number of blocks of a buffer, each of which has an exponent."""
+        return sum(-(-piece.length // self.block) for piece in geometry.pieces)
+
+    def state_dict(self) -> StateDict:
+        """State of the generator of this rank's noise and errors, under its rank, if there is one."""
+        rng = getattr(self.averager, "rng", None)
+        state = {} if rng is None else {f"rank{self.group.rank}": rng.bit_generator.state}
+        return {_RANKS: self.group.ranks} | state
+
+    def load_state_dict(self, state_dict: SavedState) -> None:
+        # Exchanges attached by name left the number of ranks out of their first checkpoints.
+        saved = {_RANKS: self.group.ranks} | dict(state_dict)
+        if saved[_RANKS] != self.group.ranks:
+            raise ConfigError(f"the checkpoint is of {saved[_RANKS]} ranks, this run has {self.group.ranks}")
+        expected, keys = sorted(self.state_dict()), sorted(saved)
+        if keys != expected:
+            raise ConfigError(f"the checkpoint holds {', '.join(map(str, keys))}: expected {', '.join(expected)}")
+        rng = getattr(self.averager, "rng", None)
+        if rng is not None:
+            rng.bit_generator.state = saved[f"rank{self.group.rank}"]
+
+    def _largest(self, scales: Bytes) -> Bytes:
+        """Maximum over ranks of each exponent, in a single step, where a ring takes as many steps as ranks."""
+        if self.group.ranks == 1:
+            return scales
+        rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)
+        self.group.all_gather(rows.view(-1), torch.from_numpy(scales), [scales.size] * self.group.ranks)
+        return np.asarray(rows.numpy().max(axis=0))
+
+    def _average_codes(self, buffers: BucketBuffers) -> None:
+        """Replace the outgoing codes by mean codes."""
+        if self.group.ranks == 1:
+            average_into(self.averager, buffers.outgoing, buffers.outgoing[0])
+            return
+        sizes = [buffers.outgoing[0].nbytes] * self.group.ranks
+        self.group.all_to_all(_bytes(buffers.incoming), _bytes(buffers.outgoing), sizes, sizes)
+        mean = buffers.outgoing[self.group.rank]
+        average_into(self.averager, buffers.incoming, mean)
+        self.group.all_gather(_bytes(buffers.outgoing), _bytes(mean), sizes)
+
+
+def rank_seed(seed: int, rank: int) -> int:
+    """Return the seed of a rank's noise and errors."""
+    return int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
+
+
+def _bytes(codes: Codes) -> Tensor:
+    """The same memory as flat bytes, as gloo has no unsigned integers of more than one byte."""
+    return torch.from_numpy(codes.view(np.uint8)).view(-1)

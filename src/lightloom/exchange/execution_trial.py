@@ -1,0 +1,262 @@
+"""A schedule put to the test in real processes, beside ``torch.distributed``'s own collective."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lightloom.collectives.files.document import read_schedule, write_schedule
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.errors import ConfigError
+from lightloom.exchange.execution import ScheduleExecutor, movement_of, values_of_parts
+from lightloom.exchange.transport.launch import launch
+from lightloom.exchange.transport.worker import Worker
+from lightloom.machines.fabrics.fabric import Fabric
+
+DTYPES = {
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+}
+MOST_RANKS = 64
+"""Processes that one host is asked to run."""
+_EXCHANGED = 7
+"""Tag of torch's own sends."""
+
+
+def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """What ``rank`` brings: integers over their whole range (sums wrap), or normal floats of widely different sizes."""
+    random = torch.Generator().manual_seed(1000 * seed + rank)
+    if not dtype.is_floating_point:
+        range_ = torch.iinfo(dtype)
+        return torch.randint(range_.min, range_.max, (values,), generator=random, dtype=dtype)
+    exponents = torch.randint(-8, 9, (values,), generator=random)
+    return torch.ldexp(torch.randn(values, generator=random), exponents).to(dtype)
+
+
+def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
+    """Values that this rank's tensor has, where each part of the collective has ``values``, or its own number."""
+    movement, rank = execute.movement, execute.rank
+    held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
+    if movement.collective.sizes is not None:
+        return int(values_of_parts(movement, itemsize)[np.unique(held)].sum())
+    return values * len(np.unique(held if len(held) else wanted))
+
+
+def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
+    """What ``torch.distributed``'s own collectives make of it; a permute is a send and a receive.
+
+    A barrier is an all-gather of tokens, and a reduce-scatter of parts that differ in size a part of an all-reduce.
+
+    Args:
+        itemsize: bytes of a value, from which sizes of parts follow.
+    """
+    kind, ranks, rank = execute.kind, execute.ranks, execute.rank
+    wanted, group = execute.movement.collective, execute.group
+    root, nothing = dist.get_global_rank(group, 0), tensor.new_empty(0)
+    if kind in ("all-reduce", "reduce", "broadcast", "reduce-scatter-v"):
+        total = tensor.clone()
+        if kind == "broadcast":
+            dist.broadcast(total, root, group=group)
+        elif kind == "reduce":
+            dist.reduce(total, root, group=group)
+        else:
+            dist.all_reduce(total, group=group)
+        if kind == "reduce-scatter-v":
+            ends = np.cumsum(values_of_parts(execute.movement, itemsize))
+            return total[int(ends[rank - 1]) if rank else 0 : int(ends[rank])]
+        return nothing if kind == "reduce" and rank else total
+    if kind in ("all-gather", "barrier", "gather"):
+        gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+        if kind == "gather":
+            dist.gather(tensor, gathered if rank == 0 else None, root, group=group)
+            return nothing if rank else torch.cat(gathered)
+        dist.all_gather(gathered, tensor, group=group)
+        return torch.cat(gathered)
+    if kind == "scatter":
+        share = tensor.new_empty(tensor.numel() // (1 if rank else ranks))
+        dist.scatter(share, None if rank else list(tensor.chunk(ranks)), root, group=group)
+        return share
+    if wanted.destinations is not None:
+        return _exchanged(tensor, wanted.destinations, rank, group)
+    if kind in ("all-to-all", "all-to-all-v"):
+        leaves = arrives = None
+        received = torch.empty_like(tensor)
+        if wanted.sizes is not None:
+            table = values_of_parts(execute.movement, itemsize).reshape(ranks, ranks)
+            leaves, arrives = table[rank].tolist(), table[:, rank].tolist()
+            received = tensor.new_empty(sum(arrives))
+        dist.all_to_all_single(received, tensor, arrives, leaves, group=group)
+        return received
+    share = tensor.new_empty(tensor.numel() // ranks)
+    dist.reduce_scatter(share, list(tensor.chunk(ranks)), group=group)
+    return share
+
+
+def _exchanged(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
+    to, source = destinations[rank], destinations.index(rank)
+    if to == rank:
+        return tensor
+    received = torch.empty_like(tensor)
+    peers = [dist.get_global_rank(group, peer) for peer in (to, source)]
+    operations = [
+        dist.P2POp(dist.isend, tensor, peers[0], group, _EXCHANGED),
+        dist.P2POp(dist.irecv, received, peers[1], group, _EXCHANGED),
+    ]
+    for pending in dist.batch_isend_irecv(operations):
+        pending.wait()
+    return received
+
+
+def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
+    """The largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
+
+    It is measured against a sum in float64, which for float64 may itself be off by as much.
+
+    Other collectives, and integers, allow none: infinite where they differ from ``torch.distributed``'s.
+    """
+    itemsize, ranks = tensor.dtype.itemsize, execute.ranks
+    if not execute.movement.collective.rule.adds or not tensor.dtype.is_floating_point:
+        return 0.0 if torch.equal(ours, reference(execute, tensor, itemsize)) else float("inf")
+    exact = reference(execute, tensor.double(), itemsize)
+    magnitude = reference(execute, tensor.double().abs(), itemsize)
+    unit = (ranks - 1) * torch.finfo(tensor.dtype).eps / 2
+    allowed = magnitude * (unit / (1 - unit)) * (2 if tensor.dtype == torch.float64 else 1)
+    error = (ours.double() - exact).abs()
+    return float(torch.where(error > 0, error / allowed, error).max()) if ours.numel() else 0.0
+
+
+def trial(worker: Worker) -> dict[str, Any]:
+    """Execute the schedule in a file and torch's own collective in turn; for ``launch``.
+
+    Arguments: path, values (of a part), dtype, rounds, seed, timeout.
+    """
+    torch.set_num_threads(1)
+    settings = worker.arguments
+    schedule, _ = read_schedule(Path(settings["path"]))
+    execute = ScheduleExecutor(schedule, timeout=settings["timeout"])
+    dtype = DTYPES[settings["dtype"]]
+    size = dtype.itemsize
+    tensor = draw(worker.rank, brought(execute, settings["values"], size), dtype, settings["seed"])
+    ours = execute(tensor)
+    same_bits = torch.equal(ours, reference(execute, tensor, size))
+    worst = error_over_bound(execute, ours, tensor)
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for _ in range(settings["rounds"]):
+        seconds["ours"].append(_timed(lambda: execute(tensor)))
+        seconds["theirs"].append(_timed(lambda: reference(execute, tensor, size)))
+    padding = execute.padding(tensor.numel(), size)
+    values = tensor.numel()
+    found = {"same_bits": same_bits, "error_over_bound": worst, "padding": padding}
+    return found | {"seconds": seconds, "values": values}
+
+
+def _timed(action: Callable[[], object]) -> float:
+    dist.barrier()
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What a schedule did in real processes."""
+
+    content: str
+    """Hash of the schedule's movement (``Movement.digest``), its first 16 digits."""
+    dtype: str
+    values: int
+    """Of a rank's input; of the largest one where inputs differ."""
+    padding: int
+    """Zeros added to each of its blocks, so that it divides into chunks."""
+    messages: int
+    """That all ranks send."""
+    same_bits: bool
+    """Whether every rank had the bits of ``torch.distributed``'s own collective."""
+    error_over_bound: float
+    """Largest error of a sum of floats, of any rank, over what its order of additions can be off by."""
+    seconds: float
+    """Median over rounds of the slowest rank."""
+    reference_seconds: float
+    """The same of ``torch.distributed``'s own collective."""
+
+    @property
+    def right(self) -> bool:
+        """Whether the schedule did what its collective promises."""
+        return self.error_over_bound <= 1
+
+
+def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
+    """Values of a part where the collective is of ``nbytes`` (see ``Collective``), as many as fit; one of a barrier's.
+    Parts with sizes of their own have values by these.
+
+    Raises:
+        ConfigError: a type that is not known.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
+    wanted, whole = schedule.collective, int(nbytes // DTYPES[dtype].itemsize)
+    if wanted.kind == "barrier":
+        return 1
+    return whole if wanted.rule.parts == "one" else whole // wanted.ranks
+
+
+def try_schedule(
+    schedule: Schedule,
+    fabric: Fabric,
+    dtype: str,
+    values: int,
+    *,
+    rounds: int = 5,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> Trial:
+    """Execute a verified schedule in as many processes of this host as it has ranks.
+
+    Args:
+        fabric: on which it is verified again in each process.
+        dtype: of ``DTYPES``.
+        values: of a part, as :func:`values_of` counts them.
+        rounds: executions that are timed, each beside one of ``torch.distributed``'s own.
+        timeout: seconds for everything.
+
+    Raises:
+        ConfigError: more ranks than ``MOST_RANKS``.
+        UnsupportedError: the schedule needs a reducing switch.
+        LaunchError: a process failed, or took too long.
+    """
+    ranks = schedule.collective.ranks
+    if ranks > MOST_RANKS:
+        raise ConfigError(f"{ranks} ranks: expected at most {MOST_RANKS} processes on this host")
+    movement = movement_of(schedule)
+    with tempfile.TemporaryDirectory(prefix="lightloom-") as folder:
+        path = str(write_schedule(Path(folder) / "schedule.json", schedule, fabric))
+        settings = {"path": path, "values": values, "dtype": dtype, "rounds": rounds, "seed": seed, "timeout": timeout}
+        results = [outcome.value for outcome in launch(trial, ranks, timeout, settings)]
+    slowest = {
+        who: np.max([result["seconds"][who] for result in results], axis=0) if rounds else np.array([math.nan])
+        for who in ("ours", "theirs")
+    }
+    return Trial(
+        content=movement.digest.hex()[:16],
+        dtype=dtype,
+        values=max(result["values"] for result in results),
+        padding=results[0]["padding"],
+        messages=len(movement.source),
+        same_bits=all(result["same_bits"] for result in results),
+        error_over_bound=max(result["error_over_bound"] for result in results),
+        seconds=float(np.median(slowest["ours"])),
+        reference_seconds=float(np.median(slowest["theirs"])),
+    )

@@ -1,0 +1,281 @@
+"""Block quantisation on a GPU: the messages of ``lightloom.exchange.compression.blocks`` of CUDA tensors. Needs triton.
+
+    where = gpu_blocks.places(fmt, runs).to(device)      # once for a table of runs
+    gpu_blocks.encode_runs(fmt, gradient, residual, where, wire)
+    gpu_blocks.decode_runs(fmt, wire, where, out, factor=1 / ranks)
+
+Nothing waits for the device. Verified against the CPU kernels in Triton's interpreter and compiled for sm80 and sm90;
+not yet run on a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.exchange.compression.blocks import (
+    LLOYD_LEVELS,
+    LLOYD_THRESHOLD,
+    NAN_SCALE,
+    SCALE_BYTES,
+    BlockFormat,
+)
+from lightloom.exchange.gpu.codec import refusal
+
+_KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
+_PROGRAM_VALUES = 1024
+"""Values that a program takes, about."""
+OPTIONS = {"enable_fp_fusion": False}
+"""How the kernels are compiled."""
+_IGNORED, _WRITTEN, _ADDED = range(3)
+"""What the kernel does with the errors of a codec: nothing, write them, or add those of before and write them."""
+
+
+class Layout(NamedTuple):
+    """Compile-time constants of the kernels: a format, and how a program takes its blocks."""
+
+    kind: int
+    bits: int
+    block: int
+    rows: int
+    """Blocks of a program."""
+    groups: int
+    """Groups of eight values in a block, a power of two."""
+    halvings: int
+    threshold: float
+    """Above this many means of the sizes, a value takes the outer level."""
+    inner: float
+    outer: float
+    largest_mean: int
+    """Bit pattern of the largest scale that is a mean, as float32."""
+
+
+def places(fmt: BlockFormat, runs: Ints) -> Tensor:
+    """Rows of first value, number of values and first byte for each block of a table of runs, int64 in CPU memory.
+
+    ``runs`` is the table that :func:`lightloom.exchange.compression.blocks.encode_runs` takes, int64 [runs, 3].
+    """
+    blocks = -(-runs[:, 1] // fmt.block)
+    index = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    first, values, at = np.repeat(runs, blocks, axis=0).T
+    done = index * fmt.block
+    table = np.column_stack([first + done, np.minimum(values - done, fmt.block), at + index * fmt.block_bytes])
+    return torch.from_numpy(np.ascontiguousarray(table, np.int64))
+
+
+def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where: Tensor, wire: Tensor) -> None:
+    """Write the messages of all runs; with ``residual``, of ``residual + values``, whose errors it becomes.
+
+    Args:
+        values: flat float32 tensor, not changed.
+        residual: like ``values``; None without feedback.
+        where: :func:`places` of the runs, on the device; it is not checked.
+        wire: flat uint8 tensor on the device.
+
+    Raises:
+        UnsupportedError: no triton or no GPU, or ``fp8``.
+        InputError: another type, or not contiguous.
+    """
+    rest = values if residual is None else residual
+    _check(where, wire, values, rest)
+    _encode(fmt, values, rest, where, wire, _IGNORED if residual is None else _ADDED)
+
+
+def encode_leaving_runs(fmt: BlockFormat, values: Tensor, where: Tensor, wire: Tensor) -> None:
+    """Write the messages of all runs of ``values``, which become their errors. Errors as in :func:`encode_runs`."""
+    _check(where, wire, values)
+    _encode(fmt, values, values, where, wire, _WRITTEN)
+
+
+def decode_runs(
+    fmt: BlockFormat, wire: Tensor, where: Tensor, out: Tensor, factor: float = 1.0, add: bool = False
+) -> None:
+    """Write ``factor`` times the values of all runs to ``out``, or add them. Errors as in :func:`encode_runs`."""
+    _check(where, wire, out)
+    layout = layout_of(fmt)
+    launch = _kernels().decode_blocks[_grid(layout, where)]
+    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
+        launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
+
+
+def _encode(fmt: BlockFormat, values: Tensor, rest: Tensor, where: Tensor, wire: Tensor, errors: int) -> None:
+    layout = layout_of(fmt)
+    launch = _kernels().encode_blocks[_grid(layout, where)]
+    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
+        launch(values, rest, where, wire, len(where), errors, layout, **OPTIONS)
+
+
+def layout_of(fmt: BlockFormat) -> Layout:
+    """Return the compile-time constants of the kernels for a format."""
+    if fmt.kind not in _KINDS:
+        raise UnsupportedError(f"{fmt.kind} blocks have no Triton kernel; the torch reference writes and reads them")
+    width = 1 << (fmt.block - 1).bit_length()
+    return Layout(
+        kind=_KINDS[fmt.kind],
+        bits=fmt.bits,
+        block=fmt.block,
+        rows=max(1, _PROGRAM_VALUES // width),
+        groups=width // 8,
+        halvings=width.bit_length() - 1,
+        threshold=float(np.float32(LLOYD_THRESHOLD)),
+        inner=float(np.float32(LLOYD_LEVELS[0])),
+        outer=float(np.float32(LLOYD_LEVELS[1])),
+        largest_mean=fmt.largest_mean << 16,
+    )
+
+
+def _grid(layout: Layout, where: Tensor) -> tuple[int]:
+    return (max(1, -(-len(where) // layout.rows)),)
+
+
+def _check(where: Tensor, wire: Tensor, *values: Tensor) -> None:
+    for tensor, dtype in ((where, torch.int64), (wire, torch.uint8), *((one, torch.float32) for one in values)):
+        if tensor.dtype != dtype or not tensor.is_contiguous():
+            raise InputError(f"expected a contiguous tensor of {dtype}, not {tensor.dtype}")
+        if tensor.device != wire.device:
+            raise InputError(f"tensors on one device are expected, not on {wire.device} and {tensor.device}")
+
+
+def _kernels() -> Any:
+    why = refusal()
+    if why is not None:
+        raise UnsupportedError(why)
+    from lightloom.exchange.gpu import block_kernels
+
+    return block_kernels
+
+
+# Block quantisation of torch tensors on any device: the bytes of :mod:`lightloom.exchange.compression.blocks`.
+#
+# Nothing waits for the device and no shape depends on values, so that CUDA tensors and NCCL take the path that is
+# tested on the CPU. Every operation on float32 is one that IEEE 754 defines; compiled into one kernel, products and
+# sums must not be contracted. Not yet run on a GPU.
+
+_NAN_BITS = NAN_SCALE << 16
+
+
+def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
+    """The message of flat float32 ``values``, as a flat uint8 tensor on their device."""
+    return _message(fmt, *_quantise(fmt, values))
+
+
+def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
+    """The message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
+    scale_bits, codes = _quantise(fmt, values)
+    decoded = _values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
+    values.sub_(decoded)
+    values.masked_fill_(decoded.isnan(), 0)
+    return _message(fmt, scale_bits, codes)
+
+
+def encode_feedback(fmt: BlockFormat, gradient: Tensor, residual: Tensor) -> Tensor:
+    """The message of ``residual + gradient``, whose errors ``residual`` becomes; ``gradient`` stays."""
+    residual.add_(gradient)
+    return encode_leaving(fmt, residual)
+
+
+def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
+    """The ``count`` values of a message, flat float32 on its device.
+
+    Raises:
+        InputError: the message has another size.
+    """
+    if wire.numel() != fmt.nbytes(count):
+        raise InputError(
+            f"a message of {wire.numel()} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
+        )
+    blocks = wire.reshape(-1, fmt.block_bytes)
+    low, high = blocks[:, :1].to(torch.int32), blocks[:, 1:SCALE_BYTES].to(torch.int32)  # a view may not be aligned
+    scale = (low << 16 | high << 24).view(torch.float32)
+    return _values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
+
+
+def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The scales as bit patterns of float32, int32 [blocks, 1], and the codes in the low bits of uint8, [blocks, B]."""
+    blocks = -(-values.numel() // fmt.block)
+    x = torch.nn.functional.pad(values, (0, blocks * fmt.block - values.numel())).reshape(blocks, fmt.block)
+    size = x.abs()
+    scale_bits = _mean_scale(size, fmt.largest_mean << 16) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
+    scale = scale_bits.view(torch.float32)
+    if fmt.mean_scale:
+        codes = (x < 0).to(torch.uint8)
+        if fmt.kind == "lloyd":
+            codes = 2 * codes + (size > scale * _float32(LLOYD_THRESHOLD, scale)).to(torch.uint8)
+        return scale_bits, codes.masked_fill_(scale.isnan(), 0)
+    usable = scale > 0
+    inverse = torch.where(usable, torch.ones_like(scale) / scale, 0.0)
+    scaled = torch.where(usable, x, 0.0) * inverse
+    if fmt.kind == "fp8":
+        limit = float(fmt.largest_code)
+        return scale_bits, scaled.clamp(-limit, limit).to(torch.float8_e4m3fn).view(torch.uint8)
+    return scale_bits, scaled.round().to(torch.int8).view(torch.uint8) & ((1 << fmt.bits) - 1)
+
+
+def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
+    """Scales and codes as bytes."""
+    scale_bytes = (scale_bits >> 16).to(torch.int16).view(torch.uint8)
+    return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
+
+
+def _values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
+    """Values of codes [blocks, B] in the low bits of uint8, with scales [blocks, 1]; flat."""
+    if fmt.kind == "fp8":
+        return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)
+    if fmt.kind == "linear":
+        spare = 8 - fmt.bits
+        return (((codes << spare).view(torch.int8) >> spare).float() * scale).reshape(-1)
+    level = scale
+    if fmt.kind == "lloyd":
+        inner, outer = (scale * _float32(level, scale) for level in LLOYD_LEVELS)
+        level = torch.where((codes & 1) != 0, outer, inner)
+    return torch.where((codes >> (fmt.bits - 1)) != 0, -level, level).reshape(-1)
+
+
+def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
+    """Bit patterns of the scales of blocks of these sizes as float32, int32 [blocks, 1]."""
+    largest = size.amax(dim=1, keepdim=True)
+    divisor = _float32(largest_code, largest)
+    rounded = ((largest / divisor).view(torch.int32) + 0xFFFF) & -0x10000
+    scale = rounded.view(torch.float32)
+    finite = largest.isfinite() & (scale * divisor).isfinite()
+    return torch.where(finite, torch.where(scale > 2.0**-128, rounded, 0), _NAN_BITS)
+
+
+def _mean_scale(size: Tensor, most: int) -> Tensor:
+    """As :func:`_linear_scale`, of the mean, and at most ``most``."""
+    total = size * (1.0 / size.shape[1])
+    while total.shape[1] > 1:
+        half = total.shape[1] // 2
+        total = total[:, :half] + total[:, half:]
+    mean = total.view(torch.int32)
+    rounded = ((mean + 0x7FFF + ((mean >> 16) & 1)) & -0x10000).clamp(max=most)
+    return torch.where(total.isfinite(), rounded, _NAN_BITS)
+
+
+def _float32(value: float, like: Tensor) -> Tensor:
+    """A constant on the device of ``like``: CUDA multiplies by a reciprocal where the divisor is a number."""
+    return torch.full((), value, dtype=torch.float32, device=like.device)
+
+
+def _pack(codes: Tensor, bits: int) -> Tensor:
+    """Codes [blocks, B] to their bytes, [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
+    if bits == 8:
+        return codes
+    places = torch.arange(8, device=codes.device) * bits
+    words = (codes.reshape(len(codes), codes.shape[1] // 8, 8).to(torch.int64) << places).sum(dim=2, keepdim=True)
+    return (words >> (8 * torch.arange(bits, device=codes.device))).to(torch.uint8).flatten(1)
+
+
+def _unpack(data: Tensor, bits: int) -> Tensor:
+    """The inverse of :func:`_pack`."""
+    if bits == 8:
+        return data
+    places = 8 * torch.arange(bits, device=data.device)
+    words = (data.reshape(len(data), data.shape[1] // bits, bits).to(torch.int64) << places).sum(dim=2, keepdim=True)
+    codes = (words >> (bits * torch.arange(8, device=data.device))) & ((1 << bits) - 1)
+    return codes.to(torch.uint8).flatten(1)

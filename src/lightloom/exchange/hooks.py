@@ -1,0 +1,363 @@
+"""Communication hooks for training with PyTorch: gradients compressed, averaged by light, or exchanged by a schedule.
+
+    from lightloom.exchange.hooks import attach_inceptionn
+
+    state = attach_inceptionn(ddp_model)
+
+Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.distributed.adaptive import OpticalCounts, OpticalStatistics, Statistics
+from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, real_length
+from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, Stepwise
+from lightloom.exchange.distributed.fsdp import FsdpState, all_shards, common_group, sharded_modules, tensor_sizes
+from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.distributed.residuals import Geometry
+from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
+from lightloom.exchange.execution import ScheduleExecutor, replicas_agree
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
+from lightloom.exchange.transport.gloo import group_or_default
+from lightloom.photonics.averaging.averagers import Averager
+from lightloom.photonics.averaging.block_quantisation import Rounding
+from lightloom.photonics.registry import find_averager
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
+    from lightloom.exchange.distributed.ddp import average_hook as average_hook
+
+
+__all__ = [
+    "InceptionnFsdpState",
+    "InceptionnState",
+    "OpticalAverageState",
+    "ScheduleState",
+    "attach_inceptionn",
+    "attach_inceptionn_fsdp",
+    "attach_optical_average",
+    "attach_schedule",
+    "average_hook",
+]
+
+
+# INCEPTIONN as a communication hook of ``DistributedDataParallel``.
+#
+# model = DistributedDataParallel(net)
+# state = attach_inceptionn(model)                       # before the first backward pass
+# ...
+# print(state.statistics)
+#
+# DDP calls its hook with the gradients of this rank and takes what it returns: here the average over ranks, the same
+# bits on all of them. Where plain all-reduce is faster the hook uses it (``training.gradients.adaptive``) and does
+# what DDP does without a hook.
+
+
+class InceptionnState(ExchangerState):
+    """State of the hook of one rank; a ``Stateful`` whose checkpoint is the rank's residuals and the last decision.
+
+    Creating it connects the ring, so all ranks of the group must create theirs, in the same order.
+    """
+
+    def __init__(
+        self,
+        codec: Codec | None,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        error_feedback: bool = True,
+        adaptive: bool = True,
+        tag_histogram: bool = False,
+        parameters: Iterable[tuple[str, Tensor]] | None = None,
+        loss_scale: Callable[[], float] | None = None,
+        host: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect to the neighbours.
+
+        Args:
+            codec: codec of the gradients, which must fit float32; None exchanges them as they are.
+            process_group: the process group of the model; the default group unless given.
+            error_feedback: add the error of each encoding to the next gradient.
+            adaptive: use plain all-reduce while it is faster. Timing then decides which steps lose bits: turn it off
+                for runs that must repeat bit for bit.
+            tag_histogram: count the values by size in ``statistics.tags`` (INCEPTIONN's codecs only).
+            parameters: ``net.named_parameters()``, the names in checkpoints. Otherwise parameters are numbered in the
+                order in which DDP first passes them, which depends on the model and on bucket sizes.
+            loss_scale: ``scaler.get_scale`` of a ``GradScaler``: gradients are divided by it for the exchange, as
+                scaled ones would be too large to compress.
+            host: address of this rank, IPv4 or IPv6; None takes the one from which it reaches the store.
+            timeout: time without progress after which an exchange fails, in seconds.
+
+        Raises:
+            TransportError: a rank did not connect in time, or cannot be reached.
+            ConfigError: ``tag_histogram`` with a codec that has no tags.
+        """
+        group = group_or_default(process_group)
+        named = None if parameters is None else [(name, value) for name, value in parameters if value.requires_grad]
+        sizes = None if named is None else {name: real_length(value) for name, value in named}
+        self.codec, self.statistics = codec, Statistics.of(codec, tag_histogram=tag_histogram)
+        own = OwnGroup(group, timeout, host=host)
+        exchanger: Exchanger
+        if codec is None:
+            exchanger = PlainExchanger("float32", own)
+        else:
+            observe = self.statistics.observer
+            exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=observe)
+        super().__init__(
+            exchanger, group, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=self.statistics
+        )
+
+
+def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
+    """Exchange the gradients of a model compressed from now on; all ranks call this, before the first backward pass.
+
+    Args:
+        codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
+        options: options of ``InceptionnState``.
+
+    Raises:
+        TransportError: a rank did not connect in time.
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    options.setdefault("parameters", model.module.named_parameters())
+    state = InceptionnState(codec or Inceptionn(), model.process_group, **options)
+    attach_hook(model, state)
+    return state
+
+
+# INCEPTIONN as the reduce-scatter of FSDP2 (``torch.distributed.fsdp.fully_shard``).
+#
+# for layer in net:
+# fully_shard(layer)
+# fully_shard(net)
+# state = attach_inceptionn_fsdp(net)
+#
+# Gathering parameters stays torch's: weights are not gradients, they do not compress.
+
+
+class InceptionnFsdpState(FsdpState):
+    """State of a model's reduce-scatters; a ``Stateful`` whose checkpoint is this rank's residuals and last decision.
+
+    Residuals belong to complete parameters, padded as FSDP pads them, as each rank has gradients of all values.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        group: dist.ProcessGroup,
+        geometries: Sequence[Geometry],
+        *,
+        error_feedback: bool = True,
+        adaptive: bool = True,
+        tag_histogram: bool = False,
+        loss_scale: Callable[[], float] | None = None,
+        host: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Connect to the neighbours, as ``attach_inceptionn_fsdp`` does; options are those of ``InceptionnState``."""
+        self.codec = codec
+        counts = Statistics.of(codec, tag_histogram=tag_histogram)
+        own, sizes = OwnGroup(group, timeout, host=host), tensor_sizes(geometries)
+        exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observer)
+        run = Stepwise(
+            exchanger,
+            group,
+            adaptive=adaptive,
+            loss_scale=loss_scale,
+            plain_name="plain reduce-scatter",
+            statistics=counts,
+        )
+        super().__init__(run, group, list(geometries))
+
+
+def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
+    """Reduce-scatter the gradients of a model compressed from now on; all ranks call this, after ``fully_shard``.
+
+    Args:
+        model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
+        codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
+        options: options of ``InceptionnFsdpState``.
+
+    Raises:
+        UnsupportedError: the model does not use FSDP2, or torch does not let its reduce-scatter be replaced.
+        TransportError: a rank did not connect in time.
+    """
+    modules = sharded_modules(model)
+    group = common_group(
+        modules, "lightloom.exchange.distributed.fsdp.attach_fsdp compresses between the nodes of hybrid sharding"
+    )
+    for name, parameter in (pair for module in modules for pair in module.parameters):
+        if parameter.device.type != "cpu":
+            raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")
+    state = InceptionnFsdpState(
+        codec or Inceptionn(), group, [all_shards(module, group.size()) for module in modules], **options
+    )
+    state.replace_reduce_scatters(modules)
+    return state
+
+
+# OptINC's averaging as a communication hook of ``DistributedDataParallel``.
+#
+# model = DistributedDataParallel(net)
+# state = attach_optical_average(model)                  # 16 bits, exact mean, half-up
+# ...
+# print(state.statistics)
+#
+# Gradients are quantised to blocks of one power-of-two scale, the codes of all ranks are averaged by an averager
+# (exact, a network with its noise, Table II's errors), and every rank restores the same mean codes: replicas stay
+# bit-identical. Buckets are exchanged in order by one thread, over connections of its own, while the backward pass
+# goes on.
+
+
+class OpticalAverageState(ExchangerState):
+    """State of the hook of one rank; a ``Stateful`` whose checkpoint is the generator of noise and errors.
+
+    Creating it connects the ranks, so all ranks must create theirs, in the same order.
+    """
+
+    def __init__(
+        self,
+        averager: Averager | str | None = None,
+        *,
+        bits: int | None = None,
+        block: int = 256,
+        rounding: Rounding | None = None,
+        process_group: dist.ProcessGroup | None = None,
+        seed: int = 0,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Choose the averager and connect the ranks.
+
+        Args:
+            averager: an averager or its name (see ``find_averager``); the exact mean by default.
+            bits: bits per code, 2 to 32; 16 by default, or those of the averager.
+            block: number of values that share a scale; no block spans two parameters.
+            rounding: rounding of the mean, ``half-up`` by default. Gradients are always quantised half-up.
+            process_group: the process group of the model; the default group unless given.
+            seed: seed of the noise and errors of named averagers, which differ between ranks.
+            timeout: time without progress after which an exchange fails, in seconds.
+
+        Raises:
+            ConfigError: the averager is for another number of ranks, bits or rounding, or an option is out of range.
+            UnknownNameError: there is no averager of that name.
+        """
+        group = group_or_default(process_group)
+        self.rank = group.rank()
+        self.averager = _chosen(averager, group.size(), bits, rounding, rank_seed(seed, self.rank))
+        self.statistics = OpticalStatistics()
+        self._optical = OpticalExchanger(self.averager, OwnGroup(group, timeout), block=block)
+        super().__init__(self._optical, group)
+
+    def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
+        began, before = time.perf_counter(), self._optical.group.sent
+        average = super()._exchange(buffer, geometry, scale, last)
+        nbytes_codes = -(-geometry.size * self.averager.bits // 8)
+        counts = OpticalCounts(
+            nbytes_raw=raw_nbytes(geometry.size, self.ranks),
+            nbytes_sent=self._optical.group.sent - before,
+            seconds=time.perf_counter() - began,
+            buckets=1,
+            nbytes_up=nbytes_codes,
+            nbytes_down=nbytes_codes,
+            nbytes_exponents=self._optical.blocks(geometry),
+        )
+        self.statistics.add(counts, last=last)
+        return average
+
+
+def _chosen(
+    averager: Averager | str | None, ranks: int, bits: int | None, rounding: Rounding | None, seed: int
+) -> Averager:
+    if averager is None or isinstance(averager, str):
+        return find_averager(averager or "ideal", ranks, 16 if bits is None else bits, rounding or "half-up", seed)
+    own = (averager.servers, averager.bits, averager.rounding)
+    expected = (ranks, averager.bits if bits is None else bits, averager.rounding if rounding is None else rounding)
+    if own != expected:
+        words = [f"{servers} servers, {bits} bits, {kind}" for servers, bits, kind in (own, expected)]
+        raise ConfigError(f"the averager is for {words[0]}: expected {words[1]}")
+    return averager
+
+
+def attach_optical_average(
+    model: DistributedDataParallel, averager: Averager | str | None = None, **options: Any
+) -> OpticalAverageState:
+    """Average this model's gradients as OptINC does from now on; all ranks call it, before the first backward pass.
+
+    Args:
+        averager: an averager or its name; the exact mean by default.
+        options: options of ``OpticalAverageState``.
+
+    Raises:
+        ConfigError, UnknownNameError: an option is invalid.
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    options.setdefault("process_group", model.process_group)
+    state = OpticalAverageState(averager, **options)
+    attach_hook(model, state)
+    return state
+
+
+# A schedule as a communication hook of ``DistributedDataParallel``: gradients are averaged as its rows say.
+#
+# model = DistributedDataParallel(net)
+# state = attach_schedule(model, schedule)               # an all-reduce, the same on all ranks
+
+
+class ScheduleState(DdpHookState):
+    """State of the hook of one rank."""
+
+    def __init__(self, execute: ScheduleExecutor) -> None:
+        """Check that the schedule averages gradients.
+
+        Raises:
+            UnsupportedError: the schedule is not an all-reduce, or ranks add up in different orders, so that the
+                weights of replicas would diverge.
+        """
+        if execute.kind != "all-reduce":
+            raise UnsupportedError(f"a schedule of {execute.kind}: gradients need an all-reduce")
+        if not replicas_agree(execute.movement):
+            raise UnsupportedError("ranks of this schedule add up in different orders: replicas would diverge")
+        super().__init__("schedule")
+        self._execute = execute
+
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        return self._start(bucket.is_last(), self._exchange, bucket.buffer())
+
+    def _exchange(self, buffer: Tensor) -> Tensor:
+        # As DDP itself does: divided before they are added, so that sums do not overflow.
+        with torch.no_grad():
+            buffer.copy_(self._execute(buffer.div_(self._execute.ranks)))
+        return buffer
+
+
+def attach_schedule(
+    model: DistributedDataParallel, schedule: Schedule, *, timeout: float = DEFAULT_TIMEOUT
+) -> ScheduleState:
+    """Average this model's gradients by a schedule from now on; all ranks call it, before the first backward pass.
+
+    Args:
+        schedule: a verified all-reduce over the ranks of the model's process group.
+        timeout: of ``ScheduleExecutor``.
+
+    Raises:
+        UnsupportedError: of ``ScheduleExecutor`` and ``ScheduleState``.
+        LightloomError: the model has a hook already, or its backward pass has begun.
+    """
+    state = ScheduleState(ScheduleExecutor(schedule, model.process_group, timeout=timeout))
+    attach_hook(model, state)
+    return state

@@ -1,0 +1,945 @@
+"""The methods that lightloom has, one file a kind; none needs torch."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import pairwise
+from math import ceil, prod
+
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.plugins import plugins_of
+from lightloom.exchange.compression.registry import find as find_codec
+from lightloom.exchange.compression.registry import read_bound
+from lightloom.exchange.method import (
+    ExchangeMethod,
+    Family,
+    Find,
+    Gradient,
+    Phase,
+    Work,
+    flag,
+    read,
+    real,
+    split,
+    whole,
+)
+
+# Gradients as they are: the all-reduce that a framework runs without any hook.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainExchange(ExchangeMethod):
+    """The plain exchange: one all-reduce of float32 values, nothing coded."""
+
+    @property
+    def name(self) -> str:
+        return "float32"
+
+    @property
+    def scale_free(self) -> bool:
+        return True
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values),)
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        return Work()
+
+
+def _plain_build(text: str, options: dict[str, str], _find: Find) -> PlainExchange:
+    read(text, options, {})
+    return PlainExchange()
+
+
+PLAIN_FAMILIES = (
+    Family(name="float32", summary="all-reduce of float32, as without a hook", options=(), build=_plain_build),
+)
+
+
+# Narrow formats, summed in float32: each rank sends its shares to their owners, which add up and send the sums back.
+#
+# all-to-all of codes  ->  the owner of a share adds all ranks' values in float32  ->  all-gather of the sum's codes
+#
+# Each value is encoded twice whatever the number of ranks, unlike around a ring, where every hop encodes a partial
+# sum. Sources: the quantised all-reduce of torchft; ZeRO++ (Wang et al., 2023), section 3.3.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """How a narrow format stores values."""
+
+    name: str
+    bits: int
+    """Bits for each code."""
+    block: int
+    """Default number of values that share a scale; 0 where values have no scale."""
+    summary: str
+    feedback: bool
+    """Whether error feedback is the default: without it, the loss grows visibly (docs/exchange.md)."""
+
+
+WIDTHS = (
+    Width(name="bf16", bits=16, block=0, feedback=False, summary="bfloat16"),
+    Width(name="fp16", bits=16, block=0, feedback=False, summary="IEEE half precision; overflows at 65,504"),
+    Width(name="fp8", bits=8, block=256, feedback=False, summary="8-bit floats (e4m3), a scale a block"),
+    Width(name="int8", bits=8, block=256, feedback=False, summary="8-bit integers, a scale a block"),
+    Width(name="int4", bits=4, block=128, feedback=True, summary="4-bit integers, a scale a block"),
+    Width(name="int3", bits=3, block=128, feedback=True, summary="3-bit integers, a scale a block"),
+    Width(name="lloyd2", bits=2, block=64, feedback=True, summary="2 bits at the Lloyd-Max levels of a Gaussian"),
+    Width(name="sign", bits=1, block=256, feedback=True, summary="signs and a mean size a block"),
+)
+
+SCALE_BYTES = 2
+"""Each block begins with its scale, a bfloat16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockExchange(ExchangeMethod):
+    """All-to-all and all-gather of a narrow format."""
+
+    width: Width
+    block: int
+    """Values that share a scale; 0 where values have none."""
+
+    @property
+    def name(self) -> str:
+        block = [f"block={self.block}"] if self.width.block else []
+        off = ["feedback=no"] if self.width.feedback else []
+        options = ",".join([*block, *(["feedback"] if self.feedback else off)])
+        return f"{self.width.name}:{options}" if options else self.width.name
+
+    @property
+    def scale_free(self) -> bool:
+        return self.width.name != "fp16"
+
+    @property
+    def fused(self) -> bool:
+        """Triton kernels take all blocks but fp8."""
+        return self.width.name != "fp8"
+
+    def nbytes(self, values: int) -> int:
+        """Size of the codes of one tensor, whose last block is padded."""
+        if not self.block:
+            return values * self.width.bits // 8
+        return -(-values // self.block) * (SCALE_BYTES + self.block * self.width.bits // 8)
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        nbytes = float(sum(self.nbytes(Gradient((shape,)).values) for shape in gradient.shapes))
+        return (Phase(kind="all-to-all", nbytes=nbytes), Phase(kind="all-gather", nbytes=nbytes))
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        values, others = gradient.values, (ranks - 1) / ranks
+        return Work(
+            encoded_values=values,
+            decoded_values=values * (1 + others),
+            encoded_messages=ranks,
+            decoded_messages=2 * ranks - 1,
+        )
+
+
+def _family(width: Width) -> Family:
+    def build(text: str, options: dict[str, str], _find: Find) -> BlockExchange:
+        readers = {"feedback": flag} | ({"block": _power_of_two} if width.block else {})
+        values = {"block": width.block, "feedback": width.feedback} | read(text, options, readers)
+        return BlockExchange(width=width, **values)
+
+    described = (("block", f"values that share a scale, {width.block} by default"),) if width.block else ()
+    default = "on" if width.feedback else "off"
+    return Family(
+        name=width.name,
+        summary=f"{width.summary}; sums in float32",
+        options=(
+            *described,
+            ("feedback", f"add the error of each encoding to the next gradient, {default} by default"),
+        ),
+        build=build,
+    )
+
+
+def _power_of_two(text: str) -> int:
+    value = whole(8, 4096)(text)
+    if value & (value - 1):
+        raise ValueError("expected a power of two from 8 to 4096")
+    return value
+
+
+BLOCKS_FAMILIES = tuple(_family(width) for width in WIDTHS)
+
+
+# Top-k: of each tensor the values of largest size, with their indices; all ranks gather all ranks' and add them up.
+#
+# What is sent grows with the ranks: (ranks - 1) · share · 8 bytes a value, more than float32 from about 1 / share
+# ranks on. Source: Lin et al., Deep Gradient Compression (ICLR 2018); its momentum correction is left out.
+
+PAIR_BYTES = 8
+"""An index (int32, from the start of its tensor) and a value (float32)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopKExchange(ExchangeMethod):
+    """All-gather of the largest values and their indices."""
+
+    share: float
+    """Values of each tensor that are sent, as a share of all; at least one."""
+
+    @property
+    def name(self) -> str:
+        return f"topk:share={self.share!r},{'feedback' if self.feedback else 'feedback=no'}"
+
+    @property
+    def scale_free(self) -> bool:
+        return True
+
+    @property
+    def fused(self) -> bool:
+        return False
+
+    def kept(self, values: int) -> int:
+        """Values that are sent of a tensor of so many."""
+        return min(max(ceil(self.share * values), 1), values)
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
+        return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Every value is looked at once; what all ranks sent is added up."""
+        kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
+        return Work(
+            encoded_values=gradient.values,
+            decoded_values=ranks * kept,
+            encoded_messages=1,
+            decoded_messages=ranks,
+        )
+
+
+def _sparse_build(text: str, options: dict[str, str], _find: Find) -> TopKExchange:
+    values = read(text, options, {"share": real(1e-6, 1.0), "feedback": flag})
+    return TopKExchange(**{"share": 0.01, "feedback": True} | values)
+
+
+SPARSE_FAMILIES = (
+    Family(
+        name="topk",
+        summary="the largest values of each tensor with their indices, gathered from all ranks",
+        options=(
+            ("share", "values that are sent, from 1e-6 to 1; 0.01 by default"),
+            ("feedback", "keep what is not sent for the next gradient, on by default"),
+        ),
+        build=_sparse_build,
+    ),
+)
+
+
+# PowerSGD: each gradient matrix M [rows, columns] as P Qᵀ of low rank, P and Q being averaged over ranks.
+#
+# P = mean of M Q  ->  orthogonalise P  ->  Q = mean of Mᵀ P  ->  M ≈ P Qᵀ
+#
+# Q is kept as the start of the next step. Tensors of one dimension, and those whose factors would not be smaller, go
+# as float32. Source: Vogels, Karimireddy and Jaggi, PowerSGD (NeurIPS 2019), Algorithm 1.
+
+_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSgdExchange(ExchangeMethod):
+    """All-reduces of the factors of each matrix."""
+
+    rank: int
+    """Columns of each factor."""
+
+    @property
+    def name(self) -> str:
+        return f"powersgd:rank={self.rank},{'feedback' if self.feedback else 'feedback=no'}"
+
+    @property
+    def scale_free(self) -> bool:
+        """Not promised: it would take an orthogonalisation whose rounding does not depend on the scale."""
+        return False
+
+    def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+        """(rows, columns, rank) of the factors of a tensor, all dimensions but the first being its columns; None for a
+        tensor that goes as float32."""
+        if len(shape) < 2:
+            return None
+        rows, columns = shape[0], prod(shape[1:])
+        rank = min(self.rank, rows, columns)
+        return (rows, columns, rank) if (rows + columns) * rank < rows * columns else None
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        matrices = self._matrices(gradient)
+        plain = sum(prod(shape) for shape in gradient.shapes if self.factors(shape) is None)
+        sizes = (
+            plain,
+            sum(rows * rank for rows, _, rank in matrices),
+            sum(columns * rank for _, columns, rank in matrices),
+        )
+        return tuple(Phase(kind="all-reduce", nbytes=float(_BYTES * size)) for size in sizes if size)
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        """M Q, Mᵀ P and P Qᵀ, each of which reads or writes M once, and Gram-Schmidt of the columns of P."""
+        matrices = self._matrices(gradient)
+        values = sum(rows * columns for rows, columns, _ in matrices)
+        flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
+        return Work(
+            encoded_values=2 * values,
+            decoded_values=values,
+            calls=3 * len(matrices),
+            flops=float(flops),
+        )
+
+    def _matrices(self, gradient: Gradient) -> list[tuple[int, int, int]]:
+        return [factors for shape in gradient.shapes if (factors := self.factors(shape)) is not None]
+
+
+def _low_rank_build(text: str, options: dict[str, str], _find: Find) -> PowerSgdExchange:
+    values = read(text, options, {"rank": whole(1, 1024), "feedback": flag})
+    return PowerSgdExchange(**{"rank": 2, "feedback": True} | values)
+
+
+LOW_RANK_FAMILIES = (
+    Family(
+        name="powersgd",
+        summary="each gradient matrix as a product of two narrow ones, which are averaged",
+        options=(
+            ("rank", "columns of the narrow matrices, from 1 to 1024; 2 by default"),
+            ("feedback", "add what the product leaves out to the next gradient, on by default"),
+        ),
+        build=_low_rank_build,
+    ),
+)
+
+
+# Codecs of floats around a ring: every hop encodes a partial sum anew, the finished sum goes round as it is.
+#
+# reduce-scatter   hop h carries sums of h gradients, h = 1 ... ranks - 1
+# all-gather       sums of all ranks' gradients
+#
+# INCEPTIONN's bound is absolute, so that larger sums take more bits; scaled, each tensor's part of a message is
+# multiplied by a power of two that brings its root mean square near 2^-5, which a free byte of its header holds.
+# Truncation is what the INCEPTIONN paper compares with.
+# Sources: Li et al., MICRO 2018, Algorithms 1 to 3; ``lightloom.exchange.transport.ring_all_reduce``.
+
+STREAM_BYTES = 32
+"""Header of a coded message and of its first frame (``compression.header``); a frame more every 65,536 values."""
+FRAME_BYTES, FRAME_VALUES = 8, 1 << 16
+LENGTH_BYTES = 4
+"""Scaled, a message is a stream for each tensor, behind its length, so that scales do not depend on DDP's buckets."""
+_LARGEST_BITS = 34.0
+"""Bits of a value that INCEPTIONN sends as it is, tag included."""
+_MOST_EXPONENT = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingCodecExchange(ExchangeMethod):
+    """All-reduce around a ring whose hops carry coded partial sums."""
+
+    scaled: bool = False
+    """Whether every message is scaled by a power of two of its own before it is coded."""
+
+    @property
+    def codec(self) -> str:
+        """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
+        raise NotImplementedError
+
+    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
+        """(number of summed gradients, bits of a value on average, tags included)."""
+        raise NotImplementedError
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        values = gradient.values
+        # Of the frames behind the first of a message, as if the last one could be cut short.
+        frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
+        streams = ranks * STREAM_BYTES
+        if self.scaled:
+            streams = ranks * len(gradient.shapes) * (STREAM_BYTES + LENGTH_BYTES)
+        headers = streams + frames
+        sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in self.value_bits(gradient))
+        return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Each share is encoded once by each rank, and decoded at every hop but for the sum that a rank itself made."""
+        return Work(
+            encoded_values=gradient.values,
+            decoded_values=gradient.values * (2 * ranks - 1) / ranks,
+            encoded_messages=ranks,
+            decoded_messages=2 * ranks - 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InceptionnExchange(RingCodecExchange):
+    """INCEPTIONN's codec around its ring; scaled, its bound is relative to the root mean square of each message."""
+
+    exponent: int
+    """k of the bound 2^-k."""
+
+    @property
+    def name(self) -> str:
+        flags = ["scaled"] * self.scaled + ["feedback" if self.feedback else "feedback=no"]
+        return f"inceptionn:bound=2^-{self.exponent},{','.join(flags)}"
+
+    @property
+    def codec(self) -> str:
+        return f"inceptionn{'-scaled' if self.scaled else ''}:2^-{self.exponent}"
+
+    @property
+    def scale_free(self) -> bool:
+        return self.scaled
+
+    @property
+    def needs_values(self) -> bool:
+        return True
+
+    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
+        return gradient.bits_by_terms(self.codec) or ((1, _LARGEST_BITS),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedExchange(RingCodecExchange):
+    """Float32 without its low bits, around a ring."""
+
+    bits: int
+    """Low bits that are cut off each value, as the paper counts them: 16b-T, 22b-T, 24b-T."""
+
+    @property
+    def name(self) -> str:
+        return f"truncate:bits={self.bits}" + (",feedback" if self.feedback else "")
+
+    @property
+    def codec(self) -> str:
+        return f"truncate:{self.bits}"
+
+    @property
+    def scale_free(self) -> bool:
+        """24 bits cut off the last bit of the exponent too, so that every second power of two is another value."""
+        return self.bits < 24
+
+    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
+        return ((1, 32.0 - self.bits),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecExchange(RingCodecExchange):
+    """Any registered codec around a ring, those of plug-ins too."""
+
+    coder: str
+    """Full name of the codec."""
+
+    @property
+    def name(self) -> str:
+        return f"codec:name={self.coder}" + (",feedback" if self.feedback else "")
+
+    @property
+    def codec(self) -> str:
+        return self.coder
+
+    @property
+    def scale_free(self) -> bool:
+        """Nothing is known of other people's codecs."""
+        return False
+
+    @property
+    def needs_values(self) -> bool:
+        return True
+
+    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
+        return gradient.bits_by_terms(self.codec) or ((1, 32.0),)
+
+
+def _read_bound(text: str) -> int:
+    """Return k of ``2^-k``, ``2**-k`` or the same as a number."""
+    try:
+        mantissa, exponent = math.frexp(read_bound(text))
+    except (ValueError, OverflowError):
+        mantissa, exponent = 0.0, 0
+    if mantissa != 0.5 or not 1 <= 1 - exponent <= _MOST_EXPONENT:
+        raise ValueError(f"expected a power of two from 2^-1 to 2^-{_MOST_EXPONENT}")
+    return 1 - exponent
+
+
+def _read_dropped(text: str) -> int:
+    if text not in ("16", "22", "24"):
+        raise ValueError("expected 16, 22 or 24")
+    return int(text)
+
+
+def _inceptionn(text: str, options: dict[str, str], _find: Find) -> InceptionnExchange:
+    values = read(text, options, {"bound": _read_bound, "scaled": flag, "feedback": flag})
+    return InceptionnExchange(
+        exponent=values.get("bound", 10), scaled=values.get("scaled", False), feedback=values.get("feedback", True)
+    )
+
+
+def _truncate(text: str, options: dict[str, str], _find: Find) -> TruncatedExchange:
+    return TruncatedExchange(**{"bits": 16} | read(text, options, {"bits": _read_dropped, "feedback": flag}))
+
+
+def _codec(text: str, options: dict[str, str], _find: Find) -> CodecExchange:
+    values = read(text, options, {"name": lambda name: find_codec(name).name, "feedback": flag})
+    return CodecExchange(coder=values.get("name", "block-fixed-point:8"), feedback=values.get("feedback", False))
+
+
+RING_CODEC_FAMILIES = (
+    Family(
+        name="codec",
+        compared=(),
+        summary="any codec that `lightloom catalog` lists, plug-ins too, around a ring",
+        options=(
+            ("name", "the codec, block-fixed-point:8 by default"),
+            ("feedback", "add the error of each encoding to the next gradient, off by default"),
+        ),
+        build=_codec,
+    ),
+    Family(
+        name="inceptionn",
+        compared=("inceptionn", "inceptionn:scaled"),
+        summary="INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
+        options=(
+            ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
+            ("scaled", "scale each message by a power of two first; off by default: an absolute bound"),
+            ("feedback", "add the error of each encoding to the next gradient, on by default"),
+        ),
+        build=_inceptionn,
+    ),
+    Family(
+        name="truncate",
+        summary="float32 without its low bits, around a ring",
+        options=(
+            ("bits", "low bits that are cut off: 16 (the default), 22 or 24"),
+            ("feedback", "add the error of each encoding to the next gradient, off by default"),
+        ),
+        build=_truncate,
+    ),
+)
+
+
+# Averages of integer codes by an averager of light: OptINC's servers around a chip.
+#
+# all-gather of block exponents  ->  largest over ranks  ->  codes  ->  the averager's mean codes on every rank
+#
+# Where no light adds codes up, hooks send each share of the codes to one rank and gather the means: the same bytes as
+# an all-reduce of codes. Sources: ``lightloom.photonics.averaging.block_quantisation``,
+# ``lightloom.photonics.registry``.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpticalExchange(ExchangeMethod):
+    """All-reduce of codes that share a power-of-two scale in each block."""
+
+    averager: str
+    """Name of the averager, as :func:`lightloom.photonics.registry.find_averager` reads it."""
+    bits: int
+    """Bits of a code."""
+    block: int
+    """Values that share a scale; no block spans two tensors."""
+
+    @property
+    def name(self) -> str:
+        averager = f"({self.averager})" if any(mark in self.averager for mark in ",:=") else self.averager
+        return f"optical:averager={averager},bits={self.bits},block={self.block}"
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether the averager gives equal codes the same mean: without noise or errors of its own."""
+        return self.averager == "ideal"
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        blocks = sum(-(-Gradient((shape,)).values // self.block) for shape in gradient.shapes)
+        return (
+            Phase(kind="all-gather", nbytes=float(ranks * blocks)),
+            Phase(kind="all-reduce", nbytes=gradient.values * self.bits / 8),
+        )
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        return Work(
+            encoded_values=gradient.values,
+            decoded_values=gradient.values,
+            encoded_messages=1,
+            decoded_messages=1,
+        )
+
+
+def _read_averager(text: str) -> str:
+    from lightloom.core.errors import UnknownNameError
+    from lightloom.photonics.registry import KNOWN
+
+    if text.partition(":")[0] not in KNOWN:
+        raise UnknownNameError("averager", text, KNOWN)
+    return text
+
+
+def _optical_build(text: str, options: dict[str, str], _find: Find) -> OpticalExchange:
+    readers = {"averager": _read_averager, "bits": whole(2, 32), "block": whole(1, 1 << 20)}
+    values = read(text, options, readers)
+    return OpticalExchange(
+        averager=values.get("averager", "ideal"), bits=values.get("bits", 16), block=values.get("block", 256)
+    )
+
+
+OPTICAL_FAMILIES = (
+    Family(
+        name="optical",
+        compared=(),
+        summary="integer codes with a scale a block, averaged by light",
+        options=(
+            ("averager", "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md"),
+            ("bits", "bits of a code, from 2 to 32; 16 by default"),
+            ("block", "values that share a scale; 256 by default"),
+        ),
+        build=_optical_build,
+    ),
+)
+
+
+# Methods inside methods: ``inner=(int4:block=128,feedback)``.
+
+
+def written(method: ExchangeMethod) -> str:
+    """Return the name of a method as the value of an option."""
+    return f"({method.name})" if "," in method.name or ":" in method.name else method.name
+
+
+def inner_reader(find: Find) -> Find:
+    """Return a reader of methods that are options.
+
+    It raises ValueError for one that does not average the same gradient on all ranks at every step.
+    """
+
+    def read_inner(text: str) -> ExchangeMethod:
+        method = find(text)
+        if not method.synchronous:
+            raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
+        return method
+
+    return read_inner
+
+
+# Float32 inside a node, where links are fast, and another method between nodes.
+#
+# inside   reduce-scatter: rank s of a node has the node's sum of slot s
+# between  the method, among the ranks of slot s of all nodes
+# inside   all-gather of the averages
+#
+# Each rank sends 1 / node of the gradient between nodes. Source: ZeRO++ (Wang et al., 2023), section 3.3, for the
+# order.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoLevelExchange(ExchangeMethod):
+    """Reduce-scatter and all-gather in a node around a method between nodes."""
+
+    between: ExchangeMethod
+    """What averages the slots of nodes."""
+    node: int
+    """Ranks of a node."""
+
+    @property
+    def name(self) -> str:
+        return f"two-level:inside=float32,between={written(self.between)},node={self.node}"
+
+    @property
+    def scale_free(self) -> bool:
+        return self.between.scale_free
+
+    @property
+    def needs_values(self) -> bool:
+        return self.between.needs_values
+
+    @property
+    def coding(self) -> ExchangeMethod:
+        return self.between.coding
+
+    @property
+    def state_values(self) -> float:
+        return self.between.state_values / self.node
+
+    def ranks_of(self, phase: Phase, ranks: int) -> int:
+        return self.node if phase.where == "in a node" else self._nodes(ranks)
+
+    def slot(self, gradient: Gradient) -> Gradient:
+        """What a rank exchanges between nodes: its share of all tensors, one after the other."""
+        return replace(gradient, shapes=((-(-gradient.values // self.node),),))
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Collectives in order.
+
+        Raises:
+            ConfigError: the ranks do not fill nodes.
+        """
+        nodes, nbytes = self._nodes(ranks), 4.0 * self.slot(gradient).values * self.node
+        between = self.between.phases(self.slot(gradient), nodes) if nodes > 1 else ()
+        return (
+            Phase(kind="reduce-scatter", nbytes=nbytes, where="in a node"),
+            *(replace(phase, where="between nodes") for phase in between),
+            Phase(kind="all-gather", nbytes=nbytes, where="in a node"),
+        )
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        nodes = self._nodes(ranks)
+        return self.between.work(self.slot(gradient), nodes) if nodes > 1 else Work()
+
+    def _nodes(self, ranks: int) -> int:
+        if ranks % self.node:
+            raise ConfigError(f"exchange {self.name!r}: {ranks} ranks: expected a multiple of node={self.node}")
+        return ranks // self.node
+
+
+def _read_inside(text: str) -> str:
+    if text != "float32":
+        raise ValueError("expected float32: links inside a node are faster than codecs")
+    return text
+
+
+def _between_reader(find: Find) -> Find:
+    read_inner = inner_reader(find)
+
+    def read_between(text: str) -> ExchangeMethod:
+        method = read_inner(text)
+        if isinstance(method, TwoLevelExchange):
+            raise ValueError("expected a method of one level")
+        if isinstance(method, PowerSgdExchange):
+            raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
+        return method
+
+    return read_between
+
+
+def _two_level_build(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
+    readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
+    values = read(text, options, readers)
+    return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
+
+
+TWO_LEVEL_FAMILIES = (
+    Family(
+        name="two-level",
+        compared=(),
+        summary="float32 inside a node, another method between nodes",
+        options=(
+            ("inside", "float32, what ranks of a node exchange"),
+            ("between", "method between nodes, in parentheses; int4 by default"),
+            ("node", "ranks of a node; 8 by default"),
+        ),
+        build=_two_level_build,
+    ),
+)
+
+
+# Methods that exchange weights every so many steps, in between each rank trains alone.
+#
+# LocalSGD averages the weights. DiLoCo averages what they moved by, the *pseudo-gradient*, with any method, and lets
+# an outer optimizer (SGD with Nesterov momentum) apply it to the weights of the last exchange. With several
+# fragments, each has its own turn, evenly spread over the steps (streaming DiLoCo).
+#
+# These do other training than data parallelism: fewer exchanges at equal steps, another loss.
+# Sources: Stich, Local SGD (ICLR 2019); Douillard et al., DiLoCo (2023) and Streaming DiLoCo (2025).
+
+_MOST_STEPS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSgdExchange(ExchangeMethod):
+    """All-reduce of the weights every so many steps."""
+
+    steps: int
+    """Steps from one exchange to the next."""
+
+    @property
+    def name(self) -> str:
+        return f"localsgd:every={self.steps}"
+
+    @property
+    def scale_free(self) -> bool:
+        return True
+
+    @property
+    def every(self) -> int:
+        return self.steps
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values, hideable=False),)
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        return Work()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiLoCoExchange(ExchangeMethod):
+    """Pseudo-gradients averaged by another method, an outer optimizer on every rank."""
+
+    steps: int
+    """Inner steps from one exchange of a fragment to its next."""
+    inner: ExchangeMethod
+    """What averages pseudo-gradients."""
+    fragments: int
+    outer_lr: float
+    outer_momentum: float
+
+    @property
+    def name(self) -> str:
+        return (
+            f"diloco:every={self.steps},inner={written(self.inner)},fragments={self.fragments},"
+            f"outer_lr={self.outer_lr!r},outer_momentum={self.outer_momentum!r}"
+        )
+
+    @property
+    def scale_free(self) -> bool:
+        return self.inner.scale_free
+
+    @property
+    def every(self) -> int:
+        return self.steps
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+    @property
+    def needs_values(self) -> bool:
+        return self.inner.needs_values
+
+    @property
+    def coding(self) -> ExchangeMethod:
+        return self.inner.coding
+
+    @property
+    def state_values(self) -> float:
+        """The weights of the last exchange, the outer momentum, and what the inner method keeps."""
+        return 2.0 + self.inner.state_values
+
+    def ranks_of(self, phase: Phase, ranks: int) -> int:
+        return self.inner.ranks_of(phase, ranks)
+
+    def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
+        """Fragments in the order of the tensors: consecutive tensors, about equally many values each, none empty."""
+        shapes, sums = gradient.shapes, [0]
+        for shape in gradient.shapes:
+            sums.append(sums[-1] + Gradient((shape,)).values)
+        count, ends = min(self.fragments, len(shapes)), [0]
+        for fragment in range(1, count):
+            nearest = bisect_left(sums, sums[-1] * fragment / count)
+            ends.append(min(max(nearest, ends[-1] + 1), len(shapes) - count + fragment))
+        return tuple(replace(gradient, shapes=shapes[begin:end]) for begin, end in pairwise([*ends, len(shapes)]))
+
+    def turn(self, fragment: int) -> int:
+        """The step within a round of ``every`` steps, from 1 on, after which a fragment is exchanged."""
+        return self.steps * (fragment + 1) // self.fragments
+
+    def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Those of all fragments of a round."""
+        return tuple(
+            replace(phase, hideable=False) for part in self.parts(gradient) for phase in self.inner.phases(part, ranks)
+        )
+
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        works = [self.inner.work(part, ranks) for part in self.parts(gradient)]
+        return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
+
+
+def _localsgd(text: str, options: dict[str, str], _find: Find) -> LocalSgdExchange:
+    return LocalSgdExchange(steps=read(text, options, {"every": whole(1, _MOST_STEPS)}).get("every", 20))
+
+
+def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
+    every = read(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
+    readers = {
+        "every": whole(1, _MOST_STEPS),
+        "inner": inner_reader(find),
+        "fragments": whole(1, every),
+        "outer_lr": real(0.0, 10.0),
+        "outer_momentum": real(0.0, 0.9999),
+    }
+    values = read(text, options, readers)
+    return DiLoCoExchange(
+        steps=every,
+        inner=values.get("inner") or find("float32"),
+        fragments=values.get("fragments", 1),
+        outer_lr=values.get("outer_lr", 0.7),
+        outer_momentum=values.get("outer_momentum", 0.9),
+    )
+
+
+PERIODIC_FAMILIES = (
+    Family(
+        name="localsgd",
+        summary="weights averaged every so many steps; other training than data parallelism",
+        options=(("every", "steps from one average to the next; 20 by default"),),
+        build=_localsgd,
+    ),
+    Family(
+        name="diloco",
+        compared=("diloco:every=20",),
+        summary="what weights moved by averaged every so many steps, with an outer optimizer; other training",
+        options=(
+            ("every", "inner steps from one exchange to the next; 50 by default"),
+            ("inner", "method that averages what weights moved by, in parentheses; float32 by default"),
+            ("fragments", "parts of the model that take turns, at most the steps; 1 by default"),
+            ("outer_lr", "learning rate of the outer optimizer; 0.7 by default"),
+            ("outer_momentum", "Nesterov momentum of the outer optimizer; 0.9 by default"),
+        ),
+        build=_diloco,
+    ),
+)
+
+
+BUILT_IN: tuple[Family, ...] = (
+    *PLAIN_FAMILIES,
+    *BLOCKS_FAMILIES,
+    *RING_CODEC_FAMILIES,
+    *SPARSE_FAMILIES,
+    *LOW_RANK_FAMILIES,
+    *PERIODIC_FAMILIES,
+    *TWO_LEVEL_FAMILIES,
+    *OPTICAL_FAMILIES,
+)
+
+
+# Methods by name; plug-ins are registered in the group ``lightloom.exchanges``.
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Return all families by name, those of plug-ins included.
+
+    Raises:
+        ConfigError: a plug-in registered something that is not a :class:`Family`.
+    """
+    return {family.name: family for family in [*BUILT_IN, *plugins_of("exchanges", Family)]}
+
+
+def names() -> list[str]:
+    """Return the names of all families."""
+    return list(families())
+
+
+def compared() -> tuple[str, ...]:
+    """Return the methods that comparisons and benchmarks run unless others are named, those of plug-ins included."""
+    chosen = [(family.name,) if family.compared is None else family.compared for family in families().values()]
+    return tuple(name for group in chosen for name in group)
+
+
+def find(text: str) -> ExchangeMethod:
+    """Return the method that ``text`` names, for example ``int4:block=128,feedback``.
+
+    Raises:
+        UnknownNameError: there is no family of that name.
+        ConfigError: an option is unknown or out of range.
+    """
+    name, options = split(text)
+    known = families()
+    if name not in known:
+        raise UnknownNameError("exchange", name, known)
+    return known[name].build(text, options, find)
+
+
+def method_of(method: ExchangeMethod | str) -> ExchangeMethod:
+    """Return a method that is given itself or by name; raises what ``find`` does."""
+    return find(method) if isinstance(method, str) else method

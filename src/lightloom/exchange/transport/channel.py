@@ -1,0 +1,439 @@
+"""The two connections between a pair of ranks, and the state of the messages on them.
+
+    rank ◀═ data ═▶ peer            only encoded values; ToS 0x28 while they are compressed
+    rank ◀ control ▶ peer           never marked: sizes, farewells, errors
+
+A network card that compresses marked packets must see only values on the data connection, hence the second connection.
+Source: INCEPTIONN, section VI (ToS field 0x28 marks compressible traffic).
+
+Frames of the control connection have 512 bytes each, so that an incomplete frame is never ambiguous:
+
+"LL" | kind (1 byte) | marked (1) | sequence (4) | payload bytes (8) | digest (16) | words (UTF-8, padded with zeros)
+
+The digest, of what the message belongs to, must be the same at both ends; the words say the same to people, or why a
+rank breaks off.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import CodecError, InputError, LightloomError
+from lightloom.exchange.compression.codec import Codec
+
+# Errors of communication between processes.
+#
+# LightloomError
+# ├── InputError
+# │   └── AgreedError  all ranks refuse alike
+# ├── TransportError   connections between ranks failed: names the rank at fault
+# └── LaunchError      a worker process ended without a result
+
+
+class AgreedError(InputError):
+    """All ranks of an exchange raise this together, in step: connections stay, and the next exchange works."""
+
+
+class TransportError(LightloomError):
+    """Connections between ranks could not be made, or failed; the message names this rank and the one at fault."""
+
+
+class LaunchError(LightloomError):
+    """A worker process failed, died or ran out of time; the message names its rank and quotes its output."""
+
+
+if sys.platform == "linux":
+    import fcntl
+
+MARKED_TOS = 0x28
+"""DSCP 10 (AF11), ECN 0."""
+
+_CHUNK = 1 << 20
+_SIOCOUTQ = 0x5411
+"""Linux: how many bytes are not yet sent or not yet acknowledged."""
+
+_LAYOUT = struct.Struct("!2sBBIQ16s480s")
+_MAGIC = b"LL"
+_LONGEST = 480
+_LONGEST_STAMP = 200
+"""Words of two stamps fit in a frame beside what is said about them."""
+
+FRAME_SIZE = _LAYOUT.size
+"""Size of a frame, in bytes."""
+PAYLOAD, FAREWELL, ABORT = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a message belongs to: both ends of a channel must have the same digest."""
+
+    digest: bytes = bytes(16)
+    """At most 16 bytes."""
+    words: str = "nothing in particular"
+    """The same for people."""
+
+    @classmethod
+    def of(cls, words: str, *details: object) -> Stamp:
+        """Return the stamp of ``words`` and of ``details`` that messages to people leave out."""
+        digest = blake2b(repr((words, *details)).encode(), digest_size=16).digest()
+        short = words.encode()[:_LONGEST_STAMP].decode(errors="ignore")
+        return cls(digest, short if short == words else f"{short} ...")
+
+
+NO_STAMP = Stamp()
+"""Of messages that belong to nothing that ranks could disagree about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message: a payload follows on the data connection, the rank leaves, or it fails for a stated reason."""
+
+    kind: int
+    marked: bool = False
+    sequence: int = 0
+    nbytes: int = 0
+    text: str = ""
+    digest: bytes = NO_STAMP.digest
+
+    def pack(self) -> bytes:
+        """Return the frame as ``FRAME_SIZE`` bytes; a long reason is cut."""
+        reason = self.text.encode()[:_LONGEST]
+        return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
+
+    @staticmethod
+    def unpack(data: bytes | bytearray) -> Frame | None:
+        """Return the frame in ``data``; None if it is not a frame."""
+        if len(data) != FRAME_SIZE:
+            return None
+        magic, kind, marked, sequence, nbytes, digest, reason = _LAYOUT.unpack(data)
+        if magic != _MAGIC or kind not in (PAYLOAD, FAREWELL, ABORT):
+            return None
+        return Frame(kind, bool(marked), sequence, nbytes, reason.rstrip(b"\0").decode(errors="replace"), digest)
+
+
+def _difference(words: Mapping[int, str]) -> str:
+    """Say what two ranks exchange that should exchange the same; equal on both of them."""
+    (a, first), (b, second) = sorted(words.items())
+    if first == second:
+        return f"ranks {a} and {b} both exchange {first}, but with tensors of other names, shapes or places"
+    return f"rank {a} exchanges {first}, rank {b} {second}: expected the same on all ranks"
+
+
+def _type_of_service(sock: socket.socket) -> tuple[int, int]:
+    """Level and option of a socket under which its packets are marked: ToS in IPv4, traffic class in IPv6."""
+    if sock.family == socket.AF_INET6:
+        return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
+    return socket.IPPROTO_IP, socket.IP_TOS
+
+
+class _Expected(NamedTuple):
+    """The message that is awaited."""
+
+    marked: bool
+    target: int | memoryview
+    """The most bytes that may come, or where they go."""
+    stamp: Stamp
+
+
+class Channel:
+    """One rank's end of the connections to one peer; ``ChannelGroup`` waits for the sockets and calls ``serve``.
+
+    Faults are raised as ``TransportError`` with the reason alone.
+    """
+
+    def __init__(
+        self, rank: int, peer: int, data: socket.socket, control: socket.socket, *, what: str = "ring"
+    ) -> None:
+        """Takes over both sockets; ``what`` is the word for the whole that they are part of."""
+        self.rank, self.peer = rank, peer
+        self.data, self.control = data, control
+        self.body: bytearray | memoryview = bytearray()
+        """The last message received; complete when ``receiving`` is false."""
+        self._what = what
+        self._sends: dict[socket.socket, memoryview] = {}
+        self._expected: _Expected | None = None
+        self._rest = memoryview(b"")
+        self._announced: Frame | None = None
+        self._heard = bytearray()
+        self._absence = ""
+        self._marked = False
+        self._sequence_out = self._sequence_in = 0
+        for sock in (data, control):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def sending(self) -> bool:
+        """Whether part of the offered message is not yet sent."""
+        return bool(self._sends)
+
+    @property
+    def receiving(self) -> bool:
+        """Whether part of the expected message has not arrived."""
+        return self._expected is not None
+
+    def may_mark(self, marked: bool) -> bool:
+        """Set the ToS of the next message; False while bytes of the last one may still be sent."""
+        if marked != self._marked:
+            if self._unacknowledged():
+                return False
+            self.data.setsockopt(*_type_of_service(self.data), MARKED_TOS if marked else 0)
+            self._marked = marked
+        return True
+
+    def offer(self, payload: memoryview, marked: bool, stamp: Stamp = NO_STAMP) -> None:
+        """Begin to send a message."""
+        frame = Frame(PAYLOAD, marked, self._sequence_out, len(payload), stamp.words, stamp.digest)
+        self._sequence_out = (self._sequence_out + 1) & 0xFFFFFFFF
+        self._sends = {self.control: memoryview(frame.pack())}
+        if payload:
+            self._sends[self.data] = payload
+        self._check_presence()
+
+    def expect(self, marked: bool, target: int | memoryview, stamp: Stamp = NO_STAMP) -> None:
+        """Begin to receive a message, of at most that many bytes or into that memory, which it must fill.
+
+        Its announcement may have arrived already.
+        """
+        self._expected = _Expected(marked, target, stamp)
+        if self._announced is not None:
+            self._begin_body(self._announced)
+        self._check_presence()
+
+    def wanted(self) -> dict[socket.socket, int]:
+        """Events to wait for, by socket."""
+        wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
+        if self._rest:
+            wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
+        # During a message nothing is read that follows it. Otherwise a peer that gives up is heard at once.
+        if self._announced is None and not self._absence and not self._rest:
+            wanted[self.control] = wanted.get(self.control, 0) | selectors.EVENT_READ
+        return wanted
+
+    def serve(self, sock: socket.socket, mask: int) -> None:
+        """Send and receive what one of the sockets allows without waiting.
+
+        Raises:
+            TransportError: the peer died, left, failed or sends another message than expected.
+        """
+        if mask & selectors.EVENT_WRITE:
+            self._send(sock)
+        if mask & selectors.EVENT_READ:
+            if sock is self.data:
+                self._rest = self._rest[self._receive(sock, self._rest) :]
+                if not self._rest:
+                    self._expected = None
+            else:
+                self._listen()
+
+    def say(self, frame: Frame) -> None:
+        """Send a last frame, if the socket has room for it."""
+        with suppress(OSError):
+            self.control.send(frame.pack())
+
+    def _send(self, sock: socket.socket) -> None:
+        try:
+            self._sends[sock] = self._sends[sock][sock.send(self._sends[sock][:_CHUNK]) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # reset, timed out, no route: gone in any case
+            self._lost()
+        if not self._sends[sock]:
+            del self._sends[sock]
+
+    def _receive(self, sock: socket.socket, target: memoryview) -> int:
+        """Receive into the beginning of ``target``; returns the number of bytes, 0 if none have arrived."""
+        try:
+            count = sock.recv_into(target[:_CHUNK])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            count = 0
+        if count == 0:
+            self._lost()
+        return count
+
+    def _listen(self) -> None:
+        """Read the control connection and act on its frames."""
+        piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
+        try:
+            self._heard += piece[: self._receive(self.control, piece)]
+        except TransportError as gone:
+            self._absence = str(gone)  # no matter, as long as nothing is left to exchange with it
+            self._check_presence()
+        if len(self._heard) < FRAME_SIZE:
+            return
+        frame = Frame.unpack(self._heard)
+        self._heard.clear()
+        if frame is None:
+            raise TransportError(f"rank {self.peer} does not speak our protocol")
+        if frame.kind != PAYLOAD:
+            # No matter either, as long as nothing is left to exchange with it: it may be ahead of this rank.
+            self._absence = self._reason_of(frame)
+            self._check_presence()
+        elif self._expected is None:
+            self._announced = frame  # of the next exchange: the peer is ahead of us
+        else:
+            self._begin_body(frame)
+
+    def _check_presence(self) -> None:
+        if self._absence and (self._sends or (self._expected is not None and not self._rest)):
+            raise TransportError(self._absence)
+
+    def _begin_body(self, frame: Frame) -> None:
+        """Begin to receive the announced message, if it is the expected one."""
+        assert self._expected is not None
+        marked, target, stamp = self._expected
+        if frame.digest != stamp.digest:
+            raise TransportError(_difference({self.rank: stamp.words, self.peer: frame.text}))
+        if frame.sequence != self._sequence_in:
+            raise TransportError(
+                f"rank {self.peer} sends message {frame.sequence}, rank {self.rank} expects {self._sequence_in}"
+            )
+        if frame.marked != marked:
+            words = {False: "uncompressed", True: "compressed"}
+            raise TransportError(
+                f"rank {self.peer} sends {words[frame.marked]} data, rank {self.rank} expects {words[marked]}"
+            )
+        limit = target if isinstance(target, int) else len(target)
+        if frame.nbytes > limit or (frame.nbytes < limit and target is not limit):
+            most = "at most " if target is limit else ""
+            raise TransportError(f"rank {self.peer} sends {frame.nbytes} bytes, rank {self.rank} expects {most}{limit}")
+        self._announced = None
+        self._sequence_in = (self._sequence_in + 1) & 0xFFFFFFFF
+        self.body = bytearray(frame.nbytes) if isinstance(target, int) else target
+        self._rest = memoryview(self.body)
+        if not self._rest:
+            self._expected = None
+
+    def _unacknowledged(self) -> int:
+        if sys.platform != "linux":
+            return 0
+        return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
+
+    def _lost(self) -> NoReturn:
+        """Raise for a closed connection, with the reason that the peer sent, if any."""
+        reason = self._absence or f"rank {self.peer} closed its connection"
+        with suppress(OSError):  # the reason may wait to be read although nothing can be sent any more
+            while (last := self._overheard()) is not None:
+                if last.kind == ABORT:
+                    reason = self._reason_of(last)
+        raise TransportError(reason)
+
+    def _reason_of(self, last: Frame) -> str:
+        """Say why a peer ends, from its last frame."""
+        if last.kind == FAREWELL:
+            return f"rank {self.peer} has left the {self._what}"
+        return last.text if "(told" in last.text else f"{last.text} (told by rank {self.peer})"
+
+    def _overheard(self) -> Frame | None:
+        frame = Frame.unpack(bytes(self._heard) + self.control.recv(FRAME_SIZE - len(self._heard)))
+        self._heard.clear()
+        return frame
+
+
+# Payloads of messages between ranks: float32 values as they are or encoded, and the errors of encoding them.
+
+Payload = bytes | bytearray | memoryview
+"""Contiguous bytes of one message."""
+StreamObserver = Callable[[Payload], None]
+"""Function that is called with every stream that a rank encodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that one rank sent on its data connections in one exchange."""
+
+    nbytes_raw: int
+    """Bytes that the same exchange sends without a codec."""
+    nbytes_sent: int
+    """Bytes that this exchange sent."""
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.nbytes_raw + other.nbytes_raw, self.nbytes_sent + other.nbytes_sent)
+
+
+def payload_limit(values: int) -> int:
+    """Largest size in bytes of a valid payload of ``values`` float32 values.
+
+    No codec makes its input much longer; the limit keeps a faulty peer from filling the memory.
+    """
+    return 8 * values + 65536
+
+
+def encode(
+    codec: Codec | None, block: Float32s, *, leave: bool = False, observe: StreamObserver | None = None
+) -> Payload:
+    """Encode a block; with ``leave`` it is replaced by the errors of its values, 0 where a value is not finite."""
+    if block.size == 0:
+        return b""
+    if codec is None:
+        payload = block.view(np.uint8).tobytes() if leave else np.ascontiguousarray(block).view(np.uint8).data
+        if leave:
+            block[:] = 0
+        return payload
+    stream = codec.encode_leaving(block) if leave else codec.encode(block)
+    if observe is not None:
+        observe(stream)
+    return stream
+
+
+def encode_with_residual(codec: Codec | None, block: Float32s, residual: Float32s | None) -> Payload:
+    """Encode a block, which is not changed; ``residual``, if given, is overwritten with the errors of its values."""
+    if residual is None:
+        return encode(codec, block)
+    residual[:] = block
+    return encode(codec, residual, leave=True)
+
+
+def decode(
+    codec: Codec | None, payload: Payload, size: int, *, rank: int, peer: int, out: Float32s | None = None
+) -> Float32s:
+    """Return the ``size`` values that ``rank`` received from ``peer``; their memory may be ``out`` or the payload.
+
+    Raises:
+        TransportError: the payload holds another number of values, or is malformed.
+    """
+    if codec is None or size == 0:
+        nbytes = memoryview(payload).nbytes
+        if nbytes != 4 * size:
+            raise _malformed(rank, peer, f"{nbytes} bytes, expected {4 * size}")
+        return np.frombuffer(payload, np.float32)
+    try:
+        values = codec.decode(payload) if out is None else codec.decode(payload, out=out)
+    except CodecError as error:
+        raise _malformed(rank, peer, error) from error
+    if values.size != size:
+        raise _malformed(rank, peer, f"{values.size} values, expected {size}")
+    return values
+
+
+def decode_adding(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
+    """Add the values of a payload to ``target``, in one pass if there is a codec.
+
+    Raises:
+        TransportError: see ``decode``.
+    """
+    if codec is None or target.size == 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            target += decode(codec, payload, target.size, rank=rank, peer=peer)
+        return
+    try:
+        codec.decode_adding(payload, target)
+    except CodecError as error:
+        raise _malformed(rank, peer, error) from error
+
+
+def _malformed(rank: int, peer: int, fault: object) -> TransportError:
+    return TransportError(f"rank {rank}: the message of rank {peer} is malformed: {fault}")

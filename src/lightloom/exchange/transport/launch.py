@@ -1,0 +1,200 @@
+"""Run a function in several processes of this host that form one gloo process group."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lightloom.exchange.transport import forked
+from lightloom.exchange.transport.channel import LaunchError
+from lightloom.exchange.transport.forked import ForkedRank, RankJob
+from lightloom.exchange.transport.worker import ALL_DONE, LOST, Worker
+
+_EXIT_SECONDS = 15.0
+"""Time that processes may take to end after all have results, in seconds."""
+_POLL_SECONDS = 0.05
+_Process: TypeAlias = subprocess.Popen[bytes] | ForkedRank
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the ranks of a launch run; on this host's loopback device by default."""
+
+    hosts: Sequence[str] = ()
+    """IPv4 address by rank; 127.0.0.1 where empty."""
+    prefixes: Sequence[Sequence[str]] = ()
+    """Prefix of the command line, by rank."""
+    interface: str = ""
+    """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
+    store_host: str = "127.0.0.1"
+    """Address at which the ranks reach the store."""
+    at_store: Callable[[Callable[[], Any]], Any] = lambda function: function()
+    """Calls a function where ``store_host`` is an address of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one rank ended: with a value or with an error."""
+
+    rank: int
+    value: Any = None
+    error: str | None = None
+    """``Type: message`` of the exception that it raised, or how it ended without a result."""
+    log: str = ""
+    """Its stdout and stderr."""
+    exit_code: int | None = None
+    """Exit code as the system reports it; -9 also for a process that was killed because it did not end."""
+
+
+def launch(
+    function: Callable[[Worker], object] | str,
+    ranks: int,
+    timeout: float,
+    arguments: Mapping[str, object] | None = None,
+    *,
+    check: bool = True,
+    site: Site = Site(),
+) -> list[Outcome]:
+    """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank.
+
+    Args:
+        function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
+        timeout: time for everything, in seconds; processes that still run then are killed.
+        arguments: JSON for ``worker.arguments``.
+        check: raise unless every rank wrote a value.
+        site: where they run.
+
+    Raises:
+        LaunchError: a rank failed; the message names the first one and quotes it.
+    """
+    target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
+        store = site.at_store(partial(_store_at, site.store_host))
+        processes: list[_Process] = []
+        stack.callback(_kill, processes)
+        jobs = [
+            RankJob(
+                arguments=[target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)],
+                environment=_environment(rank, ranks, store.port, site),
+                log=str(folder / f"{rank}.log"),
+            )
+            for rank in range(ranks)
+        ]
+        processes += _started(jobs, site, folder)
+        results = [folder / f"{rank}.json" for rank in range(ranks)]
+        running = _await(processes, results, timeout, store.set)
+        _kill(processes)
+        endings = [
+            f"no result within {timeout:g} s"
+            if rank in running
+            else f"no result, exit code {processes[rank].returncode}"
+            for rank in range(ranks)
+        ]
+        outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]
+        # A rank without a result is the cause, or else the rank that failed first: the others lost their connections.
+        written = [result.stat().st_mtime_ns if result.exists() else 0 for result in results]
+    faults = [outcome for outcome in outcomes if outcome.error is not None]
+    if check and faults:
+        first = min(faults, key=lambda fault: written[fault.rank])
+        tail = " | ".join(first.log.strip().splitlines()[-3:])
+        raise LaunchError(f"rank {first.rank} of {ranks}: {first.error}" + (f" (log: {tail})" if tail else ""))
+    return outcomes
+
+
+def _store_at(host: str) -> Any:
+    """Return a store that listens at one address alone, at a port that the system picks: no two launches meet at it."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    # Given a port alone, the store would listen on every network of this machine, and believe whoever connects.
+    listening = socket.create_server((host, 0))
+    port = listening.getsockname()[1]
+    return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+
+
+def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Process]:
+    """Start the ranks: copies of one process where they run on this host under Linux, else an interpreter each."""
+    if sys.platform == "linux" and not site.prefixes:
+        return forked.start(jobs, folder)
+    processes = []
+    for rank, job in enumerate(jobs):
+        prefix = site.prefixes[rank] if site.prefixes else ()
+        command = [*prefix, sys.executable, "-m", "lightloom.exchange.transport.worker", *job.arguments]
+        with Path(job.log).open("wb") as log:
+            environment = dict(job.environment)
+            processes.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            )
+    return processes
+
+
+def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
+    own = {
+        "LIGHTLOOM_HOST": site.hosts[rank] if site.hosts else "127.0.0.1",
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": site.store_host,
+        "MASTER_PORT": str(port),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    defaults = {"OMP_NUM_THREADS": "1"}
+    if sys.platform == "linux":
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"
+    if site.interface:
+        own["GLOO_SOCKET_IFNAME"] = site.interface
+    return defaults | dict(os.environ) | own
+
+
+def _await(
+    processes: Sequence[_Process], results: list[Path], timeout: float, tell: Callable[[str, str], object]
+) -> set[int]:
+    """Wait until all processes have ended, at most ``timeout`` seconds; return the ranks that still run.
+
+    Ranks are told, by a key and words, when one has ended while others have no result, so that they do not wait for it
+    to connect, and once every rank has a result or has ended. From then on exits may take ``_EXIT_SECONDS``.
+    """
+    deadline = time.monotonic() + timeout
+    done = lost = False
+    while time.monotonic() < deadline:
+        running = [process.poll() is None for process in processes]
+        if not any(running):
+            break
+        if not done and all(not runs or result.exists() for runs, result in zip(running, results, strict=True)):
+            done = True
+            tell(ALL_DONE, "")
+            deadline = min(deadline, time.monotonic() + _EXIT_SECONDS)
+        if not (done or lost or all(running)):
+            lost = True
+            tell(LOST, f"rank {running.index(False)} has ended")
+        time.sleep(_POLL_SECONDS)
+    return {rank for rank, process in enumerate(processes) if process.poll() is None}
+
+
+def _kill(processes: Sequence[_Process]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            with suppress(OSError):
+                process.kill()
+    for process in processes:
+        process.wait()
+
+
+def _outcome(rank: int, folder: Path, ending: str, exit_code: int | None) -> Outcome:
+    log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
+    try:
+        written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Outcome(rank, error=ending, log=log, exit_code=exit_code)
+    return Outcome(rank, value=written.get("value"), error=written.get("error"), log=log, exit_code=exit_code)

@@ -1,0 +1,662 @@
+"""How one rank connects to several others at once: it calls some and answers others, all handshakes side by side.
+
+A caller that is silent, speaks another protocol or does not know the job's secret is hung up on and delays nobody. A
+rank that was hung up on, because the machine was busy for longer than a handshake may take, calls again until the
+deadline.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import ipaddress
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from lightloom.exchange.transport.channel import NO_STAMP, Channel, Payload, TransportError
+from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup, Ring
+
+# How two ranks prove to each other that they belong to the same job, before anything else passes between them.
+#
+# caller                                                answerer
+# ◀── challenge: magic, nonce a ─────────────────
+# ─── introduction: who, nonce c, proof ────────▶    proof  = HMAC(secret, "calls", who, a, c)
+# ◀── acceptance: proof ─────────────────────────    proof' = HMAC(secret, "answers", who, a, c)
+#
+# The secret belongs to one meeting of one job: rank 0 draws it and the store carries it. Both nonces are drawn anew
+# for every connection, so that a recorded handshake proves nothing later, in either direction. All messages have a
+# fixed length, so that no caller can make this rank wait for, or allocate, what it announces. Nothing here touches a
+# socket.
+
+_MAGIC = b"LLR2"
+_NONCE = 32
+_PROOF = 32
+_WHO = struct.Struct("!IIII")
+
+CHALLENGE_SIZE = len(_MAGIC) + _NONCE
+"""Size of a challenge, in bytes."""
+INTRODUCTION_SIZE = len(_MAGIC) + _WHO.size + _NONCE + _PROOF
+"""Size of an introduction, in bytes."""
+ACCEPTANCE_SIZE = _PROOF
+"""Size of an acceptance, in bytes."""
+
+Steps = Generator[tuple[bytes, int], bytes, "Introduction"]
+"""Yields what to send and how many bytes to receive then; is sent these bytes; returns who called."""
+
+
+class RefusedError(Exception):
+    """The other end does not know the secret, or does not speak this protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a caller says of itself: its rank, the rank it calls, and which of their connections this is."""
+
+    caller: int
+    """Rank of the caller."""
+    answerer: int
+    """Rank that is called."""
+    channel: int
+    """Which of the connections between the two this is."""
+    size: int
+    """Number of ranks in the meeting, as the caller knows it."""
+
+    def pack(self) -> bytes:
+        """Return the introduction as bytes of a fixed length."""
+        return _WHO.pack(self.caller, self.answerer, self.channel, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Handshakes:
+    """The handshakes of one meeting."""
+
+    secret: bytes
+    """What only the ranks of this job know."""
+    meeting: str
+    """Name of the meeting; part of every proof."""
+
+    def calling(self, who: Introduction) -> Steps:
+        """Run the caller's side.
+
+        Raises:
+            RefusedError: the answerer does not know the secret.
+        """
+        challenge = yield b"", CHALLENGE_SIZE
+        if not challenge.startswith(_MAGIC):
+            raise RefusedError("the answer is not a challenge")
+        theirs, own = challenge[len(_MAGIC) :], secrets.token_bytes(_NONCE)
+        introduction = _MAGIC + who.pack() + own + self._proof(b"calls", who, theirs, own)
+        acceptance = yield introduction, ACCEPTANCE_SIZE
+        if not hmac.compare_digest(acceptance, self._proof(b"answers", who, theirs, own)):
+            raise RefusedError("whoever answers does not know the secret of this job")
+        return who
+
+    def answering(self) -> Steps:
+        """Run the answerer's side; what it returns is proved.
+
+        Raises:
+            RefusedError: the caller does not know the secret.
+        """
+        own = secrets.token_bytes(_NONCE)
+        introduction = yield _MAGIC + own, INTRODUCTION_SIZE
+        magic, rest = introduction[: len(_MAGIC)], introduction[len(_MAGIC) :]
+        if magic != _MAGIC:
+            raise RefusedError("the caller does not introduce itself")
+        who = Introduction(*_WHO.unpack(rest[: _WHO.size]))
+        theirs, proof = rest[_WHO.size : _WHO.size + _NONCE], rest[_WHO.size + _NONCE :]
+        if not hmac.compare_digest(proof, self._proof(b"calls", who, own, theirs)):
+            raise RefusedError("the caller does not know the secret of this job")
+        yield self._proof(b"answers", who, own, theirs), 0
+        return who
+
+    def _proof(self, side: bytes, who: Introduction, challenge: bytes, nonce: bytes) -> bytes:
+        """Return the HMAC-SHA256 of one side; all parts but the last have a fixed length."""
+        content = side.ljust(8, b"\0") + who.pack() + challenge + nonce + self.meeting.encode()
+        return hmac.digest(self.secret, content, "sha256")
+
+
+DATA, CONTROL = 0, 1
+"""The two connections between a pair of ranks."""
+HANDSHAKE_SECONDS = 10.0
+"""Time after which a caller that has not proved who it is is hung up on, in seconds."""
+MOST_CALLERS = 128
+"""Unproved callers that are listened to at the same time; for one more, the oldest is hung up on."""
+_RETRY_SECONDS = 0.05
+
+Pair = tuple[socket.socket, socket.socket]
+"""Sockets of the data and the control connection."""
+Address = tuple[str, int]
+_REMEDY = (
+    "check that the hosts reach each other's TCP ports; host= sets the address at which a rank listens, by default the "
+    "one from which it reaches the store"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    """One connection on which a handshake is under way."""
+
+    sock: socket.socket
+    steps: Steps
+    deadline: float
+    call: Introduction | None
+    """What this rank calls; None where it answers."""
+    connecting: bool = False
+    wanted: int = 0
+    received: bytearray = field(default_factory=bytearray)
+
+
+class Meeting:
+    """The connections of one rank while they are made."""
+
+    def __init__(self, rank: int, names: Sequence[int], handshakes: Handshakes, deadline: float) -> None:
+        """Prepare; ``names`` are the ranks' names in messages, ``deadline`` is on ``time.monotonic``."""
+        self._rank, self._names, self._handshakes, self._deadline = rank, names, handshakes, deadline
+        self._selector = selectors.DefaultSelector()
+        self._conversations: dict[socket.socket, _Conversation] = {}
+        self._connected: dict[Introduction, socket.socket] = {}
+        self._due: dict[Introduction, float] = {}
+        """When each missing call is to be made."""
+        self._addresses: Mapping[int, Address] = {}
+        self._faults: dict[int, str] = {}
+        self._refused = 0
+
+    def connect(
+        self, listener: socket.socket, calls: Mapping[int, Address], answers: Sequence[int]
+    ) -> tuple[dict[int, Pair], dict[int, Pair]]:
+        """Call the ranks ``calls`` at their addresses and be called by ``answers``; return the sockets of both by peer.
+
+        Raises:
+            TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
+        """
+        size, own = len(self._names), self._rank
+        outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
+        incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
+        self._addresses = calls
+        self._due = dict.fromkeys(outgoing, time.monotonic())
+        try:
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ)
+            while len(self._connected) < len(outgoing) + len(incoming):
+                self._turn(listener, incoming)
+        except BaseException:
+            for sock in self._connected.values():
+                sock.close()
+            raise
+        finally:
+            for conversation in list(self._conversations.values()):
+                self._hang_up(conversation)
+            self._selector.close()
+        return self._pairs(calls, outgoing, lambda who: who.answerer), self._pairs(
+            answers, incoming, lambda who: who.caller
+        )
+
+    def _pairs(
+        self,
+        peers: Sequence[int] | Mapping[int, Address],
+        whos: Sequence[Introduction],
+        peer_of: Callable[[Introduction], int],
+    ) -> dict[int, Pair]:
+        sockets = {(peer_of(who), who.channel): self._connected[who] for who in whos}
+        return {peer: (sockets[peer, DATA], sockets[peer, CONTROL]) for peer in peers}
+
+    def _turn(self, listener: socket.socket, incoming: Sequence[Introduction]) -> None:
+        """Make the calls that are due, wait for what comes next, and act on it."""
+        now = time.monotonic()
+        if now >= self._deadline:
+            raise TransportError(self._absence(incoming))
+        for who in [who for who, due in self._due.items() if due <= now]:
+            del self._due[who]
+            self._call(who)
+        for conversation in [c for c in self._conversations.values() if c.deadline <= now]:
+            self._hang_up(conversation)
+            self._refused += 1
+        times = [self._deadline, *self._due.values(), *(c.deadline for c in self._conversations.values())]
+        for key, _ in self._selector.select(max(min(times) - now, 0.0)):
+            if key.fileobj is listener:
+                self._accept(listener)
+            elif (conversation := self._conversations.get(key.fileobj)) is not None:  # type: ignore[call-overload]
+                self._serve(conversation, incoming)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(BlockingIOError, InterruptedError, ConnectionError):
+            sock, _ = listener.accept()
+            unproved = [c for c in self._conversations.values() if c.call is None]
+            if len(unproved) >= MOST_CALLERS:
+                self._hang_up(unproved[0])
+                self._refused += 1
+            deadline = time.monotonic() + HANDSHAKE_SECONDS
+            self._begin(_Conversation(sock, self._handshakes.answering(), deadline, None))
+
+    def _call(self, who: Introduction) -> None:
+        host, port = self._addresses[who.answerer]
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise self._unreachable(who.answerer, error.strerror or str(error)) from error
+        sock.setblocking(False)
+        fault = sock.connect_ex(address)
+        if fault not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            sock.close()
+            self._call_again(who, OSError(fault, os.strerror(fault)))
+            return
+        conversation = _Conversation(sock, self._handshakes.calling(who), self._deadline, who, connecting=True)
+        self._conversations[sock] = conversation
+        self._selector.register(sock, selectors.EVENT_WRITE)
+
+    def _call_again(self, who: Introduction, fault: Exception) -> None:
+        """Repeat a call that failed.
+
+        Raises:
+            TransportError: no later call can succeed.
+        """
+        words = getattr(fault, "strerror", None) or str(fault)
+        if not isinstance(fault, ConnectionError | TimeoutError | RefusedError):
+            raise self._unreachable(who.answerer, words) from fault
+        self._faults[who.answerer] = words
+        self._due[who] = time.monotonic() + _RETRY_SECONDS
+
+    def _serve(self, conversation: _Conversation, incoming: Sequence[Introduction]) -> None:
+        """Go on with a handshake; one that fails is ended, and repeated if this rank called."""
+        sock = conversation.sock
+        try:
+            if conversation.connecting:
+                if fault := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(fault, os.strerror(fault))
+                self._selector.unregister(sock)
+                conversation.connecting = False
+                self._begin(conversation)
+                return
+            piece = sock.recv(conversation.wanted - len(conversation.received))
+            if not piece:
+                raise ConnectionResetError("it hung up during the handshake")
+            conversation.received += piece
+            if len(conversation.received) == conversation.wanted:
+                self._advance(conversation, bytes(conversation.received), incoming)
+        except (BlockingIOError, InterruptedError):
+            return
+        except (OSError, RefusedError) as fault:
+            self._hang_up(conversation)
+            if conversation.call is None:
+                self._refused += 1
+            else:
+                self._call_again(conversation.call, fault)
+
+    def _begin(self, conversation: _Conversation) -> None:
+        """Listen to a connection on which the handshake starts."""
+        conversation.sock.setblocking(False)
+        self._conversations[conversation.sock] = conversation
+        self._selector.register(conversation.sock, selectors.EVENT_READ)
+        try:
+            outgoing, conversation.wanted = next(conversation.steps)
+            _send(conversation.sock, outgoing)
+        except ConnectionError:
+            self._hang_up(conversation)
+
+    def _advance(self, conversation: _Conversation, message: bytes, incoming: Sequence[Introduction]) -> None:
+        """Pass a whole message to the handshake, send what it answers, and keep the socket after the last step."""
+        conversation.received.clear()
+        try:
+            outgoing, conversation.wanted = conversation.steps.send(message)
+            _send(conversation.sock, outgoing)
+            if conversation.wanted == 0:
+                conversation.steps.send(b"")
+        except StopIteration as ended:
+            who: Introduction = ended.value
+            if conversation.call is None and who not in incoming:
+                raise self._disagreement(who, incoming) from None
+            self._keep(conversation, who)
+
+    def _keep(self, conversation: _Conversation, who: Introduction) -> None:
+        self._selector.unregister(conversation.sock)
+        del self._conversations[conversation.sock]
+        if (earlier := self._connected.pop(who, None)) is not None:
+            earlier.close()  # the rank called again: it has not heard that this rank accepted
+        self._connected[who] = conversation.sock
+
+    def _hang_up(self, conversation: _Conversation) -> None:
+        self._selector.unregister(conversation.sock)
+        del self._conversations[conversation.sock]
+        conversation.sock.close()
+
+    def _unreachable(self, peer: int, reason: str) -> TransportError:
+        host, port = self._addresses[peer]
+        names = self._names
+        return TransportError(
+            f"rank {names[self._rank]} cannot reach rank {names[peer]} at {host} port {port}: {reason}; {_REMEDY}"
+        )
+
+    def _absence(self, incoming: Sequence[Introduction]) -> str:
+        """What is missing at the deadline, in words."""
+        missing = {c.call for c in self._conversations.values() if c.call is not None} | set(self._due)
+        if missing:
+            peer = min(who.answerer for who in missing)
+            return str(self._unreachable(peer, self._faults.get(peer, "no answer in time")))
+        peer = min(who.caller for who in incoming if who not in self._connected)
+        strangers = (
+            f" ({self._refused} callers that did not know the secret of this job were hung up on)"
+            if self._refused
+            else ""
+        )
+        return f"rank {self._names[self._rank]}: rank {self._names[peer]} did not come in time{strangers}; {_REMEDY}"
+
+    def _disagreement(self, who: Introduction, incoming: Sequence[Introduction]) -> TransportError:
+        names, size = self._names, len(self._names)
+        expected = ", ".join(str(names[peer]) for peer in sorted({other.caller for other in incoming}))
+        return TransportError(
+            f"rank {names[self._rank]} of {size} expects rank {expected} of {size}, rank {who.caller} of {who.size} "
+            "called"
+        )
+
+
+def _send(sock: socket.socket, message: bytes) -> None:
+    """Send a short message, which the empty buffer of a new connection holds."""
+    if message and sock.send(message) != len(message):
+        raise ConnectionResetError("a handshake does not fit the socket's buffer")
+
+
+# The address at which a rank listens for others, when the user gives none: that from which it reaches the store.
+#
+# All ranks reach the store, so a rank's end of that route is an address that others can be expected to reach. On the
+# host of the store itself the route may be the loopback device, which only ranks of that host reach; where a rank of
+# another host calls, the address is that from which this rank reaches the caller.
+
+_LOOPBACK = "127.0.0.1"
+_NO_PORT = 9
+"""Port of datagrams that are never sent: connecting a UDP socket only chooses a route."""
+
+
+def store_address(store: object) -> tuple[str, int] | None:
+    """Return host and port of a ``TCPStore`` inside any number of prefixes, else ``MASTER_ADDR``, else None."""
+    while (inner := getattr(store, "underlying_store", None)) is not None:
+        store = inner
+    host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))
+    if not host:
+        host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    return (host, int(port) if port.isdecimal() else _NO_PORT) if host else None
+
+
+def route_to(host: str, port: int = _NO_PORT) -> str | None:
+    """Return the address of this host from which ``host`` is reached; None where there is no route. Sends nothing."""
+    with suppress(OSError):
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        for family, kind, protocol, _, address in sorted(candidates, key=lambda found: found[0] != socket.AF_INET):
+            with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)
+                return socket.getnameinfo(probe.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
+    return None
+
+
+def route_to_store(store: object) -> str:
+    """Return the address from which this host reaches the store; a loopback address for a store without an address."""
+    address = store_address(store)
+    return (route_to(*address) if address is not None else None) or _LOOPBACK
+
+
+def address_for(own: str, callers: Iterable[str]) -> str:
+    """Return the address at which callers reach this rank: ``own``, but for a loopback where a caller is elsewhere."""
+    if is_loopback(own):
+        for caller in callers:
+            if not is_loopback(caller) and (route := route_to(caller)) is not None and not is_loopback(route):
+                return route
+    return own
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this host reaches an address."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    return address == "localhost"
+
+
+def is_unspecified(address: str) -> bool:
+    """Whether an address stands for all addresses of a host, and so is none that another one can call."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(address).is_unspecified
+    return address == ""
+
+
+# How ranks find each other and connect: through a torch.distributed store.
+#
+# The store carries each rank's address and a secret that rank 0 draws for every meeting; ranks prove to each other
+# that they know it (``training.transport.handshake``). Whoever can read the store belongs to the job; nobody else
+# does.
+
+
+class Store(Protocol):
+    """The methods of ``torch.distributed.Store`` that connecting needs."""
+
+    def set(self, key: str, value: str) -> object:
+        """Store a value under a key."""
+
+    def get(self, key: str) -> bytes:
+        """Return the value of a key."""
+
+    def add(self, key: str, amount: int) -> int:
+        """Increase the counter of a key and return it."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> object:
+        """Return when all keys have values; raise after ``timeout``."""
+
+
+def ring_from_store(
+    store: Store,
+    rank: int,
+    size: int,
+    *,
+    name: str = "ring",
+    host: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    setup_timeout: float = DEFAULT_TIMEOUT,
+    names: Sequence[int] | None = None,
+) -> Ring:
+    """Connect a ring of all ranks; all must call this, equally often for each ``name``.
+
+    Args:
+        store: for example ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
+        host: address or name of this rank, IPv4 or IPv6, to which others connect; None takes the address from which
+            this rank reaches the store. The system chooses ports.
+        timeout: time without progress after which an exchange fails, in seconds.
+        setup_timeout: time within which all ranks must connect, in seconds.
+        names: names of the ranks in messages, if the ring is part of a larger group.
+
+    Raises:
+        TransportError: a neighbour did not connect in time, or cannot be reached.
+    """
+    if size < 2:
+        raise TransportError(f"a ring needs at least 2 ranks, got {size}")
+    following, previous = (rank + 1) % size, (rank - 1) % size
+    called, answered = connect(
+        store, rank, size, (following,), (previous,), name=name, host=host, setup_timeout=setup_timeout, names=names
+    )
+    return Ring(rank, size, successor=called[following], predecessor=answered[previous], timeout=timeout, names=names)
+
+
+def connect(
+    store: Store,
+    rank: int,
+    size: int,
+    calls: Sequence[int],
+    answers: Sequence[int],
+    *,
+    name: str,
+    host: str | None = None,
+    setup_timeout: float = DEFAULT_TIMEOUT,
+    names: Sequence[int] | None = None,
+) -> tuple[dict[int, Pair], dict[int, Pair]]:
+    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return the sockets of both by peer.
+
+    All ranks call this, equally often for each ``name``, and agree on who calls whom. Callers that do not know the
+    secret of this meeting are hung up on.
+
+    Raises:
+        TransportError: a rank did not connect in time, or cannot be reached.
+    """
+    deadline = time.monotonic() + setup_timeout
+    names = names or range(size)
+    round_ = store.add(f"lightloom/{name}/{rank}/meetings", 1)
+    board = _Board(store, f"lightloom/{name}/meeting {round_}", rank, names, deadline, setup_timeout)
+    if rank == 0:
+        board.publish("secret", secrets.token_hex(32))
+    with _listener(names[rank], board.own_address(host, answers), len(answers)) as listener:
+        address, port = socket.getnameinfo(listener.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+        board.publish(f"address {rank}", f"{address} {port}")
+        addresses = {peer: board.address(peer) for peer in calls}
+        handshakes = Handshakes(bytes.fromhex(board.read("secret", 0)), board.key)
+        return Meeting(rank, names, handshakes, deadline).connect(listener, addresses, answers)
+
+
+class _Board:
+    """What the ranks of one meeting publish in the store."""
+
+    def __init__(
+        self, store: Store, key: str, rank: int, names: Sequence[int], deadline: float, setup_timeout: float
+    ) -> None:
+        self.key = key
+        self._store, self._rank, self._names = store, rank, names
+        self._deadline, self._setup_timeout = deadline, setup_timeout
+
+    def publish(self, what: str, value: str) -> None:
+        self._store.set(f"{self.key}/{what}", value)
+
+    def read(self, what: str, peer: int) -> str:
+        """Wait for what ``peer`` publishes.
+
+        Raises:
+            TransportError: it does not come in time.
+        """
+        key, left = f"{self.key}/{what}", max(self._deadline - time.monotonic(), 0.01)
+        try:
+            self._store.wait([key], timedelta(seconds=left))
+            return self._store.get(key).decode()
+        except Exception as error:  # each kind of store has exceptions of its own
+            own, other = self._names[self._rank], self._names[peer]
+            raise TransportError(f"rank {own}: rank {other} did not come within {self._setup_timeout:g} s") from error
+
+    def address(self, peer: int) -> Address:
+        """Return where a rank listens."""
+        host, port = self.read(f"address {peer}", peer).rsplit(" ", 1)
+        return host, int(port)
+
+    def own_address(self, host: str | None, callers: Sequence[int]) -> str:
+        """Return the address at which this rank listens, and tell the others from where it comes."""
+        route = host or route_to_store(self._store)
+        self.publish(f"route {self._rank}", route)
+        if host is None:
+            return address_for(route, (self.read(f"route {caller}", caller) for caller in callers))
+        if is_unspecified(host):
+            raise TransportError(
+                f"rank {self._names[self._rank]} cannot be called at {host!r}, which stands for all addresses of a "
+                "host: expected one that the other ranks reach"
+            )
+        return host
+
+
+def _listener(rank: int, host: str, peers: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot_listen(rank, host, error) from error
+    try:
+        listener.bind(address)
+        listener.listen(MOST_CALLERS + 2 * peers)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(rank, host, error) from error
+    return listener
+
+
+def _cannot_listen(rank: int, host: str, error: OSError) -> TransportError:
+    return TransportError(
+        f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this rank's own "
+        "host"
+    )
+
+
+# All ranks connected with each other, and rings over these connections.
+#
+# Every message carries the stamp of the exchange that it belongs to (``channel.Stamp``): ranks that exchange
+# different things end with one line before a value is used, whatever sizes they send.
+
+_WHAT = "exchange"
+
+
+class Mesh(ChannelGroup):
+    """One rank's connections to all others; made by ``mesh_from_store``."""
+
+    def __init__(
+        self,
+        rank: int,
+        pairs: Mapping[int, tuple[socket.socket, socket.socket]],
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Takes over the sockets, by peer, each pair as (data, control)."""
+        self._peers = {peer: Channel(rank, peer, *pair, what=_WHAT) for peer, pair in sorted(pairs.items())}
+        self.stamp = NO_STAMP
+        """What the next messages belong to."""
+        super().__init__(rank, tuple(self._peers.values()), timeout=timeout, what=_WHAT)
+
+    def channel(self, peer: int) -> Channel:
+        """The connections to a rank."""
+        return self._peers[peer]
+
+    def exchange(
+        self, sends: Mapping[int, Payload], targets: Mapping[int, int | memoryview], *, marked: bool = False
+    ) -> dict[int, Payload]:
+        """Send a message to some ranks and receive one from some; see ``ChannelGroup.transfer``.
+
+        Args:
+            sends: contiguous bytes by rank.
+            targets: by rank, the most bytes that can rightly come, or memory that they must fill.
+            marked: whether they are compressed.
+
+        Raises:
+            TransportError: a rank died, left, fell silent, or exchanges something else.
+        """
+        outgoing = {self._peers[peer]: payload for peer, payload in sends.items()}
+        incoming = {self._peers[peer]: target for peer, target in targets.items()}
+        came = self.transfer(outgoing, incoming, marked=marked, stamp=self.stamp)
+        return {peer: came[self._peers[peer]] for peer in targets}
+
+    def compare(self) -> None:
+        """Check that all ranks are about to exchange the same; raises as ``exchange``."""
+        self.exchange(dict.fromkeys(self._peers, b""), dict.fromkeys(self._peers, 0))
+
+
+class MeshRing:
+    """Some ranks of a mesh as a ring: each sends to the next one while it receives from the one before."""
+
+    def __init__(self, mesh: Mesh, members: Sequence[int]) -> None:
+        """Order the ranks ``members``, two or more, of which this rank is one."""
+        self.mesh = mesh
+        self.rank, self.size = members.index(mesh.name), len(members)
+        self.next, self._previous = members[(self.rank + 1) % self.size], members[self.rank - 1]
+
+    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
+        """Send to the next rank and return what the previous one sent; see ``Ring.exchange``."""
+        return self.mesh.exchange({self.next: payload}, {self._previous: limit}, marked=marked)[self._previous]
+
+
+def mesh_from_store(
+    store: Store, rank: int, size: int, *, host: str | None = None, timeout: float, setup_timeout: float
+) -> Mesh:
+    """Connect all ranks with each other; all must call this, equally often, as ``rendezvous.ring_from_store``.
+
+    Raises:
+        TransportError: a rank did not connect in time, or cannot be reached.
+    """
+    calls, answers = range(rank), range(rank + 1, size)
+    called, answered = connect(store, rank, size, calls, answers, name=_WHAT, host=host, setup_timeout=setup_timeout)
+    return Mesh(rank, called | answered, timeout=timeout)

@@ -1,0 +1,166 @@
+"""A calibration of an accelerator: parameters fitted to measurements, what they rest on, and how uncertain they are.
+
+``lightloom calibrate`` writes one as a YAML file, which names its accelerator and serves in its place:
+:func:`calibrated_fields` lays the fitted parameters of the kernels over the fields of the accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Config
+from lightloom.core.results import Described
+from lightloom.machines.accelerators.kernels import PRIORS, KernelModel
+
+Positive = Annotated[float, Field(gt=0)]
+_DIGITS = 12
+"""Digits of a checksum in a line for people."""
+
+
+class CalibratedParameter(Config):
+    """One parameter: its value, and what was believed before."""
+
+    value: Positive
+    prior: Positive
+    """Value before any row."""
+    prior_spread: Positive
+    """Standard deviation of the logarithm before any row."""
+    spread: Positive
+    """The same with the rows."""
+    determined: bool
+    """Whether the rows say much about it; otherwise it stays near its prior."""
+    unit: str = ""
+    meaning: str = ""
+    source: str = ""
+    """Source of the prior."""
+
+
+class CalibrationRows(Config):
+    """The rows that a calibration rests on."""
+
+    table: str
+    """Name of the file."""
+    sha256: str
+    count: int
+    kind: Literal["steps", "operators", "collectives"] = "steps"
+    """What a row is."""
+
+    def line(self) -> str:
+        """Return the rows in words: ``55 steps of megatron-a100 (SHA-256 0c5a99e6d2a1...)``."""
+        return f"{self.count:,} {self.kind} of {self.table} (SHA-256 {self.sha256[:_DIGITS]}...)"
+
+
+class CrossValidatedError(Config):
+    """Relative errors of rows that were left out of the fit in turn."""
+
+    folds: int
+    mean: float
+    median: float
+    bias: float
+    percentile_90: float
+    coverage: float
+    """Share of the rows in their 90 % interval."""
+
+
+class Calibration(Described):
+    """Parameters of one accelerator, fitted to measurements."""
+
+    description: str = ""
+    accelerator: str
+    """The accelerator whose parameters were fitted: a name of the catalog, or a YAML file."""
+    rows: CalibrationRows
+    cross_validated: CrossValidatedError
+    noise: Positive
+    """Standard deviation of the logarithm of a typical row around the model."""
+    scatter: Positive
+    """Size of the logarithm's error that nine of ten held-out rows stay below."""
+    parameters: dict[str, CalibratedParameter]
+    covariance: list[list[float]]
+    """Of the logarithms of the parameters, in their order."""
+
+    @model_validator(mode="after")
+    def _square(self) -> Self:
+        size = len(self.parameters)
+        if len(self.covariance) != size or any(len(row) != size for row in self.covariance):
+            raise ValueError(f"covariance: expected {size} rows of {size} numbers, one for each parameter")
+        matrix = np.array(self.covariance)
+        if not np.allclose(matrix, matrix.T, rtol=1e-4, atol=1e-9) or np.linalg.eigvalsh(matrix).min() < -1e-6:
+            raise ValueError("covariance: expected a symmetric matrix without negative eigenvalues")
+        return self
+
+    def __repr__(self) -> str:
+        error = self.cross_validated
+        return (
+            f"{self.rows.line()}, cross-validated error {error.mean:.1%}, median {error.median:.1%} "
+            f"({error.folds} folds)"
+        )
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return f"<div><p>{escape(str(self))}</p></div>"
+
+    def at_priors(self, transport: Iterable[str] = ()) -> list[str]:
+        """Return the parameters that the file does not have, as it was written before they were known.
+
+        Args:
+            transport: names of the parameters of the transport that is used with it, if one is; those of kernels always
+                count.
+        """
+        return [name for name in (*PRIORS, *transport) if name not in self.parameters]
+
+    def undetermined(self) -> list[str]:
+        """Return the parameters that the rows leave at their priors."""
+        return [name for name, parameter in self.parameters.items() if not parameter.determined]
+
+
+def is_calibration(fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of a YAML file are those of a calibration, not of an accelerator."""
+    return "accelerator" in fields and "parameters" in fields
+
+
+def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the fields of an accelerator with the parameters of its kernels replaced by those of a calibration.
+
+    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
+
+    Args:
+        fields: the content of a calibration file.
+        base: the fields of the accelerator that it names.
+        where: the file, for messages.
+
+    Raises:
+        ConfigError: a field of the calibration is missing, unknown or out of range; or the accelerator has no kernel
+            model, or is itself calibrated.
+    """
+    calibration: Calibration = validate(Calibration, fields, where)
+    name = calibration.accelerator
+    if is_calibration(base):
+        raise ConfigError(f"{where}: field 'accelerator': {name!r} is calibrated itself: expected what it rests on")
+    if base.get("kernels") is None:
+        raise ConfigError(
+            f"{where}: field 'accelerator': {name!r} has no kernel model, whose parameters are calibrated"
+        )
+    kernels: KernelModel = validate(KernelModel, base["kernels"], where)
+    source = f"fitted to {calibration.rows.line()}"
+    fitted = {parameter: entry for parameter, entry in calibration.parameters.items() if parameter in PRIORS}
+    return {
+        **base,
+        "description": calibration.description,
+        "kernels": {
+            **kernels.model_dump(),
+            **{parameter: entry.value for parameter, entry in fitted.items()},
+            "spreads": kernels.spreads | {parameter: entry.spread for parameter, entry in fitted.items()},
+            "sources": kernels.sources
+            | {parameter: source if entry.determined else entry.source for parameter, entry in fitted.items()},
+        },
+        "calibration": dict(fields),
+        "sources": {**base.get("sources", {}), "kernels": source, "calibration": f"lightloom calibrate, {source}"},
+    }

@@ -1,0 +1,385 @@
+"""What the kernels of an operator take: matrix products by shape, attention, and what waits for memory.
+
+    product     tiles, rounded up to whole waves over the compute units, at the reached rate; each wave pays a fixed
+                depth for filling its pipeline and writing its tile; slower where rows are not multiples of 16 bytes;
+                never faster than its matrices can be moved
+    attention   flash: at its own reached fractions of the peak; unfused: two products forward, four backward, and the
+                traffic of its scores
+    others      bytes over the reached bandwidth of memory, less what fusion saves
+
+Sources: NVIDIA, "Matrix Multiplication Background User's Guide" (tile and wave quantisation); Dao et al.,
+"FlashAttention", NeurIPS 2022; Korthikanti et al., MLSys 2023 (traffic of the scores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from math import inf
+from typing import Annotated, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.fields import Config, Count, Seconds
+
+# What is believed of a parameter before any measurement.
+
+
+class Prior(NamedTuple):
+    """Belief in a positive number, whose logarithm is normally distributed."""
+
+    value: float
+    """Median."""
+    spread: float
+    """Standard deviation of the parameter's logarithm."""
+    source: str
+    """Where the value comes from, or ``assumption: ...``."""
+    meaning: str
+    unit: str = ""
+    """Unit, empty for a fraction or a factor."""
+    most: float = inf
+    """The largest value that it can have: 1 for fractions."""
+
+
+# Priors of the parameters of a kernel model: value, spread, unit and source of each.
+
+PRIORS: Mapping[str, Prior] = {
+    "gemm_fraction": Prior(
+        value=0.85,
+        spread=0.1,
+        most=1.0,
+        source="Dao, FlashAttention-2, ICLR 2024, section 1: optimized GEMM reaches 80 to 90 % of A100's peak",
+        meaning="fraction of the peak that large products reach",
+    ),
+    "gemm_depth": Prior(
+        value=400.0,
+        spread=0.7,
+        source="assumption: filling the pipeline and writing a tile of 128 x 256 take as long as a depth of some "
+        "hundred, so that products as deep as a head's size lose most of their rate and deep ones little",
+        meaning="depth at which a product reaches half of its rate",
+    ),
+    "unaligned": Prior(
+        value=0.3,
+        spread=0.5,
+        most=1.0,
+        source="assumption: between the 0.2 measured on H100 (docs/measured-steps.md) and the 0.5 that nanoGPT "
+        "(Karpathy, 2023) implies on A100: a quarter less time for GPT-2 with a vocabulary of 50,304 instead of 50,257",
+        meaning="rate of products whose rows are not multiples of 4 bytes, relative to aligned ones; twice that for "
+        "those of 4 or 8 bytes",
+    ),
+    "flash_forward": Prior(
+        value=0.4,
+        spread=0.3,
+        most=1.0,
+        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 30 to 50 % of A100's peak forward",
+        meaning="fraction of the peak that flash attention reaches forward",
+    ),
+    "flash_backward": Prior(
+        value=0.3,
+        spread=0.3,
+        most=1.0,
+        source="Dao, FlashAttention-2, section 1: FlashAttention reaches 25 to 35 % backward",
+        meaning="the same backward",
+    ),
+    "memory_fraction": Prior(
+        value=0.82,
+        spread=0.1,
+        most=1.0,
+        source="assumption: below the 0.9 of the data sheet that a copy reaches",
+        meaning="fraction of the memory's bandwidth that is reached",
+    ),
+    "fusion": Prior(
+        value=0.8,
+        spread=0.3,
+        source="assumption: bias, dropout and residual sum are one kernel (Shoeybi et al., Megatron-LM, 2019)",
+        meaning="traffic of element-wise operators that fusion leaves",
+    ),
+    "score_traffic": Prior(
+        value=1.0,
+        spread=0.3,
+        source="assumption: each score is read and written once a kernel",
+        meaning="traffic of the scores in unfused attention, relative to the count",
+    ),
+    "dispatch": Prior(
+        value=10e-6,
+        spread=0.5,
+        source="assumption: PyTorch takes 5 to 25 us to launch a kernel from Python",
+        meaning="seconds in which the host launches a kernel",
+        unit="s",
+    ),
+    "optimizer_traffic": Prior(
+        value=1.0,
+        spread=0.3,
+        source="assumption: each value is read and written once an update",
+        meaning="traffic of an update, relative to the count",
+    ),
+    "step_overhead": Prior(
+        value=1e-3,
+        spread=1.0,
+        source="assumption: about a hundred launches of 10 us each, for loss scaling, gradient norm and zeroing",
+        meaning="what every step adds: loading, loss scaling, gradient norm",
+        unit="s",
+    ),
+}
+"""Priors of the parameters that a calibration may change, where a :class:`KernelModel` states no others."""
+
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Factor = Annotated[float, Field(gt=0)]
+
+TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.93), (64, 128, 0.75), (64, 64, 0.6))
+"""Rows and columns of a tile of the product that one compute unit makes, and its rate relative to the best. The guide
+names the tiles and their order; the rates of the smaller ones are assumptions."""
+LEAST_DEPTH = 256.0
+"""Least depth of the parts into which a product is cut along its depth (split-K) to fill all units, an assumption."""
+ROW_BYTES = 16
+"""Bytes of which the rows of a product's matrices are multiples, where tensor cores reach their rate."""
+SCORE_ACCESSES = (5, 6)
+"""Reads and writes of each score in unfused attention, forward and backward: scale, mask and softmax (2), dropout (3);
+backward of dropout (3) and of softmax (3). ``KernelModel.score_traffic`` multiplies them."""
+LOSS_BYTES = (14, 22)
+"""Bytes moved for each logit forward and backward, as PyTorch's cross entropy does under mixed precision: cast to
+float32 (2 + 4), log-softmax (4 + 4); gradients of the loss (4), of the log-softmax (4 + 4 + 4) and of the cast
+(4 + 2)."""
+FLASH_BACKWARD = 2.5
+"""Products of the backward pass of flash attention for each of the forward pass: five instead of two."""
+NARROW_BYTES = 1
+"""Bytes of an element of a narrow product's operands (FP8)."""
+CAST_ACCESSES = (1, 1)
+"""Reads of a stored element and writes of a narrow one to cast an operand of a product. Every tensor enters two
+products, in one of them transposed: one pass finds its largest value, another writes it in both orders (dynamic scaling
+by tensor). An assumption; delayed scaling and fusion with what makes the tensor save a part."""
+
+
+class KernelKind(IntEnum):
+    """What kind of kernels an operator launches."""
+
+    MEMORY = 0
+    """Waits for memory: everything that is no matrix product."""
+    PRODUCT = 1
+    """Matrix products of a known shape, convolutions and experts among them."""
+    FLASH = 2
+    """Attention in one kernel, whose scores never reach memory."""
+    UNFUSED = 3
+    """Attention as two products, with softmax and dropout on the scores between them."""
+    ARITHMETIC = 4
+    """Products of an unknown shape, at the rate of large ones."""
+
+
+class KernelShapes(NamedTuple):
+    """Kernels of operators in one pass.
+
+    ``kind``, ``visible``, ``narrow`` and ``losses`` have shape [operators], the rest [rows, operators].
+    """
+
+    kind: Ints
+    """Values of :class:`KernelKind`."""
+    m: Floats
+    """Rows of a product (tokens, or positions of a convolution's output); queries of attention."""
+    n: Floats
+    """Columns of a product; keys of attention."""
+    k: Floats
+    """Depth of a product, what is summed over; size of a head."""
+    products: Floats
+    """Independent products: experts, groups, or samples times heads."""
+    repeats: Floats
+    """How often the left matrix holds an element of the input: positions of a convolution's kernel, otherwise 1."""
+    forward: Floats
+    """How often the forward kernels run in this pass."""
+    input_gradient: Floats
+    """How often the gradient of the input is computed."""
+    weight_gradient: Floats
+    """How often the gradient of the weights is computed."""
+    visible: Floats
+    """Share of the scores that attention in one kernel computes: half where a token sees only those before it."""
+    narrow: Ints
+    """1 for products that a job in FP8 computes in it: layers and experts, but not the one that gives the logits."""
+    losses: Ints
+    """1 for products whose outputs enter a cross entropy that the graph does not hold, otherwise 0."""
+    element_bytes: int
+    """Bytes of one element."""
+
+
+class Rates(NamedTuple):
+    """What an accelerator's data sheet promises; arrays where several accelerators are priced at once."""
+
+    peak: float | Floats
+    """FLOP/s."""
+    bandwidth: float | Floats
+    """Bytes per second of the main memory."""
+    narrow_peak: float | Floats | None = None
+    """FLOP/s of narrow products; null where all products are of one format."""
+    fill: float | Floats = 1.0
+    """Depth that goes by while a tile's pipeline fills, relative to ``gemm_depth``."""
+
+
+class KernelModel(Config):
+    """Reached rates of one accelerator's kernels; a calibration replaces the values, the catalog's are priors."""
+
+    compute_units: Count
+    """Units that each make one tile of a product at a time: streaming multiprocessors."""
+    gemm_fraction: Fraction = PRIORS["gemm_fraction"].value
+    """Fraction of the peak that large products reach."""
+    gemm_depth: Factor = PRIORS["gemm_depth"].value
+    """Depth at which a product reaches half of its rate."""
+    unaligned: Fraction = PRIORS["unaligned"].value
+    """Rate of products whose matrices have rows that are no multiples of 4 bytes, relative to those of 16 bytes, which
+    tensor cores load at once; rows of 4 or 8 bytes reach twice that."""
+    flash_forward: Fraction = PRIORS["flash_forward"].value
+    """Fraction of the peak that flash attention reaches forward, counting only the scores that are needed."""
+    flash_backward: Fraction = PRIORS["flash_backward"].value
+    """The same backward."""
+    memory_fraction: Fraction = PRIORS["memory_fraction"].value
+    """Fraction of the memory's bandwidth that element-wise kernels reach."""
+    fusion: Factor = PRIORS["fusion"].value
+    """Traffic of element-wise operators that is left after fusion; 1 if each reads its inputs and writes its output."""
+    score_traffic: Factor = PRIORS["score_traffic"].value
+    """Traffic of the scores in unfused attention, relative to :data:`SCORE_ACCESSES`."""
+    dispatch: Seconds = PRIORS["dispatch"].value
+    """Seconds that the host takes to launch a kernel; a pass takes no less than all of its kernels."""
+    optimizer_traffic: Factor = PRIORS["optimizer_traffic"].value
+    """Traffic of an optimizer's update relative to ``optimizer_traffic_bytes`` of the training settings."""
+    step_overhead: Seconds = PRIORS["step_overhead"].value
+    """Seconds that every step adds: loading, loss scaling, gradient norm."""
+    spreads: dict[str, float] = Field(default_factory=dict)
+    """Standard deviation of a parameter's logarithm, where it is not the one of :data:`PRIORS`."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Source of a parameter, where it is not the one of :data:`PRIORS`."""
+
+    @model_validator(mode="after")
+    def _known_parameters(self) -> Self:
+        unknown = (self.spreads.keys() | self.sources.keys()) - type(self).model_fields.keys()
+        if unknown:
+            raise ValueError(f"spreads and sources of unknown parameters: {', '.join(sorted(unknown))}")
+        return self
+
+    def priors(self) -> dict[str, Prior]:
+        """Return the prior of every parameter that a calibration may change."""
+        return {
+            name: prior._replace(
+                value=getattr(self, name),
+                spread=self.spreads.get(name, prior.spread),
+                source=self.sources.get(name, prior.source),
+            )
+            for name, prior in PRIORS.items()
+        }
+
+    def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
+        """Return the seconds to move bytes to or from memory."""
+        return nbytes / (self.memory_fraction * rates.bandwidth)
+
+    def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
+        """Return the seconds of ``products`` products of [m, k] by [k, n], without regard to memory.
+
+        The fastest tile counts. Products too small for all compute units are cut along their depth.
+        """
+        units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
+        seconds = np.full(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(k), np.shape(products)), np.inf)
+        for rows, columns, relative in TILES:
+            tiles = np.ceil(m / rows) * np.ceil(n / columns) * products
+            depth = np.maximum(k / np.maximum(np.floor(units / tiles), 1.0), np.minimum(k, LEAST_DEPTH))
+            tile = 2.0 * rows * columns * (depth + self.gemm_depth * rates.fill) / (rate * relative)
+            seconds = np.minimum(seconds, np.ceil(tiles / units) * tile)
+        return seconds
+
+    def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
+        """Return the seconds of each operator in one pass, [rows, operators]; ``nbytes`` and ``flops`` likewise."""
+        seconds = self.memory_time(nbytes, rates)
+        memory, arithmetic = kernels.kind == KernelKind.MEMORY, kernels.kind == KernelKind.ARITHMETIC
+        seconds = np.where(memory, seconds * self.fusion, seconds)
+        computing = flops / (self.gemm_fraction * rates.peak)
+        seconds = np.where(arithmetic, np.maximum(seconds, computing), seconds)
+        narrow = (kernels.narrow == 1) & (rates.narrow_peak is not None)
+        products = kernels.kind == KernelKind.PRODUCT
+        for chosen, price in (
+            (products & ~narrow, self._products),
+            (products & narrow, self._narrow_products),
+            (kernels.kind == KernelKind.FLASH, self._flash),
+            (kernels.kind == KernelKind.UNFUSED, self._unfused),
+        ):
+            which = np.flatnonzero(chosen)
+            if len(which):
+                seconds[..., which] = price(_select(kernels, which), seconds[..., which], rates)
+        return np.where(flops + nbytes > 0, seconds, 0.0)
+
+    def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
+        matrices = m * k / kernels.repeats + k * n + m * n
+        moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
+        slower = self._alignment(kernels, kernels.element_bytes)
+        seconds = np.zeros_like(m)
+        for times, rows, columns, depth in _passes(kernels):
+            if times.any():
+                computing = slower * self.product_time(rows, columns, depth, products, rates)
+                seconds += times * np.maximum(computing, moving)
+        return seconds + self._loss(kernels, rates)
+
+    def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        """Products at their own peak, in which filling the pipeline takes as long as at the other one, and the casts of
+        their operands."""
+        assert rates.narrow_peak is not None
+        faster = rates._replace(peak=rates.narrow_peak, fill=rates.narrow_peak / rates.peak)
+        slower, (reads, writes) = self._alignment(kernels, NARROW_BYTES), CAST_ACCESSES
+        seconds = np.zeros_like(kernels.m)
+        for times, rows, columns, depth in _passes(kernels):
+            if times.any():
+                operands, result = kernels.products * depth * (rows + columns), kernels.products * rows * columns
+                moving = self.memory_time(NARROW_BYTES * operands + kernels.element_bytes * result, rates)
+                computing = slower * self.product_time(rows, columns, depth, kernels.products, faster)
+                casting = self.memory_time((reads * kernels.element_bytes + writes * NARROW_BYTES) * operands, rates)
+                seconds += times * (np.maximum(computing, moving) + casting)
+        return seconds
+
+    def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
+        """How many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
+
+        Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
+        whose k is that of an implicit matrix, pad their channels.
+        """
+        best, even = (max(nbytes // element_bytes, 1) for nbytes in (ROW_BYTES, 4))
+        aligned = (kernels.n % best == 0) & (kernels.k % best == 0)
+        halfway = (kernels.n % even == 0) & (kernels.k % even == 0)
+        rate = np.where(halfway, np.minimum(2 * self.unaligned, 1.0), self.unaligned)
+        return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
+
+    def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
+        """Seconds of the cross entropy of what products make: [rows, operators]."""
+        forward, backward = LOSS_BYTES
+        logits = kernels.losses * kernels.m * kernels.n * kernels.products
+        return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
+
+    def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
+        flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
+        # Half of the backward kernel stands for each of the two gradients.
+        backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
+        computing = flops / rates.peak * (kernels.forward / self.flash_forward + backward)
+        return np.maximum(computing, moving)
+
+    def _unfused(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
+        queries, keys, size, heads = kernels.m, kernels.n, kernels.k, kernels.products
+        scores = self.product_time(queries, keys, size, heads, rates)
+        values = self.product_time(queries, size, keys, heads, rates)
+        traffic = self.memory_time(kernels.element_bytes * heads * queries * keys * self.score_traffic, rates)
+        moved, returned = SCORE_ACCESSES
+        gradients = (kernels.input_gradient + kernels.weight_gradient) / 2
+        return kernels.forward * (scores + values + moved * traffic) + gradients * (
+            2 * scores + 2 * values + returned * traffic
+        )
+
+
+def _passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
+    """Return how often the product of each pass is computed, and its rows, columns and depth."""
+    m, n, k = kernels.m, kernels.n, kernels.k
+    return (
+        (kernels.forward, m, n, k),
+        (kernels.input_gradient, m, k, n),
+        (kernels.weight_gradient, k, n, m),
+    )
+
+
+def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:
+    """Return the kernels of some of the operators."""
+    arrays = {name: getattr(kernels, name)[..., which] for name in KernelShapes._fields if name != "element_bytes"}
+    return kernels._replace(**arrays)

@@ -1,0 +1,189 @@
+"""Networks of ASTRA-sim as clusters: the analytical backend's YAML, and the JSON of versions before it.
+
+ASTRA-sim writes GB/s and means GiB/s, 2**30 bytes a second; latencies are those of one link, in ns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lightloom.core.configfile import read_yaml
+from lightloom.core.documents import load_json, read_number, read_text
+from lightloom.core.errors import ConfigError, UnitError
+from lightloom.core.units import parse
+
+Fields: TypeAlias = dict[str, Any]
+"""Fields of a file, as it states them."""
+
+ORIGIN = "ASTRA-sim's network"
+"""How the source of such a fabric begins."""
+_GIGABYTE = 2.0**30
+_SHAPES = {"ring": "ring", "switch": "switch", "fullyconnected": "full-mesh"}
+_YAML = {"shapes": "topology", "sizes": "npus_count", "bandwidths": "bandwidth", "latencies": "latency"}
+_JSON = {
+    "shapes": "topologies-per-dim",
+    "sizes": "units-count",
+    "bandwidths": "link-bandwidth",
+    "latencies": "link-latency",
+}
+
+
+def is_network(data: Fields) -> bool:
+    """Whether the fields of a file are those of an ASTRA-sim network."""
+    return {"npus_count", "topology"} <= data.keys() or {"units-count", "topologies-per-dim"} <= data.keys()
+
+
+def read_network(path: Path) -> Fields:
+    """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
+
+    Raises:
+        ConfigError: unreadable, or a dimension that is missing or unknown (names it).
+    """
+    return cluster_fields(_fields(path), path)
+
+
+def cluster_fields(data: Fields, path: Path) -> Fields:
+    """Return the ranks and the tiers of a network, dimension by dimension from the ranks outwards.
+
+    Raises:
+        ConfigError: a dimension that is missing or unknown (names it).
+    """
+    names = _YAML if "npus_count" in data else _JSON
+    columns = {what: _column(data, name, path) for what, name in names.items()}
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        listed = ", ".join(f"{names[what]} {len(column)}" for what, column in columns.items())
+        raise ConfigError(f"{path}: {listed} dimensions: expected as many of each")
+    tiers: list[Fields] = []
+    links = data.get("links-count") or [None] * lengths.pop()
+    for number, (shape, size, bandwidth, latency) in enumerate(zip(*columns.values(), strict=True)):
+        kind = _SHAPES.get(str(shape).lower().replace("_", ""))
+        if kind is None:
+            raise ConfigError(f"{path}: {names['shapes']} {shape!r}: expected Ring, Switch or FullyConnected")
+        tiers.append(
+            {
+                "name": f"dimension {number + 1}",
+                "shape": kind,
+                "size": _positive(size, names["sizes"], path, whole=True),
+                "bandwidth": _GIGABYTE
+                * _positive(bandwidth, names["bandwidths"], path)
+                * _links(links, number, str(kind), int(_positive(size, names["sizes"], path, whole=True)), path),
+                "latency": 1e-9 * _positive(latency, names["latencies"], path, least=0.0),
+            }
+        )
+    left = sorted(data.keys() - {*names.values(), "links-count", "dimensions-count"})
+    unused = f"; not used of the file: {', '.join(left)}" if left else ""
+    return {
+        "description": f"GB/s of the file are GiB/s, as ASTRA-sim takes them{unused}",
+        "ranks": prod(int(tier["size"]) for tier in tiers),
+        "fabric": {"kind": "tiers", "tiers": tiers, "sources": {"tiers": f"ASTRA-sim's {path.name}, GB/s as GiB/s"}},
+        "sources": {"ranks": path.name, "fabric": f"{ORIGIN} {path.name}"},
+    }
+
+
+def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
+    """Return the links of a rank over those that the shape has: a ring two, a full mesh one to each other rank."""
+    count = links[number] if isinstance(links, list) and number < len(links) else None
+    if count is None:
+        return 1.0
+    own = {"ring": 2, "full-mesh": max(size - 1, 1)}.get(shape, 1)
+    if shape == "ring" and count == 1:
+        raise ConfigError(f"{path}: links-count 1 of a Ring: links one way only, expected 2, one each way")
+    return _positive(count, "links-count", path, whole=True) / own
+
+
+def _fields(path: Path) -> Fields:
+    if path.suffix != ".json":
+        return read_yaml(path)
+    data = load_json(path)
+    assert isinstance(data, dict)  # recognised by its keys
+    return data
+
+
+def _column(data: Fields, name: str, path: Path) -> list[Any]:
+    value = data.get(name)
+    if isinstance(value, str | int | float):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise ConfigError(f"{path}: {name}: {value!r}: expected a list with an entry for each dimension")
+    return value
+
+
+def _positive(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
+    number = type(value) is int or (type(value) is float and not whole)
+    if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
+        expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"
+        raise ConfigError(f"{path}: {name}: {value!r}: expected {expected}")
+    return int(value) if whole else float(value)
+
+
+# Topologies of ns-3 as ASTRA-sim's backend takes them: text with the links of a network, as a cluster's fabric.
+#
+# 9 1 8                    nodes, switches among them, links
+# 8                        numbers of the switches
+# 0 8 400Gbps 0.0005ms 0   two nodes, bits a second each way, delay, share of packets that are lost
+
+_COLUMNS = 5
+_MOST_NODES = 1 << 18
+"""As many as the largest fabrics have, ranks and switches."""
+
+
+def read_topology(path: Path) -> Fields:
+    """Return the fields of a cluster file that say the same, but for the accelerator, of which a network says nothing.
+
+    Raises:
+        ConfigError: unreadable, or a malformed line (names it).
+    """
+    lines = read_text(path).splitlines()
+    rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
+    nodes, count, links = (_whole(path, rows[0], place) for place in range(3))
+    switches = [_whole(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
+    rows = rows[2:] if count else rows[1:]
+    if len(switches) != count or len(rows) != links:
+        raise ConfigError(
+            f"{path}: states {count} switches and {links} links, and has {len(switches)} and {len(rows)}: expected as "
+            "many"
+        )
+    if nodes > _MOST_NODES:
+        raise ConfigError(f"{path}: {nodes:,} nodes: expected at most {_MOST_NODES:,}")
+    names: dict[int, int | str] = {number: f"switch {number}" for number in switches}
+    hosts = [number for number in range(nodes) if number not in names]
+    names |= {number: rank for rank, number in enumerate(hosts)}
+    edges = [_edge(path, number, words, names) for number, words in rows]
+    lossy = sum(float(words[4]) > 0 for _, words in rows)
+    left_out = f"; losses of packets on {lossy} links are left out" if lossy else ""
+    return {
+        "description": f"links of ns-3's topology{left_out}",
+        "ranks": len(hosts),
+        "fabric": {
+            "kind": "graph",
+            "edges": edges,
+            "sources": {"edges": f"ns-3's {path.name}"},
+        },
+        "sources": {"ranks": path.name, "fabric": f"ASTRA-sim's network {path.name}"},
+    }
+
+
+def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
+    if len(words) != _COLUMNS:
+        raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
+    ends = [_whole(path, (line, list(words)), place) for place in (0, 1)]
+    for end in ends:
+        if end not in names:
+            raise ConfigError(f"{path}, line {line}: node {end}: expected one of {len(names)}, from 0")
+    try:
+        rate, delay, _ = parse(words[2], "bandwidth"), parse(words[3], "time"), read_number(words[4])
+    except (UnitError, ValueError) as error:
+        raise ConfigError(f"{path}, line {line}: {error}") from error
+    return {"source": names[ends[0]], "target": names[ends[1]], "bandwidth": rate, "latency": delay}
+
+
+def _whole(path: Path, row: tuple[int, list[str]], place: int) -> int:
+    line, words = row
+    if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
+        raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")
+    return int(words[place])

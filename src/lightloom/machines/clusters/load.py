@@ -1,0 +1,345 @@
+"""Clusters by name: the catalog, a user's YAML file, and single fields set on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from lightloom.core.configfile import (
+    catalog_file,
+    catalog_files,
+    read_entry,
+    validate,
+    with_entries,
+    with_settings,
+)
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.core.fields import Config
+from lightloom.core.forms import expected_forms, looks_like_file, recognise
+from lightloom.machines.accelerators import load as accelerators
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.astra_sim import cluster_fields, is_network, read_network, read_topology
+from lightloom.machines.clusters.cluster import Cluster, ClusterFile
+from lightloom.machines.fabrics import load as fabrics
+from lightloom.machines.fabrics.edges import with_edge_file
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.transports.transport import load_transport
+
+# The parts of a cluster file, each a name or a mapping, made into an accelerator or a fabric.
+#
+# Complaints name the file, the field with its part (``fabric.wavelengths``), the value and what was expected.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part stands: the cluster, the field, and the folder that file names are relative to."""
+
+    where: str
+    field: str
+    folder: Path
+
+    def complaint(self, message: str, inner: str = "") -> ConfigError:
+        """An error that names this place."""
+        return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
+
+
+def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
+    """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
+
+    An efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over
+    a calibrated base are no longer calibrated.
+
+    Raises:
+        ConfigError: an unknown name, or a field that is missing, unknown or out of range.
+    """
+    if isinstance(part, Accelerator):
+        return part
+    based_on = part if isinstance(part, str) else str(part.get("base", "accelerator"))
+    plugin = accelerators.registered(based_on)
+    if plugin is not None and isinstance(part, str):
+        return plugin
+    fields = _fields(part, place, accelerators.fields_of if plugin is None else lambda _: dict(plugin))
+    if isinstance(part, Mapping) and "base" in part:
+        fields |= _without_replaced(part, fields, place)
+    kind = Accelerator if plugin is None else type(plugin)
+    built: Accelerator = _validated(kind, {"name": Path(based_on).stem} | fields, place)
+    return built
+
+
+def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """The fields of a base that what is set over it makes void: a kernel model by an efficiency, a calibration by any
+    parameter of kernels."""
+    if "efficiency" in part and part.get("kernels") is not None:
+        raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
+    void = {"kernels", "calibration"} if "efficiency" in part else {"calibration"} if "kernels" in part else set()
+    sources = {name: text for name, text in fields.get("sources", {}).items() if name not in void - part.keys()}
+    return {**dict.fromkeys(sorted(void - part.keys())), "sources": sources}
+
+
+def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:
+    """A fabric with ``ranks`` attached.
+
+    Raises:
+        ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
+    """
+    fields = with_edge_file(_fields(part, place, fabrics.description), place.folder)
+    fields = _with_transport_file(fields, place.folder)
+    kinds = fabrics.kinds()
+    kind = fields.get("kind")
+    if kind is None:
+        raise place.complaint(f"missing: expected 'base: NAME' or one of {', '.join(sorted(kinds))}", ".kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise place.complaint(str(UnknownNameError("fabric kind", str(kind), kinds)), ".kind")
+    if "ranks" in fields:
+        raise place.complaint("not expected here: a cluster says its ranks once, in field 'ranks'", ".ranks")
+    built: Fabric = _validated(kinds[kind], fields | {"ranks": ranks}, place)
+    return built
+
+
+def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
+    """Return a fabric whose collectives are carried by software: the transport of the accelerator, calibrated.
+
+    What the fabric or the ``part`` of the cluster's file states counts more. A fabric that no closed form serves stays
+    as it is: links without switches, or packets that are counted one by one.
+
+    Raises:
+        ConfigError: the accelerator names a transport that cannot be read.
+    """
+    if accelerator.transport is not None:
+        transport = load_transport(accelerator.transport)
+        source = f"assumption: that of the {accelerator.name}, as no file of the cluster states one"
+        fabric = fabric.with_default_transport(transport, source)
+    return _with_calibrated_links(fabric, part, accelerator)
+
+
+def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
+    calibration, library = accelerator.calibration, fabric.library
+    if calibration is None or library is None or (not isinstance(part, str) and part.get("transport") is not None):
+        return fabric
+    transport = library.transport
+    if transport.name != accelerator.transport:
+        return fabric
+    fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
+    source = f"fitted to {calibration.rows.line()}"
+    calibrated = transport.with_parameters({name: entry.value for name, entry in fitted.items()})
+    changes = {
+        "spreads": {name: entry.spread for name, entry in fitted.items()},
+        "sources": transport.sources
+        | {name: source if entry.determined else entry.source for name, entry in fitted.items()},
+    }
+    stated = fabric.sources.get("transport")
+    sources = fabric.sources | {"transport": source if stated is None else f"{stated}; numbers {source}"}
+    return fabric.model_copy(update={"transport": calibrated.model_copy(update=changes), "sources": sources})
+
+
+def _with_transport_file(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the fields with the file of a transport found beside the cluster's."""
+    transport = fields.get("transport")
+    if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
+        return fields | {"transport": str(folder / transport)}
+    return fields
+
+
+def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a part, its base looked up and what differs laid over it."""
+    if isinstance(part, str):
+        return _described(part, place, describe)
+    own = {key: value for key, value in part.items() if key != "description"}
+    if "base" not in own:
+        return own
+    base = own.pop("base")
+    if not isinstance(base, str):
+        raise place.complaint(f"{base!r}: expected a catalog name or a .yaml file", ".base")
+    if "kind" in own:
+        raise place.complaint("not expected beside 'base', which has a kind already", ".kind")
+    below = _described(base, place, describe)
+    merged = below | {key: _laid_over(below.get(key), value, place.where) for key, value in own.items()}
+    changed = own.keys() - {"sources"}
+    # A value that replaces a sourced one must not inherit its source.
+    kept = {key: text for key, text in below.get("sources", {}).items() if key.split(".")[0] not in changed}
+    merged["sources"] = kept | dict.fromkeys(sorted(changed), f"set by {place.where}") | own.get("sources", {})
+    return merged
+
+
+def _laid_over(below: Any, value: Any, where: str) -> Any:
+    """A field's value over that of the base, part by part where both have parts, changed parts with a new source."""
+    if isinstance(below, list) and isinstance(value, Mapping):
+        return with_entries(below, value, where)
+    if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
+        return value
+    merged = dict(below) | dict(value)
+    if "sources" in merged:
+        changed = dict.fromkeys(sorted(value.keys() - {"sources"}), f"set by {where}")
+        merged["sources"] = dict(below).get("sources", {}) | changed | value.get("sources", {})
+    return merged
+
+
+def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    is_file = name.endswith((".yaml", ".yml", ".csv", ".json", ".txt"))
+    try:
+        found = describe(str(place.folder / name) if is_file else name)
+    except InputError as error:
+        raise place.complaint(str(error)) from error
+    return {key: value for key, value in found.items() if key != "description"}
+
+
+def _validated(kind: Any, fields: Mapping[str, Any], place: Place) -> Any:
+    known = kind.model_fields.keys() - {"ranks"}
+    for key in fields:
+        if key not in known and key != "ranks":
+            raise place.complaint(f"unknown field: expected one of {', '.join(sorted(known))}", f".{key}")
+    # One entry under the field's name, so that the complaint says fabric.wavelengths and not wavelengths.
+    return validate(dict[str, kind], {place.field: dict(fields)}, place.where)[place.field]
+
+
+CATALOG = Path(__file__).parent / "catalog"
+
+
+def names() -> list[str]:
+    """Names in the catalog."""
+    return sorted(catalog_files(CATALOG))
+
+
+def description(name: str) -> dict[str, Any]:
+    """A catalog entry as written, with its sources.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+    """
+    return read_entry(_find(name), "cluster")
+
+
+def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
+    """A cluster from the catalog or a YAML file, with single fields replaced.
+
+    ``settings`` maps fields to values; a dot reaches into a part, or into an entry of a list: ``{"ranks": 16,
+    "fabric.wavelengths": 128, "training.batch_per_rank": 8, "fabric.tiers.rail.ports": 4}``. Parts as a whole
+    (``{"accelerator": "my-a100.yaml"}``) are set before what reaches into them; their files lie relative to the working
+    directory.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a file of no form that describes a cluster; a field is missing, unknown or out of range: one line
+        that names file, field, value, expectation.
+    """
+    path = _find(str(name))
+    where = path.stem if path.is_relative_to(CATALOG) else str(path)
+    readers = {".json": read_network, ".txt": read_topology}
+    fields = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
+    if is_network(fields):
+        fields = cluster_fields(fields, path)
+    if "accelerator" not in fields and "accelerator" not in (settings or {}):
+        raise ConfigError(
+            f"{where}: field 'accelerator' is missing: expected what the ranks compute on, by --accelerator NAME"
+        )
+    return cluster_from(fields, settings, name=path.stem, where=where, folder=path.parent)
+
+
+def cluster_from(
+    data: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    name: str,
+    where: str | None = None,
+    folder: Path | None = None,
+) -> Cluster:
+    """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to ``folder``."""
+    where = where or name
+    folder = folder or Path()
+    given = {
+        key: str(Path(value).resolve()) if _names_file(key, value) else value for key, value in (settings or {}).items()
+    }
+    fields = with_settings(data, given, where, _NAMED)
+    file: ClusterFile = validate(ClusterFile, fields, where)
+    accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
+    fabric = build_fabric(file.fabric, file.ranks, Place(where, "fabric", folder))
+    fabric = with_software(fabric, file.fabric, accelerator)
+    reference = None
+    if file.reference is not None:
+        reference = build_fabric(file.reference, file.ranks, Place(where, "reference", folder))
+        # Beside a fabric whose software is free, that of its reference is too.
+        reference = reference if fabric.library is None else with_software(reference, file.reference, accelerator)
+    return Cluster(
+        name=name,
+        description=file.description,
+        ranks=file.ranks,
+        accelerator=accelerator,
+        fabric=fabric,
+        reference=reference,
+        training=file.training,
+        sources=file.sources,
+    )
+
+
+_NAMED = ("accelerator", "fabric", "reference", "transport")
+"""Fields whose value may be a name."""
+_FILES = ("accelerator", "fabric", "reference", "fabric.links")
+"""Fields that may name a file."""
+
+
+def _names_file(key: str, value: Any) -> bool:
+    """Whether a setting names a file."""
+    return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml", ".json", ".txt")
+
+
+def _find(name: str) -> Path:
+    path = catalog_file(name, CATALOG)
+    if path is None:
+        if looks_like_file(name):
+            recognise(Path(name), "cluster")
+            return Path(name)
+        raise UnknownNameError("cluster", name, names(), f"or a file: {expected_forms('cluster')}")
+    return path
+
+
+# The JSON Schema of a cluster file, for editors that complete and check YAML.
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins included."""
+    kinds = list(fabrics.kinds().values())
+    models: list[type[BaseModel]] = [ClusterFile, Accelerator, *kinds]
+    _, document = models_json_schema([(model, "validation") for model in models])
+    definitions = document["$defs"]
+    for kind in kinds:
+        definition = definitions[kind.__name__]
+        definition["properties"].pop("ranks")
+        definition["required"] = ["kind"]
+    for definition in (definitions["Accelerator"], *(definitions[kind.__name__] for kind in kinds)):
+        definition["properties"]["description"] = {"type": "string"}
+
+    fabric = _part(definitions, [kind.__name__ for kind in kinds], fabrics.names())
+    cluster: dict[str, Any] = definitions.pop("ClusterFile")
+    cluster["properties"]["fabric"] |= fabric
+    cluster["properties"]["reference"] |= {"anyOf": [*fabric["anyOf"], {"type": "null"}]}
+    cluster["properties"]["accelerator"] |= _part(definitions, ["Accelerator"], accelerators.names())
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **cluster,
+        "title": "lightloom cluster",
+        "$defs": definitions,
+    }
+
+
+def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
+    """A name, all fields of one of the models, or a base and the fields that differ."""
+    differing: dict[str, Any] = {}
+    for model in models:
+        differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}
+    return {
+        "anyOf": [
+            {"type": "string", "examples": names, "description": "a catalog name, or a .yaml file"},
+            *({"$ref": f"#/$defs/{model}"} for model in models),
+            {
+                "type": "object",
+                "properties": {"base": {"type": "string", "examples": names}, **differing},
+                "required": ["base"],
+                "additionalProperties": False,
+            },
+        ]
+    }

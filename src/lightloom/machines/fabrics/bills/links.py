@@ -1,0 +1,289 @@
+"""Ports and links: which parts carry a rate, and how many of them beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.units import format_bandwidth, format_quantity
+from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium, Total
+from lightloom.machines.parts.part import (
+    Confidence,
+    EnergyPerBit,
+    FigureName,
+    Kind,
+    Part,
+    Power,
+    Price,
+    load_part,
+    part_of_kind,
+)
+
+RATES = (40, 100, 200, 400, 800, 1600)
+"""Gb/s of the ports of the catalog: ``transceiver-400g``, ``nic-400g``, ``switch-port-400g``."""
+_FASTEST_PRICED = 400
+"""Gb/s of the fastest ports whose prices are known, of which several carry what no port does."""
+_GBPS = 0.125e9
+_LINKS_CLOSE = 1 + 1e-9
+"""A port carries a link that is faster by no more than rounding."""
+
+
+class Ports(NamedTuple):
+    """So many equal ports beside each other that carry one link."""
+
+    number: int
+    rate: float
+    """Bytes per second of one of them."""
+    why: str
+    """How the number came about."""
+
+    @property
+    def name(self) -> str:
+        """The rate in names of parts, such as ``400g``."""
+        return f"{self.rate / _GBPS:.4g}g"
+
+
+def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
+    """Return the ports that carry a link of ``bandwidth`` bytes per second.
+
+    Their rate is the one that was chosen, that of a chosen transceiver, card or switch port, or the smallest of the
+    catalog that carries the link; a link that none carries has several of 400 Gb/s, the fastest whose prices are known.
+    """
+    rate = choices.port_rate or _rate_of_chosen(choices)
+    if rate is None:
+        rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _LINKS_CLOSE), _FASTEST_PRICED) * _GBPS
+    number = ceil(bandwidth / (rate * _LINKS_CLOSE))
+    links = f"{number} port{'s' * (number > 1)} of {format_bandwidth(rate)}"
+    return Ports(number, rate, f"{links} for {format_bandwidth(bandwidth)}")
+
+
+def _rate_of_chosen(choices: BillChoices) -> float | None:
+    named: tuple[tuple[str | None, Kind, str], ...] = (
+        (choices.transceiver, "transceiver", "transceiver"),
+        (choices.nic, "nic", "nic"),
+        (choices.switch_port, "switch-port", "switch_port"),
+    )
+    parts = [part_of_kind(name, kind, field) for name, kind, field in named if name is not None]
+    rates = {part.rate for part in parts if part.rate is not None}
+    if len(rates) > 1:
+        shown = " and ".join(sorted(format_bandwidth(rate) for rate in rates))
+        raise ConfigError(f"transceiver, nic and switch_port of {shown} on one link: expected parts of one rate")
+    return next(iter(rates), None)
+
+
+def transceiver(ports: Ports, choices: BillChoices) -> Part:
+    """Return the transceiver of such a port."""
+    return _links_part(choices.transceiver, "transceiver", ports)
+
+
+def nic(ports: Ports, choices: BillChoices) -> Part:
+    """Return the network card of such a port."""
+    return _links_part(choices.nic, "nic", ports)
+
+
+def switch_port(ports: Ports, choices: BillChoices) -> Part:
+    """Return the port of an electrical switch."""
+    return _links_part(choices.switch_port, "switch-port", ports)
+
+
+def _links_part(chosen: str | None, kind: Kind, ports: Ports) -> Part:
+    if chosen is None and ports.rate / _GBPS not in RATES:
+        rates = ", ".join(f"{rate}Gbps" for rate in RATES)
+        field = kind.replace("-", "_")
+        raise ConfigError(
+            f"port_rate={format_bandwidth(ports.rate)}: no {kind} of this rate in the catalog: expected one of "
+            f"{rates}, or a part as {field}"
+        )
+    part = load_part(f"{kind}-{ports.name}") if chosen is None else part_of_kind(chosen, kind, kind.replace("-", "_"))
+    if part.rate is not None and abs(part.rate - ports.rate) > 1e-6 * ports.rate:
+        raise ConfigError(
+            f"{kind}={part.name} of {format_bandwidth(part.rate)} on ports of {format_bandwidth(ports.rate)}: expected "
+            "parts of the port's rate"
+        )
+    return part
+
+
+def ends_of(
+    ports: Ports, count: float, why: str, of_switches: bool, choices: BillChoices
+) -> tuple[list[Line], list[str]]:
+    """Return the ends of links between neighbours, switches or ranks, and what is assumed of them."""
+    if of_switches:
+        return [Line(switch_port(ports, choices), count, why, rate=ports.rate)], used_ports(choices)
+    if choices.cards:
+        return [Line(nic(ports, choices), count, why, rate=ports.rate)], []
+    return [], ["assumption: ports of neighbouring links are on the chips, without cards"]
+
+
+def used_ports(choices: BillChoices) -> list[str]:
+    """Return what is said where whole switches are paid, of switches whose number a fabric does not say."""
+    of = "of switches that are joined directly, ports that are used count: nothing says how many switches there are"
+    return [of] if choices.switches == "whole" else []
+
+
+def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
+    """Return what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable."""
+    if per_rank == 0:
+        return []
+    if medium == "copper":
+        return [Line(load_part("copper-cable"), per_rank, why, rate=ports.rate)]
+    return [
+        Line(transceiver(ports, choices), 2 * per_rank, f"2 ends of {why}", rate=ports.rate),
+        fibres(per_rank, why, choices),
+    ]
+
+
+def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
+    """Return so many fibres a rank, each as long as a link."""
+    metre, length = load_part("fibre-metre"), choices.link_length
+    dollars = metre.dollars
+    if dollars is not None:
+        dollars = dollars.model_copy(update={"value": dollars.value * length})
+    name = f"fibre of {length:g} m"
+    return Line(metre.model_copy(update={"name": name, "dollars": dollars}), per_rank, why)
+
+
+# Figures that a fabric's own file states, in place of those of its parts: no joule counts twice.
+
+
+class Stated(Protocol):
+    """A fabric that may state figures of its own."""
+
+    @property
+    def power_per_rank(self) -> float | None: ...
+    @property
+    def energy_per_bit(self) -> float | None: ...
+    @property
+    def sources(self) -> Mapping[str, str]: ...
+    @property
+    def stated_power_of(self) -> tuple[Kind, ...] | None: ...
+
+
+def stated_bill(bill: Bill, fabric: Stated) -> Bill:
+    """Return the bill with the watts and the joules per bit that the fabric states, in place of those of its parts."""
+    given = "given, without a source"
+    if fabric.power_per_rank is not None:
+        source = fabric.sources.get("power_per_rank", given)
+        bill = with_stated_power(bill, fabric.power_per_rank, source, fabric.stated_power_of)
+    if fabric.energy_per_bit is not None:
+        static = bill.static_power.value
+        bill = with_stated_energy(bill, fabric.energy_per_bit, fabric.sources.get("energy_per_bit", given))
+        if fabric.energy_per_bit > 0 and fabric.power_per_rank is None and static and bill.bandwidth:
+            bill = replace(bill, notes=(*bill.notes, _beside(static, bill.bandwidth)))
+    return bill
+
+
+def with_stated_power(bill: Bill, watts: float, source: str, kinds: Collection[Kind] | None) -> Bill:
+    """Return the bill with the power that a rank's file states, in place of the power of its parts.
+
+    Args:
+        bill: of the parts.
+        watts: of a rank, busy or idle.
+        source: of the watts.
+        kinds: kinds of parts whose power the watts hold; None: all.
+    """
+    figure = Power(value=watts, confidence=_confidence(source), source=source)
+    held = "all parts" if kinds is None else f"every {', '.join(kinds)}"
+    note = f"power_per_rank of the fabric stands for the power of {held}"
+    part = _stated_part("power_per_rank", "static_power", note).model_copy(update={"static_power": figure})
+    return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "static_power", kinds, note)
+
+
+def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
+    """Return the bill with a price of all parts of a rank, in place of those of its parts."""
+    note = "a price of the fabric stands for those of all parts"
+    # A price has a year; nothing is made of that of a stated one.
+    figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
+    part = _stated_part("fabric_price", "dollars", note).model_copy(update={"dollars": figure})
+    return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "dollars", None, note)
+
+
+def with_stated_energy(bill: Bill, joules: float, source: str) -> Bill:
+    """Return the bill with the dynamic energy that the fabric's file states, in place of that of its parts."""
+    figure = EnergyPerBit(value=joules, confidence=_confidence(source), source=source)
+    note = "energy_per_bit of the fabric stands for the dynamic energy of all parts"
+    part = _stated_part("energy_per_bit", "dynamic_energy", note).model_copy(update={"dynamic_energy": figure})
+    line = Line(part, 1.0, f"stated: {source}", rate=bill.bandwidth)
+    return _replaced(bill, line, "dynamic_energy", None, note)
+
+
+def _beside(watts: float, bandwidth: float) -> str:
+    """Return what energy_per_bit adds to, which a figure that vendors divide out of watts would count twice."""
+    shown, per_bit = (
+        format_quantity(watts, "power"),
+        format_quantity(watts / (8 * bandwidth), "energy_per_bit"),
+    )
+    return (
+        f"energy_per_bit counts beside the {shown} of a rank's parts, busy or idle ({per_bit} at full load): state "
+        "power_per_rank too, 0 where energy_per_bit holds these watts"
+    )
+
+
+def _confidence(source: str) -> Confidence:
+    return "assumption" if source.startswith(("assumption", "given", "derived")) else "read"
+
+
+def _stated_part(name: str, figure: FigureName, why: str) -> Part:
+    others: tuple[FigureName, ...] = ("dollars", "static_power", "dynamic_energy", "mtbf")
+    return Part(
+        name=name,
+        kind="stated",
+        description=why,
+        counted_elsewhere={other: "stated figures have one quantity" for other in others if other != figure},
+    )
+
+
+def _replaced(bill: Bill, line: Line, figure: FigureName, kinds: Collection[Kind] | None, note: str) -> Bill:
+    lines = tuple(
+        replace(old, counted_elsewhere=(*old.counted_elsewhere, figure))
+        if kinds is None or old.part.kind in kinds
+        else old
+        for old in bill.lines
+    )
+    stated = (*bill.stated, figure) if kinds is None else bill.stated
+    return replace(bill, lines=(*lines, line), notes=(*bill.notes, note), stated=stated)
+
+
+# What every bill of a fabric promises, for :func:`lightloom.machines.fabrics.conformance.check_fabric`.
+
+_CHECK_CLOSE = 1e-9
+
+
+def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
+    """Yield the promises that a bill breaks.
+
+    Counts are finite and not negative, every line is of a part, totals lie within their ranges and name what they lack,
+    and energy is static power times time without load and grows by the dynamic energy of every bit.
+    """
+    if bill.ranks != ranks:
+        yield f"the bill is of {bill.ranks} ranks: expected {ranks}"
+    if not bill.lines and not bill.missing:
+        yield "the bill has no parts and names nothing as missing"
+    for line in bill.lines:
+        if not (math.isfinite(line.per_rank) and line.per_rank >= 0):
+            yield f"the bill counts {line.per_rank} of {line.part.name} for a rank"
+        elif not line.why:
+            yield f"the bill does not say how it counts {line.part.name}"
+    for name in ("dollars", "static_power", "dynamic_power", "failure_rate"):
+        total: Total = getattr(bill, name)
+        if total.value is None or total.low is None or total.high is None:
+            if not total.missing:
+                yield f"{name} is unknown and nothing is named as missing"
+        elif not 0 <= total.low <= total.value * (1 + _CHECK_CLOSE) <= total.high * (1 + 2 * _CHECK_CLOSE) < math.inf:
+            yield f"{name} is {total.value}, outside {total.low} to {total.high}"
+    yield from _energies(bill)
+
+
+def _energies(bill: Bill) -> Iterator[str]:
+    static, dynamic = bill.static_power.value, bill.dynamic_power.value
+    idle = bill.energy(2.0, 0.0).value
+    if static is not None and not math.isclose(idle or 0.0, 2.0 * static, rel_tol=_CHECK_CLOSE):
+        yield f"2 s without load take {idle} J: expected the static power of {static} W times 2 s"
+    if None in (static, dynamic) or bill.bandwidth is None or bill.dynamic_energy.value is None:
+        return
+    full = bill.energy(2.0, 2.0 * 8 * bill.bandwidth).value
+    if not math.isclose(full or 0.0, 2.0 * ((static or 0.0) + (dynamic or 0.0)), rel_tol=_CHECK_CLOSE):
+        yield f"2 s at full load take {full} J: expected {static} W and {dynamic} W of load times 2 s"

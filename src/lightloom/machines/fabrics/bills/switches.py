@@ -1,0 +1,257 @@
+"""Bills of electrical packet switches: one switch, or the tiers of a fat tree where its ports do not suffice.
+
+With m ports of a rank, n a card, p a switch port and x a transceiver, T tiers of switches of radix k and an
+oversubscription s at the leaves take for a rank
+
+    m (n + (1 + 2 (T − 1) / s) p + (2 + 2 (T − 1) / s) x)
+
+and join k ports (T = 1), k · floor(k s / (1 + s)) (T = 2), and k / 2 times as many for every further tier. Whole
+switches, where these are paid, are rounded up tier by tier.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor, inf
+from typing import NamedTuple
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.machines.fabrics.bills.links import (
+    Ports,
+    cables,
+    fibres,
+    nic,
+    ports_for,
+    switch_port,
+    transceiver,
+)
+from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium
+from lightloom.machines.parts.part import Part, load_part
+
+
+class Tree(NamedTuple):
+    """A fat tree of equal switches."""
+
+    tiers: int
+    radix: int
+    taper: float
+    """Ports down over ports up of a leaf."""
+
+    @property
+    def uplinks(self) -> float:
+        """Links between switches for every port that the tree joins."""
+        return (self.tiers - 1) / self.taper
+
+    def whole_ports(self, ports: int) -> int:
+        """Return the ports of all switches that join so many ports."""
+        if self.tiers == 1:
+            return self.radix
+        down = floor(self.radix * self.taper / (1 + self.taper) + 1e-9)
+        up = ceil(ports / self.taper)
+        middle = (self.tiers - 2) * ceil(up / (self.radix // 2))
+        return self.radix * (ceil(ports / down) + middle + ceil(up / self.radix))
+
+    def text(self, ports: int) -> str:
+        """Return the tree in words."""
+        taper = f", {self.taper:g} down for 1 up" if self.tiers > 1 and self.taper != 1 else ""
+        tiers = "one switch" if self.tiers == 1 else f"{self.tiers} tiers of switches"
+        return f"{tiers} of {self.radix} ports join{'s' * (self.tiers == 1)} {ports:,}{taper}"
+
+
+def tree_of(ports: int, radix: int, taper: float = 1.0, least: int = 1) -> Tree:
+    """Return the tree of the fewest tiers, at least ``least``, that joins so many ports.
+
+    Raises:
+        ConfigError: switches of this radix make no tree.
+    """
+    if ports <= radix and least == 1:
+        return Tree(1, radix, taper)
+    down = floor(radix * taper / (1 + taper) + 1e-9)
+    if down < 1 or radix - down < 1 or radix < 4:
+        raise ConfigError(f"switch_radix={radix}: no tree of such switches joins {ports:,} ports: expected at least 4")
+    tiers, joined = 2, radix * down
+    while joined < ports:
+        tiers, joined = tiers + 1, joined * (radix // 2)
+    return Tree(max(tiers, least), radix, taper)
+
+
+def network(
+    ports: Ports,
+    per_rank: float,
+    joined: int,
+    choices: BillChoices,
+    *,
+    taper: float = 1.0,
+    least: int = 1,
+    below: Medium | None = None,
+) -> tuple[list[Line], Tree]:
+    """Return the switches, cards and links of one tier of a network.
+
+    Args:
+        ports: that carry one link.
+        per_rank: links of a rank into the tier.
+        joined: links that one plane of the tier joins.
+        choices: of the bill.
+        taper: ports down over ports up of the leaves.
+        least: fewest tiers of switches.
+        below: medium of the links into the tier, whose other end is a card; None: a switch's port is at the other end.
+
+    Raises:
+        ConfigError: nothing says how many ports a switch has, or no tree of such switches joins so many.
+    """
+    port = switch_port(ports, choices)
+    radix = choices.switch_radix or port.radix
+    if radix is None:
+        raise ConfigError(f"switch_port={port.name} states no radix: expected one in the part, or switch_radix")
+    tree = tree_of(joined, radix, taper, least)
+    links, up = ports.number * per_rank, tree.uplinks
+    count = f"{per_rank:.4g} link{'s' * (per_rank != 1)} a rank x {ports.why}"
+    lines = [Line(nic(ports, choices), links, count, rate=ports.rate)] if below is not None else []
+    ends = 1 if below is not None else 2
+    formula = f"{ends} + 2 x {tree.tiers - 1} / {taper:g}" if tree.tiers > 1 else f"{ends}"
+    each = f"({formula}) x {count}" if tree.tiers > 1 or ends > 1 else count
+    paid = ends + 2 * up
+    if choices.switches == "whole":
+        every = tree.whole_ports(joined)
+        paid, each = every / joined + ends - 1, f"{every:,} ports of whole switches for {joined:,} x {count}"
+    lines.append(Line(port, links * paid, f"{each}; {tree.text(joined)}", rate=ports.rate))
+    between = f"{tree.tiers - 1} / {taper:g} links between switches x {count}"
+    lines += cables(ports, links, count, below or "optical", choices)
+    return lines + cables(ports, links * up, between, "optical", choices), tree
+
+
+def switch_bill(ranks: int, bandwidth: float, choices: BillChoices) -> Bill:
+    """Return the bill of a switch that every rank reaches over a link of ``bandwidth`` bytes per second."""
+    ports = ports_for(bandwidth, choices)
+    lines, tree = network(ports, 1.0, ranks, choices, below=choices.host_links)
+    notes = () if tree.tiers == 1 else (f"no switch has {ranks:,} ports: {tree.text(ranks)}, without oversubscription",)
+    return Bill(ranks, tuple(lines), notes=notes, bandwidth=bandwidth, kind="switch")
+
+
+# Bills of optical circuit switches: planes on them, and three stages of them where no product has the ports.
+#
+# Ports that are used count, or whole switches: several planes share one that holds them.
+#
+# Three stages of switches with k ports join k² / 2: half of a leaf's ports lead down, the others to k-port spines, so
+# that a circuit takes three switches' ports instead of one's and loses light three times.
+
+PRODUCTS = ("palomar-136", "calient-s320", "polatis-7000")
+"""Optical circuit switches of the catalog, by radix."""
+
+
+class Planes(NamedTuple):
+    """Switches of equal planes."""
+
+    line: Line
+    stages: int
+    note: str
+    """What cannot be built flat; empty where it can."""
+
+
+def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:
+    """Return the switches of so many planes, each of which joins ``ports`` ports.
+
+    Raises:
+        UnsupportedError: not even three stages of the switch join so many.
+    """
+    product = _chosen(planes, ports, choices)
+    radix = product.radix or most_ports()
+    stages = _stages(ports, radix)
+    if stages is None:
+        raise UnsupportedError(
+            f"planes of {ports:,} ports on switches of {radix}: three stages join {radix * radix // 2:,}: expected "
+            "fewer ranks, or another circuit_switch"
+        )
+    if product.kind == "circuit-switch-port" or choices.switches == "used":
+        count = planes * ports * stages / ranks
+        why = f"{'3 stages x ' if stages > 1 else ''}{planes} planes x {ports:,} ports / {ranks:,} ranks"
+        line = Line(product, count, why)
+        if product.radix is not None:
+            line = Line(product, count / radix, f"{why} / {radix} ports of a switch, those that are used")
+    else:
+        number, how = _switches(planes, ports, radix)
+        line = Line(product, number / ranks, f"{how} / {ranks:,} ranks")
+    return Planes(line, stages, _note(ports, product, radix) if stages > 1 else "")
+
+
+def _stages(ports: int, radix: int) -> int | None:
+    """Switches that light passes in a plane of so many ports; None where three stages do not join them."""
+    return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
+
+
+def _note(ports: int, product: Part, radix: int) -> str:
+    loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
+    return (
+        f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
+        f"{product.name}, {radix} ports each, are priced, light passes three switches{loss}"
+    )
+
+
+def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
+    """Return how many whole switches hold the planes, and why."""
+    if ports > radix:
+        half = radix // 2
+        leaves = ceil(ports / half)
+        spines = ceil(leaves * half / radix)
+        return planes * (leaves + spines), f"{planes} planes x ({leaves} leaves + {spines} spines) for {ports:,} ports"
+    held = radix // ports
+    number = ceil(planes / held)
+    shared = f", {held} planes of {ports:,} ports on each" if held > 1 else f" with {ports:,} of {radix} ports used"
+    return number, f"{planes} planes on {number} switches{shared}"
+
+
+def _chosen(planes: int, ports: int, choices: BillChoices) -> Part:
+    """Return the switch that was chosen: by the port, or of whole products those that cost least in all, of the fewest
+    stages that any takes."""
+    if choices.circuit_switch is not None:
+        return circuit_switch_product(choices.circuit_switch)
+    if choices.switches == "used":
+        return load_part("circuit-switch-port")
+
+    def cost(product: Part) -> tuple[float, float]:
+        radix = product.radix or 0
+        stages, price = _stages(ports, radix), product.dollars
+        paid = _switches(planes, ports, radix)[0] * price.value if price is not None and stages else inf
+        return stages or inf, paid
+
+    return min(map(load_part, reversed(PRODUCTS)), key=cost)
+
+
+def circuit_switch_product(name: str) -> Part:
+    """Return an optical circuit switch, or the port of one, of the catalog or of a file.
+
+    Raises:
+        UnsupportedError: the part is something else.
+        UnknownNameError: there is no such part.
+    """
+    product = load_part(name)
+    if product.kind not in ("circuit-switch", "circuit-switch-port"):
+        raise UnsupportedError(
+            f"{name} is a {product.kind}, no optical circuit switch: expected one of {', '.join(PRODUCTS)}, "
+            "circuit-switch-port, or a YAML file of such a part"
+        )
+    return product
+
+
+def most_ports(product: str | None = None) -> int:
+    """Return the ports of a product, or of the largest one."""
+    if product is not None and (radix := circuit_switch_product(product).radix) is not None:
+        return radix
+    return max(load_part(name).radix or 0 for name in PRODUCTS)
+
+
+def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: BillChoices) -> Bill:
+    """Return the bill of ``degree`` planes: D (m x + o) and D m cards, with m ports for a circuit."""
+    ports = ports_for(bandwidth, choices)
+    count = f"{degree} planes x {ports.why}"
+    ends = degree * ports.number
+    planes = planes_of(degree, ranks, ranks, choices)
+    lines = (
+        Line(nic(ports, choices), ends, count, rate=ports.rate),
+        Line(transceiver(ports, choices), ends, f"one end of {count}: light passes the switch", rate=ports.rate),
+        fibres(degree, f"{degree} planes", choices),
+        planes.line,
+    )
+    notes = [planes.note] if planes.note else []
+    if ports.number > 1:
+        notes.append(f"assumption: the {ports.number} ports of a circuit share a fibre, on wavelengths of their own")
+    return Bill(ranks, lines, notes=tuple(notes), bandwidth=degree * bandwidth, kind="circuit-switch")

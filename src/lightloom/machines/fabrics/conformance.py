@@ -1,0 +1,314 @@
+"""A test of any fabric against the contract of :mod:`lightloom.machines.fabrics.fabric`, for authors of fabrics.
+
+    from lightloom.machines.fabrics.conformance import check_fabric
+    check_fabric(MyFabric(ranks=16))
+
+Costs grow with the square of the ranks, and with their cube where links are few: some tens of ranks show every fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.bills.links import bill_complaints
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Fabric
+
+_CLOSE = 1e-9
+"""Relative difference that rounding may cause."""
+
+
+def check_fabric(fabric: Fabric) -> None:
+    """Test that a fabric keeps the promises of its contract; a check is not resumed after its first complaint.
+
+    Of a single rank, which has no transfers, only the fields are tested.
+
+    Raises:
+        ConfigError: the first promise that is broken, with what was expected.
+    """
+    for check in _CHECKS if fabric.ranks > 1 else (_fields,):
+        for complaint in check(fabric):
+            raise ConfigError(f"{fabric.kind_name}: {complaint}")
+
+
+def _fields(fabric: Fabric) -> Iterator[str]:
+    if "kind" not in type(fabric).model_fields:
+        yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
+    elif type(fabric).model_validate(dict(fabric)) != fabric:
+        yield "its fields, read again, give another fabric"
+
+
+def _links(fabric: Fabric) -> Iterator[str]:
+    bandwidth = np.asarray(fabric.link_bandwidth())
+    if bandwidth.shape != (fabric.links,):
+        yield f"link_bandwidth has shape {bandwidth.shape}: expected [links] = ({fabric.links},)"
+    elif not np.isfinite(bandwidth).all() or (bandwidth < 0).any() or (not fabric.damaged and (bandwidth == 0).any()):
+        yield "link_bandwidth is not positive and finite on every link"
+    names = [fabric.link_name(link) for link in range(fabric.links)]
+    if len(set(names)) != len(names):
+        yield f"link_name gives {len(set(names))} names to {len(names)} links: expected one name for each"
+
+
+def _transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Source, destination and route of all transfers that the fabric carries."""
+    if fabric.in_network_reduction:
+        ranks = np.arange(fabric.ranks)
+        switch = np.full_like(ranks, fabric.switch_rank)
+        yield np.concatenate([ranks, switch]), np.concatenate([switch, ranks]), np.zeros(2 * fabric.ranks, np.int64)
+        return
+    for source, destination in derived.pairs(fabric.ranks):
+        for route in range(fabric.routes):
+            yield source, destination, np.full(len(source), route)
+
+
+def _footprints(fabric: Fabric) -> Iterator[str]:
+    for source, destination, route in _transfers(fabric):
+        footprint = fabric.footprint(source, destination, route)
+        if footprint.base.shape[0] != len(source):
+            yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
+        transfer, link = links_of(footprint)
+        outside = (link < 0) | (link >= fabric.links)
+        if outside.any():
+            where = int(transfer[np.argmax(outside)])
+            yield f"the footprint of {source[where]}→{destination[where]} holds a link outside 0..{fabric.links - 1}"
+        count = np.bincount(transfer, minlength=len(source))
+        used = np.bincount(np.unique(transfer * fabric.links + link) // fabric.links, minlength=len(source))
+        single = len(fabric.siblings()[1]) == 1
+        for wrong, what in (
+            (count == 0, "occupies no link"),
+            ((used < count) & single, "occupies a link twice"),
+            ((fabric.hops(source, destination, route) != count) & single, "has other hops than links in its footprint"),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
+
+
+def _paths(fabric: Fabric) -> Iterator[str]:
+    if fabric.exclusive or fabric.in_network_reduction or len(fabric.siblings()[1]) > 1:
+        return
+    for source, destination, route in _transfers(fabric):
+        path = np.asarray(fabric.path(source, destination, route))
+        transfer, link = links_of(fabric.footprint(source, destination, route))
+        ours = np.sort(np.nonzero(path >= 0)[0] * fabric.links + path[path >= 0])
+        if not np.array_equal(ours, np.sort(transfer * fabric.links + link)):
+            yield "path has other links than footprint"
+
+
+def _routes(fabric: Fabric) -> Iterator[str]:
+    order = np.asarray(fabric.ring_order()).tolist()
+    if sorted(order) != list(range(fabric.ranks)):
+        yield "ring_order is not an order of all ranks"
+    elif order[0] != 0:
+        yield f"ring_order begins at rank {order[0]}: expected rank 0, the root of chains"
+    if fabric.in_network_reduction:
+        return
+    for source, destination in derived.pairs(fabric.ranks):
+        route = np.asarray(fabric.route(source, destination))
+        if route.min() < 0 or route.max() >= fabric.routes:
+            yield f"route chooses a route outside 0..{fabric.routes - 1}"
+        backward = fabric.reverse_route(route)
+        forth, back = fabric.hops(source, destination, route), fabric.hops(destination, source, backward)
+        if (forth != back).any():
+            row = int(np.argmax(forth != back))
+            yield f"reverse_route of {source[row]}→{destination[row]} crosses {back[row]} links, not {forth[row]}"
+
+
+def _latencies(fabric: Fabric) -> Iterator[str]:
+    for source, destination, route in _transfers(fabric):
+        forth = np.asarray(fabric.latency(source, destination, route))
+        if not np.isfinite(forth).all() or (forth < 0).any():
+            yield "latency is negative or infinite for some transfer"
+        if fabric.in_network_reduction:
+            continue
+        back = np.asarray(fabric.latency(destination, source, fabric.reverse_route(route)))
+        if not np.allclose(forth, back, rtol=_CLOSE, atol=0):
+            row = int(np.argmax(np.abs(forth - back)))
+            yield f"latency of {source[row]}→{destination[row]} is {forth[row]} s, of the way back {back[row]} s"
+    for name in ("neighbour_latency", "diameter_latency", "diameter"):
+        own, expected = getattr(fabric, name)(), getattr(derived, name)(fabric)
+        blocked = fabric.damaged and name == "diameter"
+        if not blocked and not np.isclose(own, expected, rtol=_CLOSE, atol=0):
+            yield f"{name} is {own}: footprints and latency give {expected}"
+    for to_root in (False, True):
+        own, expected = fabric.root_latency(to_root=to_root), derived.root_latency(fabric, to_root=to_root)
+        if not np.isclose(own, expected, rtol=_CLOSE, atol=0):
+            yield f"root_latency(to_root={to_root}) is {own}: footprints and latency give {expected}"
+
+
+def _channels(fabric: Fabric) -> Iterator[str]:
+    if not fabric.exclusive:
+        if fabric.channels or fabric.wavelength_routed or fabric.switch_planes:
+            yield "only circuits (exclusive) have channels, wavelengths or switch planes"
+        return
+    if fabric.wavelength_routed == fabric.switch_planes:
+        yield "circuits are either wavelengths around a ring (wavelength_routed) or switch planes (switch_planes)"
+    if fabric.channels < 1 or fabric.channels % fabric.fibre_channels or fabric.usable_channels > fabric.channels:
+        yield (
+            f"channels {fabric.channels}, fibre_channels {fabric.fibre_channels} and usable_channels "
+            f"{fabric.usable_channels} do not agree: expected whole fibres, and no more usable channels than channels"
+        )
+    capacity = fabric.channels * fabric.channel_bandwidth
+    if capacity <= 0 or (not fabric.damaged and not np.allclose(fabric.link_bandwidth(), capacity, rtol=_CLOSE)):
+        yield f"link_bandwidth differs from channels · channel_bandwidth = {capacity} bytes per second"
+
+
+def _capabilities(fabric: Fabric) -> Iterator[str]:
+    if fabric.wavelength_routed and fabric.routes != 2:
+        yield f"a ring of wavelengths (wavelength_routed) has 2 routes, not {fabric.routes}"
+    if fabric.grid is not None and fabric.grid.rows * fabric.grid.columns != fabric.ranks:
+        yield f"grid {fabric.grid} does not hold {fabric.ranks} ranks"
+    if fabric.damaged != (fabric.blocked() is not None):
+        yield "damaged and blocked do not agree: expected an array exactly where something has failed"
+    if fabric.joins_ranks:
+        single = np.zeros((2, fabric.ranks), np.bool_)
+        for source, destination, route in _transfers(fabric):
+            near = fabric.hops(source, destination, route) == 1
+            single[0, source[near]] = single[1, destination[near]] = True
+        if not single.all():
+            yield "joins_ranks, but some rank has no transfer of a single link to it or from it"
+
+
+def _bandwidths(fabric: Fabric) -> Iterator[str]:
+    cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
+    if not any(cut.ranks == 1 for cut in cuts):
+        yield "cuts lacks the cut of a single rank"
+    if any(cut.capacity <= 0 or not 0 < cut.ranks < fabric.ranks for cut in cuts) or total <= 0:
+        yield "a cut, or what all ranks can receive, is not positive, or a cut does not divide the ranks"
+    if fabric.in_network_reduction or fabric.damaged:
+        return
+    receive, send = derived.rank_bandwidths(fabric)
+    most, own = float(np.maximum(receive, send).min()), min(cut.capacity for cut in cuts if cut.ranks == 1)
+    if own > most * (1 + _CLOSE):
+        yield f"the cut of a single rank carries {own} bytes per second: its links carry {most}"
+    if total > receive.sum() * (1 + _CLOSE):
+        yield f"all ranks together receive {total} bytes per second: their links carry {receive.sum()}"
+    seconds = _exchange_seconds(fabric)
+    for cut in cuts:
+        least = cut.ranks * (fabric.ranks - cut.ranks) / seconds
+        if cut.capacity < least * (1 - _CLOSE):
+            yield f"{cut.name} carry {cut.capacity} bytes per second, yet an all-to-all brings {least} across"
+    if total < fabric.ranks * (fabric.ranks - 1) / seconds * (1 - _CLOSE):
+        yield f"all ranks together receive {total} bytes per second, yet less than an all-to-all brings them"
+
+
+def _exchange_seconds(fabric: Fabric) -> float:
+    """Seconds in which every rank sends a byte straight to every other, propagation aside."""
+    whole, members = fabric.siblings()
+    load = np.zeros(whole.links)
+    for source, destination in derived.pairs(fabric.ranks):
+        ends = members[:, source].ravel(), members[:, destination].ravel()
+        _, link = links_of(whole.footprint(*ends, whole.route(*ends)))
+        load += np.bincount(link, minlength=whole.links)
+    seconds = float((load / whole.link_bandwidth()).max())
+    if fabric.transmitters is None:
+        return seconds
+    return max(seconds, (fabric.ranks - 1) / (fabric.transmitters * fabric.channel_bandwidth))
+
+
+def _groups(fabric: Fabric) -> Iterator[str]:
+    if fabric.group_assumption or fabric.in_network_reduction:
+        return
+    for stride in range(1, fabric.ranks + 1):
+        pair, derivation = fabric.pair(stride), derived.simultaneous(fabric, stride)
+        if not np.allclose(pair, derivation, rtol=_CLOSE, atol=0):
+            yield f"pair({stride}) is {pair}: footprints and latency give {derivation}"
+    sizes = [size for size in range(2, fabric.ranks) if fabric.ranks % size == 0]
+    for ranks in sizes:
+        alike: Floats | None = None
+        for stride in (s for s in range(1, fabric.ranks // ranks + 1) if fabric.ranks % (ranks * s) == 0):
+            part, members = fabric.group(ranks, stride), derived.group_members(fabric.ranks, ranks, stride)
+            where = f"group({ranks}, {stride})"
+            if part is None or part.ranks != ranks:
+                yield f"{where} is not a fabric of {ranks} ranks"
+                return
+            expected = _shift_seconds(fabric, members)
+            for name, seconds in (("gives", _shift_seconds(part, np.arange(ranks)[None])), ("first gave", alike)):
+                if seconds is not None and not np.allclose(seconds, expected, rtol=_CLOSE, atol=0):
+                    yield (
+                        f"{where}: exchanges between ranks 1, 2, ... apart take {expected[0]} s of a gigabyte and "
+                        f"{expected[1]} s of latency, but {name} {seconds[0]} and {seconds[1]}"
+                    )
+            alike = None if fabric.distance_matters else expected
+
+
+def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
+    """Seconds of a gigabyte, and of latency, when every rank sends to the one 1, 2, ... further on: [2, shift]."""
+    whole, inner = fabric.siblings()
+    seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
+    for shift in range(1, members.shape[1]):
+        source, destination = (inner[:, members[:, (ranks + by) % len(ranks)].ravel()].ravel() for by in (0, shift))
+        route = whole.route(source, destination)
+        _, link = links_of(whole.footprint(source, destination, route))
+        load = np.bincount(link, minlength=whole.links)
+        seconds[:, shift - 1] = (
+            1e9 * (load / whole.link_bandwidth()).max(),
+            whole.latency(source, destination, route).max(),
+        )
+    return seconds
+
+
+def _ports(fabric: Fabric) -> Iterator[str]:
+    if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
+        return
+    for source, destination in derived.pairs(fabric.ranks):
+        own, expected = fabric.ports(source, destination), derived.ports(fabric, source, destination)
+        if own is None or expected is None:
+            if own is not expected:
+                yield "ports differ from the links that ranks have to themselves"
+            return
+        if not np.allclose(own.rate, expected.rate, rtol=_CLOSE, atol=0):
+            row = int(np.argmax(np.abs(own.rate - expected.rate)))
+            yield (
+                f"ports give {source[row]}→{destination[row]} {own.rate[row]} bytes per second: its links give "
+                f"{expected.rate[row]}"
+            )
+        sides = (source, own.port, expected.port), (destination, own.entry, expected.entry)
+        for rank, ours, theirs in sides:
+            columns = [np.unique([rank, port], axis=1, return_inverse=True)[1].ravel() for port in (ours, theirs)]
+            if len(np.unique(np.stack(columns), axis=1)[0]) != min(len(np.unique(column)) for column in columns):
+                yield "ports differ from the links that ranks have to themselves"
+
+
+def _packets(fabric: Fabric) -> Iterator[str]:
+    if fabric.wire_bytes(1e6) < 1e6:
+        yield "wire_bytes is less than the data"
+    if fabric.with_smaller_packets(2.0).ranks != fabric.ranks:
+        yield "with_smaller_packets is a fabric of other ranks"
+
+
+def _bills(fabric: Fabric) -> Iterator[str]:
+    yield from bill_complaints(fabric.bill(), fabric.ranks)
+    if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
+        return
+    for ranks in (size for size in range(2, fabric.ranks) if fabric.ranks % size == 0):
+        part = fabric.group(ranks, fabric.ranks // ranks)
+        if part is not None:
+            yield from (
+                f"group({ranks}, {fabric.ranks // ranks}): {text}" for text in bill_complaints(part.bill(), ranks)
+            )
+            # A group that shares the fabric's links has the fabric's parts for every rank.
+            if part.siblings()[0] is fabric and part.bill().lines != fabric.bill().lines:
+                yield f"group({ranks}, {fabric.ranks // ranks}) has another bill for a rank than the fabric"
+
+
+_CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
+    _fields,
+    _links,
+    _footprints,
+    _paths,
+    _channels,
+    _capabilities,
+    _routes,
+    _latencies,
+    _bandwidths,
+    _groups,
+    _ports,
+    _packets,
+    _bills,
+)

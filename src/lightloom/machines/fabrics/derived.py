@@ -1,0 +1,455 @@
+"""What follows from a fabric's footprints, link bandwidths and latencies alone.
+
+:class:`~lightloom.machines.fabrics.fabric.Fabric` answers with these unless a subclass knows a faster way; an override
+is for speed only, and :func:`~lightloom.machines.fabrics.conformance.check_fabric` compares it with the function here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
+from lightloom.core.memory import require_memory
+
+# The links that transfers occupy, and cuts through links.
+
+
+class Footprint(NamedTuple):
+    """The links that transfers occupy, as runs of consecutive links on cyclic tracks.
+
+    Each array has shape [transfer, run]. Run ``r`` of transfer ``t`` occupies the links
+    ``base + (start + k) % period`` for ``k < length``.
+    """
+
+    base: Ints
+    start: Ints
+    length: Ints
+    period: Ints
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
+        """Stack ``(base, start, length, period)`` runs, each broadcast to one entry a transfer."""
+        transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
+        columns = np.empty((4, *transfers, len(runs)), np.int64)
+        for position, run in enumerate(runs):
+            for column, value in zip(columns, run, strict=True):
+                column[..., position] = value
+        return cls(*columns)
+
+    def runs(self) -> list[tuple[Ints, Ints, Ints, Ints]]:
+        """``(base, start, length, period)`` of each run, each [transfer]."""
+        return [tuple(columns.T) for columns in np.stack(self).T]
+
+
+class CellOrder(NamedTuple):
+    """Where an array holds the channels of all links: ``link`` and ``channel`` are the distances between neighbours."""
+
+    link: int
+    channel: int
+
+    @classmethod
+    def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
+        """The order in which the cells of a transfer lie closest: link by link where its lightpath has more channels
+        than links, else channel by channel.
+
+        Args:
+            links: of the fabric.
+            channels: of a link.
+            footprint: of some of the transfers.
+            width: channels of each of them.
+        """
+        wide = len(footprint.length) > 0 and np.mean(width) > footprint.length.sum(axis=1).mean()
+        return cls(channels, 1) if wide else cls(1, links)
+
+
+def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[Any]) -> Ints:
+    """The links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
+
+    Args:
+        runs: ``(base, start, length, period)``, each [transfer].
+        backward: whether a run is crossed from its last link to its first, for each run: [transfer] or one value.
+
+    Returns:
+        Shape [transfer, place].
+    """
+    parts = []
+    for (base, start, length, period), back in zip(runs, backward, strict=True):
+        place, longest = np.arange(int(np.max(length, initial=0))), np.asarray(length)[:, None]
+        turn = np.where(np.reshape(back, (-1, 1)), longest - 1 - place, place)
+        link = np.reshape(base, (-1, 1)) + (np.reshape(start, (-1, 1)) + turn) % np.reshape(period, (-1, 1))
+        parts.append(np.where(place < longest, link, -1))
+    links: Ints = np.concatenate(parts, axis=1)
+    return links
+
+
+def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
+    """The links that transfers occupy: (transfer, link), one entry a link."""
+    length = footprint.length.ravel()
+    run = np.repeat(np.arange(len(length)), length)
+    step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
+    base, start, period = (part.ravel()[run] for part in (footprint.base, footprint.start, footprint.period))
+    return run // max(footprint.length.shape[1], 1), base + (start + step) % period
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A set of ranks and what can enter (or leave) it: no more than ``capacity`` bytes per second, each way."""
+
+    name: str
+    ranks: int
+    capacity: float
+    sets: int = 1
+    """Sets of as many ranks, with the same limit, into which all ranks fall; 1 where they do not so."""
+
+
+# The structure of a fabric: all of it but how fast its links are.
+#
+# Which transfers share links, how long a bit takes and which circuits stand follow from the structure alone, so that
+# what was found of a schedule on one fabric holds on every other one of its structure. The fields that a fabric names
+# as :attr:`~lightloom.machines.fabrics.fabric.Capabilities.rate_fields` are left out; links of equal bandwidth and
+# links without any stay told apart.
+
+R = TypeVar("R")
+
+
+class Readable(Protocol):
+    """What a structure is read from (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
+
+    @property
+    def implementation(self) -> tuple[str, str]: ...
+    @property
+    def rate_fields(self) -> Set[str]: ...
+    def link_bandwidth(self) -> Floats: ...
+    def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]: ...
+    def model_dump_json(self, *, exclude: set[str]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[R]):
+    """A fabric as the key of a cache, in which all fabrics of the same text are one."""
+
+    text: Hashable
+    fabric: R = field(compare=False)
+
+
+def structure(fabric: Readable) -> str:
+    """Return a text that is equal for fabrics whose links differ in nothing but how fast they are."""
+    return _structure(Keyed((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})), fabric))
+
+
+@lru_cache(maxsize=256)
+def _structure(by_fields: Keyed[Readable]) -> str:
+    fabric = by_fields.fabric
+    fields = _without(fabric.model_dump(mode="json", exclude={"sources"}), fabric.rate_fields | {"sources"})
+    counts_energy = isinstance(getattr(fabric, "energy_per_bit", None), int | float)
+    bandwidth = fabric.link_bandwidth()
+    # Each link by the first one that is as fast.
+    _, first, link_class = np.unique(bandwidth, return_index=True, return_inverse=True)
+    links = blake2b(np.where(bandwidth > 0, first[link_class], -1).tobytes()).hexdigest()
+    return json.dumps([*fabric.implementation, fields, counts_energy, links])
+
+
+def _without(value: object, names: Set[str]) -> object:
+    """Return a document without the fields of these names, at any depth."""
+    if isinstance(value, dict):
+        return {name: _without(field, names) for name, field in value.items() if name not in names}
+    return [_without(item, names) for item in value] if isinstance(value, list | tuple) else value
+
+
+T = TypeVar("T")
+_PAIRS: Effort = 1 << 18
+"""Pairs of ranks whose footprints are held at once."""
+
+
+class Ports(NamedTuple):
+    """Where transfers leave their sources and reach their destinations, and how fast, while all ports are busy."""
+
+    port: Ints
+    """Number of the port among those of the source; transfers through one port take turns."""
+    entry: Ints
+    """Number of the port among those of the destination; transfers through one port take turns."""
+    rate: Floats
+    """Bytes per second."""
+
+
+class Geometry(Readable, Protocol):
+    """What derivations ask of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
+
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    @property
+    def routes(self) -> int: ...
+    @property
+    def in_network_reduction(self) -> bool: ...
+    @property
+    def switch_rank(self) -> int: ...
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
+    def route(self, source: Ints, destination: Ints) -> Ints: ...
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
+    def siblings(self) -> tuple[Geometry, Ints]: ...
+
+
+def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
+    """A function of a fabric's structure that remembers what it returned for the last ones."""
+    by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
+    return lambda fabric: by_key(Keyed(structure(fabric), fabric))
+
+
+def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
+    """Sources and destinations of all ordered pairs of ranks, in blocks."""
+    rows = max(_PAIRS // ranks, 1)
+    for begin in range(0, ranks, rows):
+        source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
+        source = source + begin
+        different = source != destination
+        yield source[different], destination[different]
+
+
+def group_members(whole: int, ranks: int, stride: int) -> Ints:
+    """The ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks: [group, rank]."""
+    blocks = np.arange(0, whole, ranks * stride)[:, None, None]
+    members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
+    return members
+
+
+@cached
+def direct_latency(fabric: Geometry) -> Floats:
+    """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
+    require_memory(16 * fabric.ranks**2, f"the latency of every pair of {fabric.ranks:,} ranks")
+    seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
+    dark = fabric.link_bandwidth() <= 0
+    for source, destination in pairs(fabric.ranks):
+        for route in range(fabric.routes):
+            ways = np.full(len(source), route)
+            latency = np.array(fabric.latency(source, destination, ways), dtype=np.float64)
+            if dark.any():
+                transfer, link = links_of(fabric.footprint(source, destination, ways))
+                latency[transfer[dark[link]]] = np.inf
+            seconds[source, destination] = np.minimum(seconds[source, destination], latency)
+    return seconds
+
+
+def neighbour_latency(fabric: Geometry) -> float:
+    """Seconds between the two nearest ranks; 0 where there is one."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        return float(up.min() + down.min())
+    return 0.0 if fabric.ranks == 1 else float(direct_latency(fabric).min())
+
+
+@cached
+def diameter_latency(fabric: Geometry) -> float:
+    """Seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        return float(up.max() + down.max())
+    return _farthest(direct_latency(fabric))
+
+
+def root_latency(fabric: Geometry, *, to_root: bool) -> float:
+    """Seconds in which the farthest rank hears of rank 0, over other ranks where that is quicker; with ``to_root``,
+    in which rank 0 hears of the farthest one."""
+    if fabric.in_network_reduction:
+        up, down = _through_the_switch(fabric)
+        own, others = (down, up) if to_root else (up, down)
+        return float(own[0] + others[1:].max(initial=0.0))
+    return _longest(_direct_paths(fabric, to_root=to_root), 0)
+
+
+def _direct_paths(fabric: Geometry, *, to_root: bool) -> Floats:
+    """The latency of pairs, from rank to rank or, ``to_root``, the other way round."""
+    direct = direct_latency(fabric)
+    return direct.T if to_root else direct
+
+
+def _farthest(direct: Floats) -> float:
+    """The longest of the shortest paths from the rank whose slowest transfer that works is the slowest of all."""
+    return _longest(direct, int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct))
+
+
+def _longest(direct: Floats, start: int) -> float:
+    """The longest of the shortest paths from one rank."""
+    reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
+    reach[start] = 0.0
+    for _ in direct:
+        nearest = int(np.argmin(np.where(waiting, reach, np.inf)))
+        waiting[nearest] = False
+        reach = np.minimum(reach, reach[nearest] + direct[nearest])
+    return float(reach.max())
+
+
+def diameter(fabric: Geometry) -> int:
+    """Links between the two ranks farthest apart, on their shortest route."""
+    if fabric.in_network_reduction:
+        return 2
+    farthest = 0
+    for source, destination in pairs(fabric.ranks):
+        ways = [fabric.hops(source, destination, np.full(len(source), way)) for way in range(fabric.routes)]
+        farthest = int(np.minimum.reduce(ways).max(initial=farthest))
+    return farthest
+
+
+def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
+    """Seconds from every rank to the reducing switch, and from there to every rank."""
+    ranks = np.arange(fabric.ranks)
+    switch, route = np.full_like(ranks, fabric.switch_rank), np.zeros_like(ranks)
+    return fabric.latency(ranks, switch, route), fabric.latency(switch, ranks, route)
+
+
+def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
+    """Bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
+    if stride % fabric.ranks == 0:
+        return np.inf, 0.0
+    source = np.arange(fabric.ranks)
+    destination = (source + stride) % fabric.ranks
+    route = fabric.route(source, destination)
+    _, link = links_of(fabric.footprint(source, destination, route))
+    load = np.bincount(link, minlength=fabric.links)
+    rate = (fabric.link_bandwidth()[load > 0] / load[load > 0]).min()
+    return float(rate), float(fabric.latency(source, destination, route).max())
+
+
+def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
+    """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
+
+    Whatever enters a rank passes one of a few links, which carry no more than their bandwidths. In a group
+    (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all of them exchange
+    the same at once.
+    """
+    whole, members = fabric.siblings()
+    bandwidth = whole.link_bandwidth()
+    receive, send = ([bandwidth[links].sum() / len(members) for links in covers] for covers in _covers(fabric))
+    return np.array(receive), np.array(send)
+
+
+@partial(cached, last=1024)
+def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
+    """Links of which every transfer to a rank passes one, and likewise every transfer from it, of each rank."""
+    whole, members = fabric.siblings()
+    groups, ranks = members.shape
+    covers: tuple[list[Ints], list[Ints]] = ([], [])
+    for rank in range(ranks):
+        others = np.delete(members, rank, axis=1).ravel()
+        own = np.repeat(members[:, rank], ranks - 1)
+        for cover, (source, destination) in zip(covers, ((others, own), (own, others)), strict=True):
+            routes = [whole.route(source, destination)]
+            if groups == 1:
+                routes = [np.full(len(own), route) for route in range(whole.routes)]
+            parts = [links_of(whole.footprint(source, destination, route)) for route in routes]
+            transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
+            link = np.concatenate([part[1] for part in parts])
+            cover.append(_cover(transfer, link, whole.links))
+    return covers
+
+
+def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
+    """Links of which every transfer passes one, those that most transfers pass first."""
+    chosen: list[int] = []
+    while len(transfer):
+        chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
+        covered = np.zeros(int(transfer.max()) + 1, np.bool_)
+        covered[transfer[link == chosen[-1]]] = True
+        left = ~covered[transfer]
+        transfer, link = transfer[left], link[left]
+    return np.array(chosen, dtype=np.int64)
+
+
+class _Users(NamedTuple):
+    """Who uses each link, each array of shape [links]."""
+
+    senders: Ints
+    """Ranks whose transfers pass the link."""
+    receivers: Ints
+    """Ranks to which these transfers go."""
+    sending: Ints
+    """Place of a link with a single sender among all such links of that rank."""
+    receiving: Ints
+    """Place of a link with a single receiver among all such links of that rank."""
+
+
+def _uses(fabric: Geometry) -> Mask:
+    """Which ranks send over a link, and which receive over it: [2, link, rank]."""
+    require_memory(2 * fabric.links * fabric.ranks, f"which of {fabric.ranks:,} ranks use which links")
+    uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
+    for source, destination in pairs(fabric.ranks):
+        transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+        uses[0, link, source[transfer]] = True
+        uses[1, link, destination[transfer]] = True
+    return uses
+
+
+@cached
+def _users(fabric: Geometry) -> _Users:
+    uses = _uses(fabric)
+    senders, receivers = uses.sum(axis=2)
+    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+
+
+@cached
+def _users_of_thirds(fabric: Geometry) -> tuple[Mask, Ints]:
+    """Which ranks use links, as :func:`_uses` says, and how many of each third of them do: [2, link, 3]."""
+    uses = _uses(fabric)
+    return uses, uses.reshape(2, fabric.links, 3, -1).sum(axis=3)
+
+
+def _users_among(fabric: Geometry, parts: int) -> _Users:
+    """Who uses each link if there are so many parts like the three that the fabric has.
+
+    Parts being alike in any order, as many ranks use a link from every part but the one that it belongs to.
+    """
+    uses, of_third = _users_of_thirds(fabric)
+    ordered = np.sort(of_third)
+    # Of three numbers at least two are equal: the middle one is that of all parts but one.
+    senders, receivers = ordered.sum(axis=2) + (parts - 3) * ordered[:, :, 1]
+    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+
+
+def _places(users: Ints, uses: Mask) -> Ints:
+    """Place of each link with a single user among all such links of that rank; ``uses`` is [link, rank]."""
+    owner = np.where(users == 1, uses.argmax(axis=1), uses.shape[1])
+    order = np.argsort(owner, kind="stable")
+    place = np.empty(len(users), np.int64)
+    place[order] = np.arange(len(users)) - np.searchsorted(owner[order], owner[order])
+    return place
+
+
+def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> Ports | None:
+    """The ports and rates of transfers; None where some rank sends or receives over no link that it has to itself.
+
+    A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
+    are fewer. A transfer's ports are the narrowest of the links that its source and its destination have to themselves.
+
+    Args:
+        parts: of a fabric of three parts that are alike in any order, how many of them to take it for.
+    """
+    users = _users(fabric) if parts == 3 else _users_among(fabric, parts)
+    share = fabric.link_bandwidth() / np.maximum(np.minimum(users.senders, users.receivers), 1)
+    transfer, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+    rate = np.full(len(source), np.inf)
+    np.minimum.at(rate, transfer, share[link])
+
+    def narrowest(own: Mask) -> Ints | None:
+        """The narrowest of the own links that each transfer passes; None where one passes none."""
+        passing, passed = transfer[own], link[own]
+        width, narrow = np.full(len(source), np.inf), np.full(len(source), fabric.links)
+        np.minimum.at(width, passing, share[passed])
+        if not np.isfinite(width).all():
+            return None
+        first = share[passed] == width[passing]
+        np.minimum.at(narrow, passing[first], passed[first])
+        return narrow
+
+    leaving, entering = narrowest(users.senders[link] == 1), narrowest(users.receivers[link] == 1)
+    if leaving is None or entering is None:
+        return None
+    return Ports(users.sending[leaving], users.receiving[entering], rate)

@@ -1,0 +1,701 @@
+"""The contract of fabrics: links, the links that a transfer occupies, latencies, and what a fabric can do.
+
+A fabric has directed *links*, numbered from 0. A transfer from one rank to another along a *route* occupies a few
+runs of consecutive links, its :class:`Footprint`. Two ways of sharing a link exist:
+
+* circuit-switched (``exclusive``): a link has ``channels``, and a lightpath holds each of its channels alone. On a WDM
+  ring a channel is a wavelength of a fibre; on an optical circuit switch it is a switch plane;
+* packet-switched: transfers share a link's bandwidth, whatever their number. Bandwidths of such links are those of the
+  data in the packets (:mod:`lightloom.machines.fabrics.packets`).
+
+A subclass states its links, their names and bandwidths, the footprint of transfers, and their latency unless it is
+``hop_latency`` for each link. Everything else follows from these
+(:mod:`lightloom.machines.fabrics.derived`), groups of ranks and their sharing
+included; a method that a subclass overrides for speed returns the same.
+:func:`lightloom.machines.fabrics.conformance.check_fabric` tests a fabric against the contract.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from math import prod
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
+
+from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.core.fields import (
+    Count,
+    FewRanks,
+    JoulesPerBit,
+    Seconds,
+    Watts,
+)
+from lightloom.core.results import Described
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.bills.links import stated_bill
+from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
+from lightloom.machines.parts.bill import Bill, BillChoices, unknown_bill
+from lightloom.machines.parts.part import Kind
+from lightloom.machines.transports.price import Library
+from lightloom.machines.transports.transport import Transport
+
+# What a fabric can do, and what its circuits are: fields and properties of every fabric.
+#
+# Algorithms, synthesis and placed plans ask for the capabilities that they need and never for a class. A
+# circuit-switched fabric (``exclusive``) is either a ring of wavelengths, whose light passes the nodes on its way
+# (``wavelength_routed``), or sets circuits on ``switch_planes``; on packet fabrics ranks forward over the links that
+# join them (``joins_ranks``) or send over links of their own (``ports``, a method of the fabric).
+
+T = TypeVar("T")
+
+NEEDS_CIRCUITS = (
+    "expected wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes (switch_planes: "
+    "circuit-switch)"
+)
+"""What a fabric without ``assigns_circuits`` lacks."""
+NEEDS_OWN_LINKS = f"{NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
+"""What a fabric lacks on which no placed plan can be simulated."""
+
+
+class Grid(NamedTuple):
+    """Ranks in rows and columns: rank = row · columns + column; routes run along the row first."""
+
+    rows: int
+    columns: int
+    wraps: bool
+    """Whether the ends of each row and of each column are joined."""
+
+
+class Axis(NamedTuple):
+    """Ranks that one part of a fabric joins: every ``stride``-th, ``size`` of them.
+
+    The axes of a fabric tile it: rank = sum of place · stride. Strides ascend, and each is the product of the sizes
+    before it, so that the first axis joins neighbours (a domain) and the second the ranks in the same place of all
+    domains (rails).
+    """
+
+    stride: int
+    size: int
+    tier: int = 0
+    """Number of the tier, from the ranks outwards, that joins them."""
+    ports: int = 1
+    """Ports (rails) into that tier of everything within one stride, so that ranks have one each where both are
+    equal."""
+    in_network_reduction: bool = False
+    """Whether the tier's switches can add what enters them."""
+
+    @classmethod
+    def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
+        """The axes of a grid whose last dimension joins neighbours, single ranks left out."""
+        strides = (prod(dims[place + 1 :]) for place in range(len(dims)))
+        return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
+
+
+class Capabilities(Described):
+    """Capabilities of a fabric that has none; a fabric states its own.
+
+    Times and limits of circuits are fields where a kind has them: ``reconfiguration_time``, ``link_up_time``,
+    ``conversion_time``, ``guard_time``, ``multicast_taps``, ``lightpath_reach`` and ``transceivers``.
+    """
+
+    exclusive: ClassVar[bool] = False
+    """Whether a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
+    routes: ClassVar[int] = 1
+    """Values that a transfer's ``route`` may take."""
+    in_network_reduction: ClassVar[bool] = False
+    """Whether a switch adds what enters in a step and returns the sum."""
+    wavelength_routed: ClassVar[bool] = False
+    """Whether circuits are wavelengths around a ring."""
+    switch_planes: ClassVar[bool] = False
+    """Whether each channel is a switch plane on which any permutation of the ranks can be set."""
+    joins_ranks: ClassVar[bool] = False
+    """Whether packets travel over links between neighbouring ranks: every rank has transfers of a single link."""
+    damaged: ClassVar[bool] = False
+    """Whether channels of some links or ranks have failed."""
+    distance_matters: ClassVar[bool] = True
+    """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
+    stated_power_of: ClassVar[tuple[Kind, ...] | None] = None
+    """Kinds of parts whose power ``power_per_rank`` holds; None: all, as links end at the ranks alone."""
+    rate_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields, those of its tiers included, that decide nothing but how fast links are and what a bit costs
+    (:mod:`lightloom.machines.fabrics.derived`)."""
+    group_assumption: ClassVar[str] = ""
+    """A modelling assumption under which ``group`` and ``pair`` hold; empty where they follow from footprints."""
+
+    @property
+    def kind_name(self) -> str:
+        """The word that ``kind:`` takes in files."""
+        field = type(self).model_fields.get("kind")
+        return type(self).__name__ if field is None else str(field.default)
+
+    @property
+    def implementation(self) -> tuple[str, str]:
+        """Module and name of the class, which tell results of different code apart."""
+        return type(self).__module__, type(self).__name__
+
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        """What may fail, in words of ``machines.fabrics.failures.Failure``; empty where nothing is modelled."""
+        if self.joins_ranks:
+            return ("link", "node", "dark-node")
+        return ("plane", "node", "dark-node") if self.switch_planes else ()
+
+    @property
+    def assigns_circuits(self) -> bool:
+        """Whether circuits can be assigned to any traffic between its ranks."""
+        return self.switch_planes or (self.wavelength_routed and not self.damaged)
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid that ranks form; None where they form none."""
+        return None
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes along which ranks are joined, neighbours first; empty where all ranks are joined alike."""
+        return ()
+
+    @property
+    def circuit_block(self) -> int | None:
+        """Ranks of the blocks that optical circuit switches join in any order; None where none do."""
+        return 1 if self.switch_planes else None
+
+    @property
+    def filling(self) -> str | None:
+        """Which domains ranks fill in part, in words for people; None where all are full."""
+        return None
+
+    @property
+    def library(self) -> Library | None:
+        """The collective library and what it finds on the fabric; None where the fabric states none."""
+        return None
+
+    @property
+    def software(self) -> str:
+        """What carries collectives, in words for people."""
+        return "ideal software, as no closed form of a library serves such links"
+
+    @property
+    def arithmetic_share(self) -> float:
+        """Share of an accelerator's arithmetic that collectives take while they run beside computing."""
+        return 0.0
+
+    @property
+    def built_of(self) -> str:
+        """What the fabric's bandwidth takes of devices, in a line for people; empty where nothing is derived."""
+        return ""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the fabric cannot be built as it is described, with the cause, in lines for people."""
+        return ()
+
+    def stated_fields(self) -> dict[str, object]:
+        """The fields that a copy starts from, without those that follow from others."""
+        return self.model_dump()
+
+    @property
+    def failures_text(self) -> str:
+        """What has failed, for messages; empty where nothing has."""
+        return ""
+
+    @property
+    def channels(self) -> int:
+        """Channels of a link that circuits hold alone; 0 on packet fabrics."""
+        return 0
+
+    @property
+    def fibre_channels(self) -> int:
+        """Channels of one fibre of a link: channel ``fibre · fibre_channels + wavelength``. 1 for switch planes."""
+        return 1
+
+    @property
+    def usable_channels(self) -> int:
+        """Channels of each link that schedules may fill without any node running out of transceivers."""
+        return self.channels
+
+    @property
+    def channel_bandwidth(self) -> float:
+        """Bytes per second of one channel of a circuit-switched link."""
+        raise NotImplementedError
+
+    @property
+    def setup_time(self) -> float:
+        """Seconds from circuits as they were until new ones carry data; 0 on packet fabrics."""
+        return self._stated("reconfiguration_time", 0.0) + self._stated("link_up_time", 0.0)
+
+    @property
+    def step_overhead(self) -> float:
+        """Seconds that every step pays for conversion between light and electrons."""
+        return self._stated("conversion_time", 0.0)
+
+    @property
+    def piece_overhead(self) -> float:
+        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
+        return self._stated("guard_time", 0.0)
+
+    @property
+    def taps(self) -> int:
+        """Destinations that one lightpath can serve; 1 without optical multicast."""
+        return self._stated("multicast_taps", 1)
+
+    @property
+    def reach(self) -> int | None:
+        """Most links that one lightpath may pass; None without limit."""
+        return self._stated("lightpath_reach", None)
+
+    @property
+    def transmitters(self) -> int | None:
+        """Channels that a node can send on at once (and receive on at once); None if never binding."""
+        return self._stated("transceivers", None)
+
+    def _stated(self, field: str, default: T) -> T:
+        value: T = getattr(self, field, default)
+        return value
+
+    def blocked(self) -> Mask | None:
+        """Channels of links that no light passes, for something has failed: [links, channels]; None where all are
+        sound."""
+        return None
+
+    def blocked_ends(self) -> Mask | None:
+        """Channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes, channels]; None
+        where all are sound."""
+        return None
+
+
+# Shares of a circuit-switched fabric's channels: what the groups of one axis of parallelism hold, beside other axes.
+#
+# channels of every link   | tensor groups | data groups        | sends of the pipeline |
+# 0 ... 2         3 ... 6              7
+#
+# All groups of an axis, whose ranks lie a stride apart, hold the same range of channels; other axes hold others, so
+# that circuits of all of them stand at once. A schedule of one group is built on a fabric of its ranks and of the
+# channels that reach it (:meth:`Fabric.share`); :meth:`Shares.embedded` says where its lightpaths lie in the whole
+# fabric.
+
+
+class AxisShare(NamedTuple):
+    """Groups of ranks that tile a fabric, and the channels of every link that they hold."""
+
+    ranks: int
+    """Ranks of a group."""
+    stride: int
+    """Distance between neighbouring ranks of a group."""
+    first: int
+    """First channel."""
+    channels: int
+
+
+class Lightpaths(NamedTuple):
+    """Lightpaths, arrays of shape [lightpath]."""
+
+    source: Ints
+    destination: Ints
+    route: Ints
+    channel: Ints
+    """First channel."""
+
+
+class Shares(Capabilities):
+    """What a fabric says that has no channels to share."""
+
+    @property
+    def shared_channels(self) -> int:
+        """Channels of each link that axes may share."""
+        return self.usable_channels
+
+    def blocks(self) -> list[tuple[int, float, str]]:
+        """Sizes of blocks of neighbouring ranks that divide the ranks, the bytes per second that can enter (or leave)
+        each of them, and a name."""
+        return []
+
+    def share_unit(self, ranks: int, stride: int) -> int:
+        """The number of channels of which every share of such groups is a multiple; 0 where channels cannot be
+        shared."""
+        return 0
+
+    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+        """Lightpaths of the whole fabric, between its ranks, for those of groups, whose ranks count from 0.
+
+        Args:
+            axis: where the groups lie, and their channels.
+            group: the group of each lightpath, numbered as :meth:`Fabric.siblings` does: [lightpath].
+            local: lightpaths on the fabric of :meth:`Fabric.share`.
+        """
+        raise NotImplementedError
+
+    def embedding(self) -> Self:
+        """This fabric with all channels that lightpaths of :meth:`embedded` may have."""
+        return self
+
+    def shift_unit(self, stride: int) -> int:
+        """Fewest channels with which every rank sends to the one ``stride`` further on while it sends to the one
+        ``stride`` before; 0 where channels cannot be shared."""
+        return 0
+
+    def shift(self, stride: int, channels: int) -> Shift:
+        """How every rank sends to the one ``stride`` further on, over so many channels that sending back shares.
+
+        Both ways at once, and on circuits that stand.
+        """
+        raise NotImplementedError
+
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        """The circuits of :meth:`shift`, one hop of every rank each way, and the channels of each.
+
+        ``channels`` are those from ``first`` on.
+        """
+        raise NotImplementedError
+
+
+class Shift(NamedTuple):
+    """Sends from every rank to the one a stride further on: in hops of equal length over circuits that stand."""
+
+    hop: int
+    """Ranks that every hop passes; divides the stride."""
+    hops: int
+    width: int
+    """Channels of every circuit."""
+    rate: float
+    """Bytes per second, all hops counted."""
+    latency: float
+    """Seconds besides the bytes."""
+
+
+_MOST_PAIRED: Effort = 2048
+"""Ranks of fabrics whose groups look at all pairs of ranks."""
+CLOCKWISE, COUNTERCLOCKWISE = 0, 1
+"""The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
+
+
+class Fabric(Shares):
+    """Common fields and the geometry that the verifier, the cost models and the bounds ask for."""
+
+    ranks: FewRanks
+    """Number of ranks attached."""
+    hop_latency: Seconds = 0.0
+    """Propagation (and forwarding) delay of one link, seconds."""
+    energy_per_bit: JoulesPerBit | None = None
+    """Joules per transmitted bit beside the watts that flow busy or idle: once a lightpath where light passes nodes
+    untouched, once a link on packet fabrics."""
+    power_per_rank: Watts | None = None
+    """Power of a rank's network interface while the job runs, busy or not."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Where each field's value comes from, by field name."""
+
+    def heading(self) -> str:
+        return f"{self.kind_name} of {self.ranks} ranks"
+
+    @property
+    def latency_unstated(self) -> bool:
+        """Whether ``hop_latency`` decides a latency and nothing says where its value comes from."""
+        return self.takes_hop_latency and "hop_latency" not in self.sources
+
+    @property
+    def takes_hop_latency(self) -> bool:
+        """Whether some link's latency is ``hop_latency``."""
+        return True
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        """This fabric with other ``seconds`` a link; links inside a domain of several tiers keep theirs."""
+        return self.model_copy(update={"hop_latency": seconds})
+
+    @property
+    @abstractmethod
+    def links(self) -> int:
+        """Number of directed links."""
+
+    @abstractmethod
+    def link_name(self, link: int) -> str:
+        """A link for people."""
+
+    @abstractmethod
+    def link_bandwidth(self) -> Floats:
+        """Bytes per second of each link, shape [links]."""
+
+    @abstractmethod
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """The links that each transfer occupies."""
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its footprint."""
+        runs = self.footprint(source, destination, route).runs()
+        return ordered_links(runs, [False] * len(runs))
+
+    def link_latency(self) -> Floats:
+        """Seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""
+        return np.full(self.links, self.hop_latency)
+
+    def route(self, source: Ints, destination: Ints) -> Ints:
+        """The route a transfer takes when nobody chooses one."""
+        return np.zeros(len(np.asarray(source)), dtype=np.int64)
+
+    def reverse_route(self, route: Ints) -> Ints:
+        """The route of the transfer that runs the same way back."""
+        return route
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Seconds from the first bit sent to the first bit received."""
+        return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
+
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Links that each transfer crosses."""
+        crossed: Ints = self.footprint(source, destination, route).length.sum(axis=1)
+        return crossed
+
+    def cuts(self) -> list[Cut]:
+        """Cuts that may bind, the single ranks' among them."""
+        receive, send = derived.rank_bandwidths(self)
+        return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Bytes per second that no rank exceeds in receiving, and in sending: [rank] each."""
+        return derived.rank_bandwidths(self)
+
+    def total_receive_bandwidth(self) -> float:
+        """Sum over ranks of what each can receive, bytes per second."""
+        receive, _ = derived.rank_bandwidths(self)
+        return float(receive.sum())
+
+    def diameter(self) -> int:
+        """Links between the two ranks farthest apart."""
+        return derived.diameter(self)
+
+    @property
+    def node_ranks(self) -> int:
+        """Ranks of a node: neighbours that faster links join; all ranks where all links are alike."""
+        return self.ranks
+
+    def diameter_latency(self) -> float:
+        """Seconds below which the farthest two ranks cannot hear of each other."""
+        return derived.diameter_latency(self)
+
+    def root_latency(self, *, to_root: bool) -> float:
+        """Seconds below which the farthest rank cannot hear of rank 0, or with ``to_root`` rank 0 of the farthest."""
+        return derived.root_latency(self, to_root=to_root)
+
+    def neighbour_latency(self) -> float:
+        """Seconds below which no rank hears of any other."""
+        return derived.neighbour_latency(self)
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once;
+        infinite and 0 where that is the rank itself."""
+        return derived.simultaneous(self, stride)
+
+    def message(self, stride: int) -> tuple[float, float]:
+        """Bytes per second and seconds of latency as :meth:`pair`, those of the collective library added."""
+        rate, latency = self.pair(stride)
+        return rate, latency if self.library is None else latency + self.library.message_latency(stride)
+
+    def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        """Ports and rates of transfers while all ports are busy; None where ranks have no links of their own."""
+        return None if self.joins_ranks else derived.ports(self, source, destination)
+
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """A group of ``ranks`` at a ``stride`` as a fabric, while its sibling groups exchange the same.
+
+        None where the groups do not tile the fabric, or where a circuit-switched fabric does not say what its parts
+        are.
+        """
+        if self.exclusive or self.in_network_reduction or self.ranks % (ranks * stride):
+            return None
+        return self if ranks == self.ranks else GroupFabric.of(self, ranks, stride)
+
+    def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
+        """A group as a fabric of the channels that reach it, of so many that all groups of its axis hold; None where
+        the fabric has no such groups."""
+        return None
+
+    def siblings(self) -> tuple[Fabric, Ints]:
+        """The fabric whose links this one uses, and the ranks there of this group and its siblings: [group, rank]."""
+        return self, np.arange(self.ranks)[None]
+
+    def channel_sharing(self, stride: Ints) -> Ints:
+        """Groups whose ranks lie ``stride`` apart that divide the same channels, besides what ``group`` counts."""
+        return np.ones_like(stride)
+
+    def _with(self, **fields: int) -> Self | None:
+        try:
+            return type(self).model_validate(self.model_dump() | fields)
+        except ValidationError:
+            return None
+
+    def ring_order(self) -> Ints:
+        """An order of the ranks, from rank 0 on, in which neighbours are near each other, for ring algorithms."""
+        return np.arange(self.ranks, dtype=np.int64)
+
+    def bill(self, choices: BillChoices | None = None) -> Bill:
+        """The parts that the fabric is built of, per rank; ``choices`` settle what its fields leave open.
+
+        What the fabric states itself (``power_per_rank``, ``energy_per_bit``) stands in place of its parts' figures.
+        """
+        return stated_bill(self.bill_of_parts(choices or BillChoices()), self)
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """The parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as missing."""
+        return unknown_bill(self.ranks, self.kind_name)
+
+    def with_default_transport(self, transport: Transport, source: str) -> Self:
+        """This fabric with a transport and where it comes from, if it states none and closed forms serve its links."""
+        return self
+
+    def as_carried(self) -> Self:
+        """This fabric with links as fast as its collective library finds them, and without the library."""
+        return self
+
+    def wire_bytes(self, nbytes: float) -> float:
+        """Bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
+        return nbytes
+
+    def with_smaller_packets(self, ratio: float) -> Self:
+        """This fabric when packets hold ``ratio`` times less and are as many, as a codec behind the port makes them."""
+        return self
+
+    @property
+    def switch_rank(self) -> int:
+        """The number by which schedules address the in-network reducer: one past the last rank."""
+        return self.ranks
+
+
+class GroupFabric(Fabric):
+    """A group of a packet fabric's ranks, while all sibling groups exchange the same on the links that they share.
+
+        fabric of 12 ranks    0  1  2  3 | 4  5  6  7 | 8  9 10 11
+        groups of 2 at 2      a  b  a  b | c  d  c  d | e  f  e  f      siblings: every rank is in one group
+
+    A transfer from a to b stands for the transfers between the ranks in the same places of all groups, each on the
+    route that the fabric chooses for it. Its footprint is the links of all of them, so that whatever the siblings load
+    on a link counts, and no price is optimistic about sharing.
+    """
+
+    kind: Literal["group"] = "group"
+    whole: InstanceOf[SerializeAsAny[Fabric]]
+    """The fabric that the groups share."""
+    stride: Count = 1
+    """Distance between neighbouring ranks of a group."""
+
+    @model_validator(mode="after")
+    def _groups_tile_the_fabric(self) -> Self:
+        if self.whole.ranks % (self.ranks * self.stride):
+            raise ValueError(
+                f"groups of {self.ranks} ranks at stride {self.stride} do not tile {self.whole.ranks} ranks: expected "
+                "a product that divides them"
+            )
+        if self.whole.exclusive or self.whole.in_network_reduction:
+            raise ValueError(f"a {self.whole.kind_name} carries no packets: expected links that transfers share")
+        return self
+
+    @classmethod
+    def of(cls, whole: Fabric, ranks: int, stride: int) -> GroupFabric:
+        """The group with the fabric's common fields."""
+        names = "hop_latency", "energy_per_bit", "power_per_rank"
+        return cls(whole=whole, ranks=ranks, stride=stride, **{name: getattr(whole, name) for name in names})
+
+    def siblings(self) -> tuple[Fabric, Ints]:
+        """The fabric, and the ranks of every group: [group, rank]."""
+        return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
+
+    @property
+    def rate_fields(self) -> frozenset[str]:  # type: ignore[override]
+        return self.whole.rate_fields
+
+    @property
+    def library(self) -> Library | None:
+        """That of the fabric, with the ranks of this group that share a domain."""
+        return self.whole.library and self.whole.library.group(self.ranks, self.stride)
+
+    @property
+    def arithmetic_share(self) -> float:
+        return self.whole.arithmetic_share
+
+    def as_carried(self) -> Self:
+        return self.model_copy(update={"whole": self.whole.as_carried()})
+
+    def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
+        """Source, destination and route of the transfers of all groups, those that belong together in a row."""
+        _, members = self.siblings()
+        ends = members.T[source].ravel(), members.T[destination].ravel()
+        return *ends, self.whole.route(*ends)
+
+    @property
+    def links(self) -> int:
+        return self.whole.links
+
+    def link_name(self, link: int) -> str:
+        return self.whole.link_name(link)
+
+    @property
+    def _bounded_by_whole(self) -> bool:
+        """Whether what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
+        return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
+
+    def cuts(self) -> list[Cut]:
+        """Those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no less."""
+        if not self._bounded_by_whole:
+            return super().cuts()
+        return [cut for cut in self.whole.cuts() if cut.ranks == 1]
+
+    def total_receive_bandwidth(self) -> float:
+        if not self._bounded_by_whole:
+            return super().total_receive_bandwidth()
+        return self.whole.total_receive_bandwidth() * self.ranks / self.whole.ranks
+
+    def neighbour_latency(self) -> float:
+        return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
+
+    def diameter_latency(self) -> float:
+        """That of derived geometry; of large fabrics the least latency, which is no more."""
+        return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
+
+    def root_latency(self, *, to_root: bool) -> float:
+        return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
+
+    def link_bandwidth(self) -> Floats:
+        return self.whole.link_bandwidth()
+
+    def link_latency(self) -> Floats:
+        return self.whole.link_latency()
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        runs = self.whole.footprint(*self._of_all(source, destination))
+        shape = len(np.asarray(source)), len(self.siblings()[1]) * runs.base.shape[1]
+        return Footprint(*(part.reshape(shape) for part in runs))
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
+        return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        seconds = self.whole.latency(*self._of_all(source, destination))
+        slowest: Floats = seconds.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
+        return slowest
+
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Links that the transfer of the group with the longest way crosses."""
+        links = self.whole.hops(*self._of_all(source, destination))
+        most: Ints = links.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
+        return most
+
+    def bill(self, choices: BillChoices | None = None) -> Bill:
+        """That of the fabric: every rank has its share."""
+        return replace(self.whole.bill(choices), ranks=self.ranks)
+
+    def ring_order(self) -> Ints:
+        """The fabric's order, of the first group's ranks, from rank 0 on."""
+        position = np.argsort(self.whole.ring_order())
+        order = np.argsort(position[self.siblings()[1][0]])
+        return np.roll(order, -int(np.argmin(order)))
+
+    def wire_bytes(self, nbytes: float) -> float:
+        return self.whole.wire_bytes(nbytes)
+
+    def with_smaller_packets(self, ratio: float) -> Self:
+        return self.model_copy(update={"whole": self.whole.with_smaller_packets(ratio)})
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        return self.model_copy(update={"hop_latency": seconds, "whole": self.whole.with_hop_latency(seconds)})

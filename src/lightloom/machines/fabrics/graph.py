@@ -1,0 +1,462 @@
+"""Fabrics of any graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PrivateAttr, model_validator
+
+from lightloom.core.arrays import Effort, Floats, Int32s, Ints, packed
+from lightloom.core.memory import require_memory
+from lightloom.core.units import format_bandwidth
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.bills.links import (
+    cables,
+    nic,
+    ports_for,
+    switch_port,
+    used_ports,
+)
+from lightloom.machines.fabrics.derived import Cut, Footprint
+from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
+from lightloom.machines.fabrics.packets import PacketFabric
+from lightloom.machines.parts.bill import Bill, BillChoices, Line
+from lightloom.machines.parts.part import Kind
+
+# Deterministic shortest routes through a graph, towards every rank.
+#
+# A route has the fewest links, and of these the least latency, so that the way back takes as long. Where several
+# have, a vertex sends data for rank d over the (d mod n)-th of its n links that lie on one, so that transfers to
+# different ranks spread over equal ways (D-mod-k routing, as fat trees use it).
+
+_ROUNDING = 1e-12
+_PAIR_NBYTES = 24
+"""Bytes that routes take at most for a vertex and a rank while they are searched."""
+Distances = NDArray[np.int16]
+_FAR = np.int16(np.iinfo(np.int16).max)
+
+
+class Routes(NamedTuple):
+    """Shortest routes from every vertex to every rank."""
+
+    distance: Distances
+    """Links on the way: [vertex, rank]."""
+    link: Int32s
+    """The link to take, -1 at the rank itself: [vertex, rank]."""
+
+    @classmethod
+    def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
+        """Routes over links from tails to heads (``ends``, each [link]); the ranks are the first vertices."""
+        require_memory(_PAIR_NBYTES * vertices * ranks, f"the routes of a graph among {ranks:,} ranks")
+        tail, head = ends
+        distance = _distances(tail, head, vertices, ranks)
+        link = np.full((vertices, ranks), -1, np.int32)
+        order = np.argsort(tail, kind="stable")
+        first = np.searchsorted(tail[order], np.arange(vertices + 1))
+        outgoing = [order[first[vertex] : first[vertex + 1]] for vertex in range(vertices)]
+        latency = _latencies(distance, outgoing, head, seconds)
+        ranks_to = np.arange(ranks)
+        for vertex, out in enumerate(outgoing):
+            if len(out) == 0:
+                continue
+            nearer = distance[head[out]] == distance[vertex] - 1
+            if latency is not None:
+                left = np.where(nearer, seconds[out, None] + latency[head[out]], np.inf)
+                nearer &= left <= latency[vertex] * (1 + _ROUNDING)
+            turn = ranks_to % np.maximum(nearer.sum(axis=0), 1)
+            chosen = np.argmax(np.cumsum(nearer, axis=0) == turn + 1, axis=0)
+            link[vertex] = np.where(nearer.any(axis=0), out[chosen], -1)
+        return cls(distance, link)
+
+    def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
+        """The links of transfers in order, -1 beyond the end: [transfer, link]."""
+        place = np.array(source, dtype=np.int64)
+        links = self.distance[place, destination].max(initial=0)
+        path = np.full((len(place), max(int(links), 1)), -1, np.int64)
+        for step in range(int(links)):
+            link = self.link[place, destination]
+            path[:, step] = link
+            place = np.where(link >= 0, head[link], place)
+        return path
+
+
+def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
+    """Links from every vertex to every rank, breadth first from all ranks at once."""
+    from scipy.sparse import csr_array
+
+    ahead = csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
+    distance = np.full((vertices, ranks), _FAR, np.int16)
+    frontier = np.zeros((vertices, ranks), np.float32)
+    np.fill_diagonal(frontier, 1.0)
+    np.fill_diagonal(distance, 0)
+    step = 0
+    while frontier.any():
+        step += 1
+        reached = (ahead @ frontier > 0) & (distance == _FAR)
+        distance[reached] = step
+        frontier = reached.astype(np.float32)
+    return distance
+
+
+def _latencies(distance: Distances, outgoing: list[Ints], head: Ints, seconds: Floats) -> Floats | None:
+    """Seconds of the quickest way with the fewest links: [vertex, rank]; None where all links take as long."""
+    if (seconds == seconds[0]).all():
+        return None
+    latency = np.where(distance == 0, 0.0, np.inf)
+    for step in range(1, int(distance[distance < _FAR].max()) + 1):
+        for vertex, out in enumerate(outgoing):
+            ranks = np.flatnonzero(distance[vertex] == step)
+            if len(ranks):
+                nearer = distance[np.ix_(head[out], ranks)] == step - 1
+                left = np.where(nearer, seconds[out, None] + latency[np.ix_(head[out], ranks)], np.inf)
+                latency[vertex, ranks] = left.min(axis=0)
+    return latency
+
+
+# The graph of an edge list as arrays, its routes, and what they imply for bounds.
+
+_WALKS: Effort = 2
+"""Times that the farthest rank is looked for, from rank 0 and then from the one that was found."""
+
+
+class Network:
+    """Vertices, ranks first, and directed links between them.
+
+    Raises:
+        ValueError: a vertex is no rank, a link joins a vertex to itself, or ranks cannot reach each other.
+    """
+
+    def __init__(self, ranks: int, edges: Sequence[Edge], hop_latency: float, *, one_way: bool) -> None:
+        self.ranks = ranks
+        self.names: list[Vertex] = list(range(ranks))
+        numbers: dict[Vertex, int] = {rank: rank for rank in range(ranks)}
+        ends = np.empty((2, len(edges)), np.int64)
+        for row, edge in enumerate(edges):
+            for side, name in enumerate((vertex_of(edge.source), vertex_of(edge.target))):
+                if isinstance(name, int) and not 0 <= name < ranks:
+                    raise ValueError(f"edge {edge.source}→{edge.target}: expected ranks from 0 to {ranks - 1}")
+                if name not in numbers:
+                    numbers[name] = len(self.names)
+                    self.names.append(name)
+                ends[side, row] = numbers[name]
+            if ends[0, row] == ends[1, row]:
+                raise ValueError(f"edge {edge.source}→{edge.target} joins a vertex to itself: expected two vertices")
+        bandwidth = np.array([edge.bandwidth for edge in edges], dtype=np.float64)
+        latency = np.array([hop_latency if edge.latency is None else edge.latency for edge in edges], dtype=np.float64)
+        ways = 1 if one_way else 2
+        self.numbers: Mapping[Vertex, int] = numbers
+        self.tail = np.concatenate([ends[0], ends[1]][:ways])
+        self.head = np.concatenate([ends[1], ends[0]][:ways])
+        self.bandwidth: Floats = np.tile(bandwidth, ways)
+        self.latency: Floats = np.tile(latency, ways)
+        """Seconds of each link: [link]."""
+        self._check_reachable()
+        self.given: tuple[Ints, Ints] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """All follows from fields of the fabric, which are compared."""
+        return isinstance(other, Network)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def vertices(self) -> int:
+        return len(self.names)
+
+    @property
+    def links(self) -> int:
+        return len(self.tail)
+
+    def link_name(self, link: int) -> str:
+        tail, head = int(self.tail[link]), int(self.head[link])
+        same = np.flatnonzero((self.tail == tail) & (self.head == head))
+        number = "" if len(same) == 1 else f" number {int(np.searchsorted(same, link)) + 1}"
+        return f"link {self.names[tail]}→{self.names[head]}{number}"
+
+    def _check_reachable(self) -> None:
+        from scipy.sparse import csgraph, csr_array
+
+        joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(self.vertices, self.vertices))
+        _, part = csgraph.connected_components(joined, directed=True, connection="strong")
+        away = np.flatnonzero(part[: self.ranks] != part[0])
+        if len(away):
+            raise ValueError(
+                f"no route leads from rank 0 to rank {away[0]} and back: expected links that join all "
+                f"{self.ranks} ranks"
+            )
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Shortest routes to every rank."""
+        return Routes.through((self.tail, self.head), self.latency, self.vertices, self.ranks)
+
+    def give(self, routes: Sequence[Sequence[Vertex]]) -> None:
+        """Take these routes, each the vertices from one rank to another, instead of the shortest.
+
+        ``hub#1`` is the vertex hub, reached over the second of the links that join it to the vertex before.
+
+        Raises:
+            ValueError: an unknown vertex, vertices that no link joins, ends that are no ranks, or a link taken twice.
+        """
+        paths: dict[int, list[int]] = {}
+        joined: dict[tuple[int, int], list[int]] = {}
+        for link, ends in enumerate(zip(self.tail.tolist(), self.head.tolist(), strict=True)):
+            joined.setdefault(ends, []).append(link)
+        for names in routes:
+            text = f"route {'→'.join(map(str, names))}"
+            parts = [str(name).partition("#") for name in names]
+            places = [self.numbers.get(vertex_of(name), -1) for name, _, _ in parts]
+            turns = [int(turn) if turn.isdecimal() else 0 for _, _, turn in parts[1:]]
+            links = [
+                (joined.get(ends, []) + [-1] * (turn + 1))[turn]
+                for ends, turn in zip(pairwise(places), turns, strict=True)
+            ]
+            if -1 in links:
+                raise ValueError(f"{text}: no link joins two of its neighbours")
+            if not links or max(places[0], places[-1]) >= self.ranks or places[0] == places[-1]:
+                raise ValueError(f"{text}: expected a way from one rank to another")
+            if len(set(links)) < len(links):
+                raise ValueError(f"{text} takes a link twice: expected each once")
+            paths[places[0] * self.ranks + places[-1]] = links
+        table = np.full((len(paths), max(map(len, paths.values()))), -1, np.int64)
+        for row, key in enumerate(sorted(paths)):
+            table[row, : len(paths[key])] = paths[key]
+        self.given = np.array(sorted(paths), dtype=np.int64), table
+
+    def paths(self, source: Ints, destination: Ints) -> Ints:
+        """Links of transfers in order, -1 beyond the end: [transfer, link]."""
+        source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
+        path = self.routes.walk(self.head, source, destination)
+        if self.given is None:
+            return path
+        keys, table = self.given
+        wanted = source * self.ranks + destination
+        row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        given = keys[row] == wanted
+        result = np.full((len(path), max(path.shape[1], table.shape[1])), -1, np.int64)
+        result[:, : path.shape[1]] = path
+        # A given route has no fewer links than the shortest one that it replaces.
+        result[given, : table.shape[1]] = table[row[given]]
+        return result
+
+    def entering(self) -> tuple[Floats, Floats]:
+        """Bytes per second of the links into each rank, and out of it: each [ranks]."""
+        totals = np.zeros((2, self.vertices))
+        np.add.at(totals[0], self.head, self.bandwidth)
+        np.add.at(totals[1], self.tail, self.bandwidth)
+        return totals[0, : self.ranks], totals[1, : self.ranks]
+
+    def leaves(self) -> list[tuple[Vertex, int, float]]:
+        """Switches with ranks that only they send to: (name, such ranks, bytes per second into or out of them, the
+        larger of the two)."""
+        from scipy.sparse import csr_array
+
+        neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(self.vertices,) * 2)
+        single = np.flatnonzero(np.diff(neighbours.indptr)[: self.ranks] == 1)
+        switch = neighbours.indices[neighbours.indptr[single]]
+        leaves = []
+        for leaf in np.unique(switch[switch >= self.ranks]):
+            inside = np.append(single[switch == leaf], leaf)
+            enters, leads = np.isin(self.head, inside), np.isin(self.tail, inside)
+            crossing = max(self.bandwidth[enters & ~leads].sum(), self.bandwidth[leads & ~enters].sum())
+            leaves.append((self.names[leaf], len(inside) - 1, float(crossing)))
+        return leaves
+
+    def farthest(self) -> float:
+        """Seconds on the quickest way between two ranks that are far from each other."""
+        start = 0
+        for _ in range(_WALKS):
+            seconds = self.seconds_between(start)
+            start = int(np.argmax(seconds))
+        return float(seconds.max())
+
+    def seconds_between(self, start: int, *, backward: bool = False) -> Floats:
+        """Seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
+        from scipy.sparse import csgraph, csr_array
+
+        # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts, as
+        # the index of a key is that of its first occurrence.
+        order = np.argsort(self.latency, kind="stable")
+        _, first = np.unique(packed((self.tail[order], self.head[order])), return_index=True)
+        link = order[first]
+        ends = (self.head[link], self.tail[link]) if backward else (self.tail[link], self.head[link])
+        weights = csr_array((self.latency[link], ends), shape=(self.vertices,) * 2)
+        seconds: Floats = csgraph.dijkstra(weights, indices=start)[: self.ranks]
+        return seconds
+
+    def nearest(self) -> float:
+        """Seconds below which no transfer takes: a link between two ranks, or one away from a rank and one to a
+        rank."""
+        leaves, enters = self.tail < self.ranks, self.head < self.ranks
+        direct = self.latency[leaves & enters].min(initial=np.inf)
+        return float(min(direct, self.latency[leaves].min() + self.latency[enters].min()))
+
+
+# The bill of a graph, link by link: cards at ranks, ports at switches, and a cable for every link both ways.
+
+
+def graph_bill(network: Network, choices: BillChoices) -> Bill:
+    """Return the bill of a graph; a link to a switch ends at a card, one between ranks at the chip itself."""
+    ranks, counts = network.ranks, _cables(network)
+    lines: list[Line] = []
+    for (at_ranks, rate), count in sorted(counts.items()):
+        ports = ports_for(rate, choices)
+        per_rank = ports.number * count / ranks
+        kind = ("between switches", "from ranks to switches", "between ranks")[at_ranks]
+        why = f"{count} links of {format_bandwidth(rate)} {kind} x {ports.why} / {ranks:,} ranks"
+        cards = at_ranks if at_ranks < 2 or choices.cards else 0
+        if cards:
+            lines.append(Line(nic(ports, choices), cards * per_rank, why, rate=ports.rate))
+        if at_ranks < 2:
+            lines.append(Line(switch_port(ports, choices), (2 - at_ranks) * per_rank, why, rate=ports.rate))
+        medium = (choices.grid_links, choices.host_links)[at_ranks == 1] if at_ranks else "optical"
+        lines += cables(ports, per_rank, why, medium, choices)
+    sent = float(network.bandwidth[network.tail < ranks].sum()) / ranks
+    chips = any(at_ranks == 2 for at_ranks, _ in counts) and not choices.cards
+    notes = ["assumption: ports of links between ranks are on the chips, without cards"] * chips
+    if any(at_ranks < 2 for at_ranks, _ in counts):
+        notes += used_ports(choices)
+    return Bill(ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind="graph")
+
+
+def _cables(network: Network) -> Counter[tuple[int, float]]:
+    """Return the cables by how many of their ends are ranks, and by bytes per second; each has a link both ways."""
+    ways: Counter[tuple[int, int, float]] = Counter()
+    for tail, head, rate in zip(network.tail.tolist(), network.head.tolist(), network.bandwidth.tolist(), strict=True):
+        ways[tail, head, rate] += 1
+    counts: Counter[tuple[int, float]] = Counter()
+    for (tail, head, rate), links in ways.items():
+        back = ways[head, tail, rate]
+        if tail < head or not back:
+            counts[(tail < network.ranks) + (head < network.ranks), rate] += max(links, back)
+    return counts
+
+
+_EXACT: Effort = 512
+"""Most ranks for which cuts and distances are those of the routes; beyond, they are looser, and bounds still hold."""
+
+
+class Graph(PacketFabric):
+    """Ranks and switches joined by the links of an edge list; packets take shortest routes unless others are given."""
+
+    kind: Literal["graph"] = "graph"
+    edges: Annotated[tuple[Edge, ...], Field(min_length=1)]
+    """Links, each ``[source, target, bandwidth, latency]`` or a mapping of these; or the name of a CSV file with such
+    columns. Numbers are ranks, other names are switches."""
+    one_way: bool = False
+    """Whether an edge is a link from source to target only, and not one each way."""
+    given_routes: tuple[tuple[Vertex, ...], ...] = ()
+    """Routes as vertices, from rank to rank; all other transfers take the fewest links, spread over equal ways."""
+
+    _network: Network = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _routes_join_ranks(self) -> Self:
+        self._network = Network(self.ranks, self.edges, self.hop_latency, one_way=self.one_way)
+        if self.given_routes:
+            self._network.give(self.given_routes)
+        return self
+
+    @property
+    def takes_hop_latency(self) -> bool:
+        return any(edge.latency is None for edge in self.edges)
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        edges = tuple(edge._replace(latency=None) for edge in self.edges)
+        return type(self).model_validate(dict(self) | {"hop_latency": seconds, "edges": edges})
+
+    @property
+    def joins_ranks(self) -> bool:  # type: ignore[override]
+        """Whether every rank has a link to another and one from another."""
+        network = self._network
+        single = (network.tail < self.ranks) & (network.head < self.ranks)
+        return len(np.unique(network.tail[single])) == len(np.unique(network.head[single])) == self.ranks
+
+    @property
+    def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
+        """Network cards where there are switches."""
+        return ("nic",) if self._network.vertices > self.ranks else None
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return graph_bill(self._network, choices)
+
+    @property
+    def links(self) -> int:
+        return self._network.links
+
+    def link_name(self, link: int) -> str:
+        return self._network.link_name(link)
+
+    def link_bandwidth(self) -> Floats:
+        if self.packet_payload is None:
+            return self._network.bandwidth.copy()
+        rates, place = np.unique(self._network.bandwidth, return_inverse=True)
+        return np.array([self.data_rate(rate) for rate in rates.tolist()])[place]
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        path = self._network.paths(source, destination)
+        taken = path >= 0
+        return Footprint(
+            np.zeros_like(path), np.where(taken, path, 0), taken.astype(np.int64), np.full_like(path, self.links)
+        )
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        return self._network.paths(source, destination)
+
+    def link_latency(self) -> Floats:
+        return self._network.latency.copy()
+
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        links: Ints = (self._network.paths(source, destination) >= 0).sum(axis=1)
+        return links
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        path = self._network.paths(source, destination)
+        seconds = self._network.latency
+        total: Floats = np.where(path >= 0, seconds[path], 0.0).sum(axis=1)
+        return total
+
+    def cuts(self) -> list[Cut]:
+        network = self._network
+        receive, send = self.rank_bandwidths()
+        name = "what the links of one rank can receive"
+        cuts = [Cut(name, 1, float(np.maximum(receive, send).min()))]
+        cuts += [
+            Cut(f"the links into {leaf} and its {inside} ranks", inside, capacity)
+            for leaf, inside, capacity in network.leaves()
+            if 1 < inside < self.ranks
+        ]
+        return cuts
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
+
+    def total_receive_bandwidth(self) -> float:
+        receive, _ = self.rank_bandwidths()
+        return float(receive.sum())
+
+    def diameter(self) -> int:
+        if self.given_routes:
+            return derived.diameter(self)
+        return int(self._network.routes.distance[: self.ranks].max())
+
+    def diameter_latency(self) -> float:
+        if self.ranks <= _EXACT:
+            return derived.diameter_latency(self)
+        return self._network.farthest()
+
+    def root_latency(self, *, to_root: bool) -> float:
+        if self.ranks <= _EXACT:
+            return derived.root_latency(self, to_root=to_root)
+        return float(self._network.seconds_between(0, backward=to_root).max())
+
+    def neighbour_latency(self) -> float:
+        if self.ranks <= _EXACT:
+            return derived.neighbour_latency(self)
+        return self._network.nearest()

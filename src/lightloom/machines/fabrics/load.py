@@ -1,0 +1,145 @@
+"""Fabrics by name: the catalog, a user's YAML file, plug-ins, and single fields set on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lightloom.core.configfile import (
+    catalog_file,
+    catalog_files,
+    read_entry,
+    validate,
+    with_settings,
+)
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.plugins import load_plugins
+from lightloom.core.results import Document
+from lightloom.machines.fabrics.edges import read_edges, with_edge_file
+from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
+from lightloom.machines.fabrics.failures import DamagedWdmRing
+from lightloom.machines.fabrics.graph import Graph
+from lightloom.machines.fabrics.grids import Mesh, Torus
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch, PartFabric
+from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.fabrics.wdm_ring import Ring, RingGroup, WdmRing
+
+CATALOG = Path(__file__).parent / "catalog"
+_NAMED = ("transport",)
+"""Fields whose value may be a name."""
+_BUILT_IN: tuple[type[Fabric], ...] = (
+    WdmRing,
+    DamagedWdmRing,
+    Ring,
+    Mesh,
+    Torus,
+    PacketSwitch,
+    TwoTierSwitch,
+    Tiers,
+    Graph,
+    CircuitSwitch,
+    OpticalAverager,
+)
+_PARTS: dict[str, type[Fabric]] = {
+    str(kind.model_fields["kind"].default): kind for kind in (RingGroup, GroupFabric, PartFabric)
+}
+"""Kinds of which only other fabrics are made, by the word that files hold."""
+
+
+@cache
+def kinds() -> dict[str, type[Fabric]]:
+    """Every kind of fabric, plug-ins included, by the word that ``kind:`` takes."""
+    return {str(kind.model_fields["kind"].default): kind for kind in _BUILT_IN} | load_plugins("fabrics")
+
+
+def names() -> list[str]:
+    """Names in the catalog, and the kinds that plug-ins add."""
+    return sorted(catalog_files(CATALOG).keys() | load_plugins("fabrics").keys())
+
+
+def description(name: str) -> dict[str, Any]:
+    """A catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
+    kind = _plugin(name)
+    if kind is None:
+        return _read(_find(name))
+    return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
+
+
+def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
+    """A fabric from the catalog, a YAML file or an edge list (CSV), with ``ranks`` attached and single fields replaced.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is unknown or out of range.
+    """
+    if _plugin(name) is not None:
+        return fabric_from({"kind": name}, ranks, settings, where=name)
+    path = _find(name)
+    return fabric_from(_read(path), ranks, settings, where=name if path.is_relative_to(CATALOG) else str(path))
+
+
+def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
+    """A fabric with single fields replaced, a dot reaching into a part; what follows from fields is derived anew.
+
+    Raises:
+        ConfigError: a field is unknown or out of range.
+    """
+    fields = with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)
+    result: Fabric = validate(type(fabric), fields, "fabric")
+    return result
+
+
+def fabric_from(
+    data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
+) -> Fabric:
+    """Build a fabric from the mapping that a YAML file holds; a dot in a setting reaches into a part."""
+    stated = {key: value for key, value in data.items() if key != "description"}
+    fields = with_settings(stated, settings or {}, where, _NAMED)
+    fields = with_edge_file(fields, Path())
+    if ranks is not None:
+        fields["ranks"] = ranks
+    if "kind" not in fields:
+        raise ConfigError(f"{where}: field 'kind' is missing: expected one of {', '.join(sorted(kinds()))}")
+    if not isinstance(fields["kind"], str) or fields["kind"] not in kinds():
+        raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
+    built: Fabric = validate(kinds()[fields["kind"]], fields, where)
+    return built
+
+
+def recorded_fabric(data: Document, *, where: str) -> Fabric:
+    """Build the fabric that a schedule's file holds, which may be a part of another: schedules of groups run on those.
+
+    Raises:
+        UnknownNameError: another kind.
+        ConfigError: a field is missing, unknown or out of range.
+    """
+    kind = _PARTS.get(str(data.get("kind")))
+    if kind is None:
+        return fabric_from(data, None, where=where)
+    fields = dict(data)
+    if isinstance(fields.get("whole"), Mapping):
+        fields["whole"] = recorded_fabric(fields["whole"], where=f"{where}: whole")
+    built: Fabric = validate(kind, fields, where)
+    return built
+
+
+def _plugin(name: str) -> type[Fabric] | None:
+    """The kind that a plug-in adds by this name, unless the catalog has an entry of the name."""
+    return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
+    if path.suffix == ".csv":
+        return {"kind": "graph", "edges": read_edges(path)}
+    return with_edge_file(read_entry(path, "fabric"), path.parent)
+
+
+def _find(name: str) -> Path:
+    path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
+    if path is None:
+        raise UnknownNameError("fabric", name, names())
+    return path

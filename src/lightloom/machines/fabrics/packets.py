@@ -1,0 +1,217 @@
+"""What packets cost: headers on the wire, and time that a port spends on each packet whatever it holds.
+
+    |header| payload          |gap|header| payload          |gap|      a packet is payload + header bytes on the wire
+                                                                       and keeps a port busy ``packet_time`` beside them
+
+Sizes are real numbers here as everywhere: the last, shorter packet of a message is not modelled. A link therefore
+carries data at ``payload / ((payload + header) / bandwidth + packet_time)``, and that rate is all that the cost models
+and the bounds see.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.fields import Seconds, Size
+from lightloom.machines.fabrics.derived import Cut, Footprint, Ports
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.parts.part import Kind
+from lightloom.machines.transports.price import Library
+from lightloom.machines.transports.transport import NamedTransport, Transport
+from lightloom.machines.transports.ways import Tiers
+
+
+class PacketFabric(Fabric):
+    """A fabric of links that carry packets; without ``packet_payload`` data flows with no packets at all."""
+
+    packet_payload: Annotated[Size, Field(gt=0)] | None = None
+    """Bytes of data in a packet; null leaves packets out of the model."""
+    packet_header: Size = 0.0
+    """Bytes that every packet adds on the wire: headers, preamble, checksum, gap."""
+    packet_time: Seconds = 0.0
+    """Seconds that a rank's port (network stack, driver, card) is busy with every packet, beside its bits."""
+
+    transport: NamedTransport | None = None
+    """What a collective library adds: a transport of the catalog (``nccl-hopper``), a YAML file, or fields over a
+    ``base``; ``ideal`` where software costs nothing. Left out, a cluster takes the transport of its accelerator, and a
+    fabric by itself none."""
+
+    @model_validator(mode="after")
+    def _transport_needs_switches(self) -> Self:
+        if self.transport is None or self.transport.ideal:
+            return self
+        if self.library_tiers() is None:
+            raise ValueError(f"transport {self.transport.name!r} needs tiers of switches: expected no other shape")
+        if self.packet_payload is not None:
+            raise ValueError(
+                f"transport {self.transport.name!r} counts what packets take already: expected no packet_payload, or "
+                "transport: ideal"
+            )
+        return self
+
+    def library_tiers(self) -> Tiers | None:
+        """The two tiers that closed forms of a collective library see; None where links are not those of switches."""
+        return None
+
+    @property
+    def library(self) -> Library | None:
+        tiers = None if self.transport is None or self.transport.ideal else self.library_tiers()
+        return None if tiers is None or self.transport is None else Library(tiers, self.transport)
+
+    @property
+    def software(self) -> str:
+        if self.transport is not None:
+            return "ideal software, as stated" if self.transport.ideal else self.transport.name
+        if self.packet_payload is not None:
+            return "ideal software, as packets are counted instead"
+        return super().software if self.library_tiers() is None else "ideal software, as nothing names a transport"
+
+    def with_default_transport(self, transport: Transport, source: str) -> Self:
+        if self.transport is not None or self.packet_payload is not None or self.library_tiers() is None:
+            return self
+        return self.model_copy(update={"transport": transport, "sources": self.sources | {"transport": source}})
+
+    @property
+    def arithmetic_share(self) -> float:
+        return 0.0 if self.transport is None else self.transport.arithmetic_share
+
+    @model_validator(mode="after")
+    def _packets_have_a_size(self) -> Self:
+        if self.packet_payload is None and (self.packet_header or self.packet_time):
+            raise ValueError("packet_header and packet_time need packet_payload, the bytes of data in a packet")
+        return self
+
+    def data_rate(self, bandwidth: float, ports: int = 1) -> float:
+        """Bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports."""
+        if self.packet_payload is None:
+            return bandwidth
+        packet = self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports
+        return self.packet_payload / packet
+
+    def packets(self, nbytes: float) -> float:
+        """Packets that ``nbytes`` of data fill; 0 where there are none."""
+        return 0.0 if self.packet_payload is None else nbytes / self.packet_payload
+
+    def wire_bytes(self, nbytes: float) -> float:
+        return nbytes + self.packets(nbytes) * self.packet_header
+
+    def with_smaller_packets(self, ratio: float) -> Self:
+        if self.packet_payload is None:
+            return self
+        return self.model_copy(update={"packet_payload": self.packet_payload / ratio})
+
+
+# Forward error correction: what a Reed-Solomon code costs a link in rate and in time.
+#
+# 400 Gb/s Ethernet (IEEE 802.3bs) sends PAM-4 in blocks of RS(544, 514): 514 symbols of 10 bits are data. A receiver
+# corrects up to t = 15 symbols of a block, and has to see the whole block before it knows which.
+
+
+@dataclass(frozen=True, slots=True)
+class ReedSolomon:
+    """A code of ``length`` symbols of which ``data`` carry data.
+
+    Raises:
+        ValueError: not more symbols than data, or more than the symbols' field allows.
+    """
+
+    length: int
+    data: int
+    symbol_bits: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.data < self.length < 2**self.symbol_bits:
+            raise ValueError(
+                f"RS({self.length}, {self.data}) with symbols of {self.symbol_bits} bits: expected "
+                f"0 < data < length < {2**self.symbol_bits}"
+            )
+
+    @property
+    def corrects(self) -> int:
+        """Wrong symbols of a block that can be corrected."""
+        return (self.length - self.data) // 2
+
+    @property
+    def rate(self) -> float:
+        """Share of the line that carries data."""
+        return self.data / self.length
+
+    def block_time(self, bandwidth: float) -> float:
+        """Seconds in which a block arrives, at ``bandwidth`` bytes of data a second."""
+        return self.data * self.symbol_bits / 8 / bandwidth
+
+    def solver_cycles(self) -> int:
+        """Clock cycles of an iterative (Berlekamp-Massey) solver of the key equation: one for each check symbol."""
+        return 2 * self.corrects
+
+
+RS_544_514 = ReedSolomon(544, 514, 10)
+"""IEEE 802.3bs, clause 119."""
+DECODER_CYCLES = 47
+"""Cycles that RS(544, 514) adds to a link, as Ro, Lee and Ahn cite them (section 4.1)."""
+
+
+# The geometry of fabrics in which every rank has one way in and one way out of a common middle.
+
+
+class StarGeometry(Fabric):
+    """Link i leads from rank i to the middle, link N + i from the middle to rank i."""
+
+    distance_matters: ClassVar[bool] = False
+    stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("nic",)
+    port_cut: ClassVar[str] = "what one rank's port can receive"
+    """Name of the cut of a single rank."""
+
+    @property
+    def links(self) -> int:
+        return 2 * self.ranks
+
+    @property
+    @abstractmethod
+    def port_bandwidth(self) -> float:
+        """Bytes per second of each rank's way in, and of its way out."""
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.port_bandwidth)
+
+    def link_name(self, link: int) -> str:
+        return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
+
+    def diameter(self) -> int:
+        return 2
+
+    def diameter_latency(self) -> float:
+        return 2 * self.hop_latency
+
+    def root_latency(self, *, to_root: bool) -> float:
+        """All ranks are alike."""
+        return self.diameter_latency()
+
+    def neighbour_latency(self) -> float:
+        return self.diameter_latency()
+
+    def cuts(self) -> list[Cut]:
+        return [Cut(self.port_cut, 1, self.port_bandwidth)]
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        alike = np.full(self.ranks, self.port_bandwidth)
+        return alike, alike
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self.port_bandwidth
+
+    def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        only = np.zeros(len(source), np.int64)
+        return Ports(only, only, np.full(len(source), self.port_bandwidth))
+
+    def group(self, ranks: int, stride: int = 1) -> Self | None:
+        return self._with(ranks=ranks)

@@ -1,0 +1,239 @@
+"""Optical circuit switches (SiP-OCS): every rank has one port on each of ``degree`` switch planes.
+
+plane 0   ports in ── permutation ── ports out
+...
+plane D−1                                        a circuit takes a source's input and a destination's output of a plane
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import LightloomError
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.bills.switches import (
+    circuit_switch_bill,
+    circuit_switch_product,
+    most_ports,
+    switch_bill,
+)
+from lightloom.machines.fabrics.fabric import Axis, AxisShare, Fabric, GroupFabric, Lightpaths, Shift
+from lightloom.machines.fabrics.packets import PacketFabric, StarGeometry
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.transports.ways import Tiers
+
+_TIMES = ("reconfiguration_time", "link_up_time")
+"""Fields that a product gives."""
+
+
+class CircuitSwitch(StarGeometry):
+    """Flat planes of one N-port switch each; the degree D of SiP-ML section 3.1 is the number of planes."""
+
+    kind: Literal["circuit-switch"] = "circuit-switch"
+    degree: Annotated[Count, Field(le=1024)] = 8
+    """Switch planes, hence circuits that a rank can hold at once."""
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of one circuit, per direction."""
+    product: str | None = None
+    """The part that the planes are built of (``lightloom catalog parts``): gives the two times below where they are
+    left out, and is what a bill counts; null: a bill counts ports of any."""
+    reconfiguration_time: Seconds = 10e-3
+    """Seconds to set new permutations."""
+    link_up_time: Seconds = 0.0
+    """Seconds from new permutations until links over them carry data; 0 assumes receivers in burst mode."""
+
+    exclusive: ClassVar[bool] = True
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
+    distance_matters: ClassVar[bool] = True
+    switch_planes: ClassVar[bool] = True
+    port_cut: ClassVar[str] = "the circuits that one rank can hold"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _times_of_the_product(cls, data: object) -> object:
+        if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
+            return data
+        try:
+            product = circuit_switch_product(data["product"])
+        except LightloomError as error:
+            raise ValueError(str(error)) from error
+        times = {name: value for name in _TIMES if (value := getattr(product, name)) is not None and name not in data}
+        given = data.get("sources")
+        if not isinstance(given, Mapping | None):
+            return data
+        sources = {name: product.sources.get(name, f"as of {product.name}") for name in times}
+        return {**times, **data, "sources": sources | dict(given or {})}
+
+    def stated_fields(self) -> dict[str, object]:
+        """Return the fields without the times that are the product's."""
+        fields = self.model_dump()
+        if self.product is None:
+            return fields
+        product = circuit_switch_product(self.product)
+        follow = [name for name in _TIMES if getattr(product, name) == getattr(self, name)]
+        sources = {name: text for name, text in self.sources.items() if name not in follow}
+        return {name: value for name, value in fields.items() if name not in follow} | {"sources": sources}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        lines = []
+        if self.reconfiguration_time > 0 and self.link_up_time == 0:
+            lines.append(
+                "link_up_time 0 assumes receivers in burst mode: measured network cards took 5.67 s until their links "
+                "were up (ocs-measured)"
+            )
+        if self.ranks > (most := most_ports(self.product)):
+            lines.append(
+                f"planes of {self.ranks:,} ports are one switch each, and products have at most {most}: a bill counts "
+                "three stages, times and losses are those of one"
+            )
+        return tuple(lines)
+
+    @property
+    def channels(self) -> int:
+        return self.degree
+
+    @property
+    def channel_bandwidth(self) -> float:
+        return self.bandwidth
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        if choices.circuit_switch is None and self.product is not None:
+            choices = choices.model_copy(update={"circuit_switch": self.product})
+        return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
+
+    def link_name(self, link: int) -> str:
+        return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
+
+    @property
+    def port_bandwidth(self) -> float:
+        return self.degree * self.bandwidth
+
+    def share_unit(self, ranks: int, stride: int) -> int:
+        """One: any plane can be set to circuits of one axis."""
+        return 1
+
+    def share(self, ranks: int, stride: int, channels: int) -> Self | None:
+        """A switch of fewer planes: circuits of other groups end at other ports."""
+        return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
+
+    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+        """The same planes for all groups."""
+        members = derived.group_members(self.ranks, axis.ranks, axis.stride)
+        ends = members[group, local.source], members[group, local.destination]
+        return Lightpaths(*ends, local.route, axis.first + local.channel)
+
+    def shift_unit(self, stride: int) -> int:
+        """Two planes, one each way; one where the rank further on is that before."""
+        return 1 if 2 * stride == self.ranks else 2
+
+    def shift(self, stride: int, channels: int) -> Shift:
+        width = channels // self.shift_unit(stride)
+        return Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
+
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        rank, width = np.arange(self.ranks), self.shift(stride, channels).width
+        parts = [
+            Lightpaths(rank, (rank + way * stride) % self.ranks, np.zeros_like(rank), np.full(len(rank), first + begin))
+            for way, begin in zip((1, -1), range(0, channels, max(width, 1)), strict=False)
+        ]
+        return Lightpaths(*map(np.concatenate, zip(*parts, strict=True))), width
+
+
+# Electrical packet switches: one non-blocking switch that joins all ranks.
+
+
+class PacketSwitch(StarGeometry, PacketFabric):
+    """A star: every rank has one full-duplex port on a non-blocking switch.
+
+    rank i ──up i──▶ [switch] ──down j──▶ rank j
+    """
+
+    kind: Literal["switch"] = "switch"
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a port, per direction."""
+
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"bandwidth", "energy_per_bit", "power_per_rank"})
+
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        return ("node", "dark-node")
+
+    @property
+    def port_bandwidth(self) -> float:
+        return self.data_rate(self.bandwidth)
+
+    def library_tiers(self) -> Tiers | None:
+        return Tiers(1, self.port_bandwidth, self.port_bandwidth)
+
+    def as_carried(self) -> Self:
+        if self.transport is None:
+            return self
+        faster = self.transport.scales.network_bandwidth * self.bandwidth
+        return self.model_copy(update={"transport": None, "bandwidth": faster})
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return switch_bill(self.ranks, self.bandwidth, choices)
+
+
+# Some ranks of a packet fabric as a fabric: a job that has them to itself, on links that other jobs use too.
+
+
+class PartFabric(GroupFabric):
+    """The given ranks of a fabric, numbered from 0 in their order; all other ranks are silent."""
+
+    kind: Literal["part"] = "part"  # type: ignore[assignment]
+    members: tuple[int, ...]
+    """Ranks of the fabric."""
+    slowed: float = 1.0
+    """How many times longer sends from stage to stage take, since other jobs use their links."""
+
+    @model_validator(mode="after")
+    def _groups_tile_the_fabric(self) -> Self:
+        if len(set(self.members)) != self.ranks or not all(0 <= rank < self.whole.ranks for rank in self.members):
+            raise ValueError(f"members of a part of {self.ranks} ranks: expected as many of {self.whole.ranks}")
+        if self.whole.exclusive or self.whole.in_network_reduction:
+            raise ValueError(f"a {self.whole.kind_name} carries no packets: expected links that transfers share")
+        return self
+
+    @classmethod
+    def on(cls, whole: Fabric, members: Sequence[int]) -> PartFabric:
+        """The part with the fabric's common fields."""
+        common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
+        return cls(whole=whole, ranks=len(members), members=tuple(members), **common)
+
+    def siblings(self) -> tuple[Fabric, Ints]:
+        return self.whole, np.array(self.members, np.int64)[None]
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        rate, latency = super().pair(stride)
+        return rate / self.slowed, latency
+
+    @property
+    def library(self) -> None:
+        """None: a library's figures are for whole fabrics."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Those of the fabric, cut to the part, where it is an aligned block of neighbours."""
+        first, axes, stride = self.members[0], [], 1
+        if self.members != tuple(range(first, first + self.ranks)):
+            return ()
+        for axis in self.whole.axes:
+            size = min(axis.size, self.ranks // axis.stride)
+            if size < 2 or axis.stride != stride:
+                break
+            axes.append(axis._replace(size=size))
+            stride *= size
+        if stride != self.ranks or not axes:
+            return ()
+        last = self.whole.axes[len(axes) - 1]
+        begin, offset = divmod(first, last.stride)
+        aligned = not offset and begin % last.size + axes[-1].size <= last.size
+        return tuple(axes) if aligned else ()

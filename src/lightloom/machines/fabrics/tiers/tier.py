@@ -1,0 +1,558 @@
+"""One tier of a fabric, as files describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Annotated, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.core.arrays import Ints, Mask
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.core.results import Described
+from lightloom.machines.fabrics.grids import grid_of, twist_error
+from lightloom.machines.fabrics.lattice import Dims, Lattice, Run, describe, most_square
+
+Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
+_GRIDS = ("ring", "torus", "mesh", "circuit-switch")
+
+
+class Tier(Described):
+    """What joins ranks, or groups of ranks that the tiers beneath have joined: the tier's children."""
+
+    name: str = ""
+    """What the tier is called, in the names of links: ``NVLink``."""
+    shape: Shape
+    """``switch``: children send to a switch, which joins all. ``ring``, ``torus``, ``mesh``: links between neighbours,
+    which forward. ``full-mesh``: a link from every child to every other. ``circuit-switch``: the torus that circuits
+    form which are set before the job."""
+    size: Count | None = None
+    """Children; of the outermost tier as many as the ranks need, if it is left out. Switches and full meshes may hold
+    fewer (:mod:`lightloom.machines.fabrics.tiers.tier`)."""
+    dims: Dims | None = None
+    """Children along each dimension of a torus, mesh or circuit switch."""
+    dimensions: Count | None = None
+    """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
+    twisted: bool = False
+    """Whether the short dimensions of a torus, half as long as the others, close half of the long ones further on
+    (:mod:`lightloom.machines.fabrics.grids`). Of blocks that circuits join it is the circuits that twist."""
+    most: Count | None = None
+    """Largest number of children that can be built, where ``size`` is left out."""
+    ports: Count | None = None
+    """Ports of a child into the tier (rails), spread evenly over its ranks; left out, each rank has one. Links between
+    children exist once for each port."""
+    bandwidth: Bandwidth
+    """Bytes per second of a port, per direction; of a ring, torus, mesh or full mesh, of each of its links."""
+    wire_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Part of the bandwidth that data reach; headers and flow control take the rest."""
+    latency: Seconds | None = None
+    """Seconds for one link, half of the switch before and behind it included; left out, ``hop_latency`` of the
+    fabric."""
+    taper: Annotated[float, Field(ge=1)] | None = None
+    """What the ports of a child can send over what the tree carries for it. Where it is given, even as 1, children that
+    are groups reach the switch through links of their own, as through the leaves of a fat tree."""
+    through_switch: bool = False
+    """Whether the ports are those of the switch beneath (uplinks) and not of the ranks."""
+    separate_rails: bool = False
+    """Whether each port of a child leads to a switch of its own; data for another rail then first crosses the tier
+    beneath. Rings, tori, meshes and full meshes are always so."""
+    in_network_reduction: bool = False
+    """Whether the tier's switches can add what enters them (NVLink SHARP, switch SHARP)."""
+
+    reconfiguration_time: Seconds | None = None
+    """Seconds to set a circuit switch anew; spent before the job, so that no step pays for it."""
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.dims is not None and (self.size is not None or self.dimensions is not None):
+            other = "size" if self.size is not None else "dimensions"
+            raise ValueError(f"dims and {other} contradict each other: expected one of them")
+        given = "dims" if self.dims is not None else "dimensions" if self.dimensions is not None else None
+        if given is not None and self.shape not in _GRIDS:
+            raise ValueError(f"{given} are of tori, meshes and circuit switches: expected size of a {self.shape}")
+        if self.shape == "ring" and (len(self.dims or ()) > 1 or (self.dimensions or 1) > 1):
+            raise ValueError("a ring has one dimension: expected shape torus where there are more")
+        if self.twisted and self.shape not in ("torus", "circuit-switch"):
+            raise ValueError(f"a {self.shape} cannot be twisted: expected shape torus or circuit-switch")
+        if self.most is not None and self.children is not None and self.children > self.most:
+            raise ValueError(f"{self.children} children are more than most={self.most}: expected no more")
+        return self
+
+    @model_validator(mode="after")
+    def _fields_fit_the_shape(self) -> Self:
+        if self.shape != "switch":
+            switches_alone = {"taper": self.taper, "separate_rails": self.separate_rails}
+            switches_alone["in_network_reduction"] = self.in_network_reduction
+            given = [name for name, value in switches_alone.items() if value]
+            if given:
+                raise ValueError(f"{given[0]} is of switches: expected none on a {self.shape}")
+        if self.separate_rails and self.taper is not None and not self.through_switch:
+            raise ValueError("taper divides a tree that all ports share: expected none where rails are separate")
+        if self.reconfiguration_time is not None and self.shape != "circuit-switch":
+            raise ValueError(f"reconfiguration_time is of circuit switches: expected none on a {self.shape}")
+        return self
+
+    def faster(self, factor: float) -> Self:
+        """This tier with links that are ``factor`` times as fast."""
+        return self.model_copy(update={"bandwidth": factor * self.bandwidth})
+
+    @property
+    def children(self) -> int | None:
+        """Children that are stated; None where ``size`` is left out."""
+        return self.size if self.dims is None else prod(self.dims)
+
+    def sizes(self, children: int) -> tuple[int, ...]:
+        """Children along each dimension when there are ``children`` of them."""
+        return self.dims or most_square(children, self.dimensions or 1)
+
+    def unused_fields(self) -> tuple[str, ...]:
+        """Return what the heading says."""
+        return "shape", "size", "dims", "twisted"
+
+    def heading(self) -> str:
+        extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
+        return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
+
+
+# Tiers between given ranks: how many children and ports each has, how its links are numbered, and which transfers
+# take.
+#
+# A rank has a place in every tier: its number among the children of the group that the tier joins. Ranks of a group
+# are consecutive, so that place t of a rank is ``rank // child % size``, where ``child`` is the ranks of one child.
+#
+# Links of a switch, in this order (one track each, up before down):
+#
+# port p ──▶ switch, switch ──▶ port p        ports are numbered rank by rank; neighbours share one where there are
+# fewer child c ══▶ tree,  tree ══▶ child c         where the tier has a taper
+#
+# A ring, torus or mesh has a :class:`Lattice` for every group and every port of a child; a full mesh has a link from
+# each of its children to every other, for every group and port.
+
+
+def _single(base: int, link: Ints, period: int) -> Run:
+    """One link of a track for each transfer."""
+    return Run(np.full_like(link, base), link, np.ones_like(link), period)
+
+
+class LinkClass(NamedTuple):
+    """Links of a level that are alike."""
+
+    links: int
+    bandwidth: float
+    """Bytes per second on the wire."""
+    ports: int
+    """Ports that one of them serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One tier between given ranks."""
+
+    tier: Tier
+    number: int
+    """The tier's place from the ranks outwards, from 1."""
+    ranks: int
+    """Ranks of the whole fabric."""
+    dims: tuple[int, ...]
+    """Children along each dimension."""
+    child: int
+    """Ranks of a child."""
+    latency: float
+    """Seconds of one link."""
+    beneath: Level | None
+    """The level through whose switch the ports are reached; None where they are the ranks' own."""
+    base: int
+    """Number of the first link."""
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def group(self) -> int:
+        """Ranks that the tier joins."""
+        return self.child * self.size
+
+    @property
+    def switched(self) -> bool:
+        return self.tier.shape == "switch"
+
+    @property
+    def joined(self) -> bool:
+        """Whether data can go from any port to any other."""
+        return self.switched and not self.tier.separate_rails
+
+    @property
+    def root(self) -> Level:
+        """The level whose ports, those of ranks, lead here."""
+        return self if self.beneath is None else self.beneath.root
+
+    @property
+    def chain(self) -> tuple[Level, ...]:
+        """The levels through whose switches the ports are reached, innermost first, without this one."""
+        return () if self.beneath is None else (*self.beneath.chain, self.beneath)
+
+    @property
+    def sharing(self) -> int:
+        """Neighbouring ranks that share a port."""
+        return 1 if self.tier.ports is None else max(self.child // self.tier.ports, 1)
+
+    @property
+    def planes(self) -> int:
+        """Rails that no transfer leaves between two children."""
+        if self.beneath is None:
+            return self.child // self.sharing
+        return 1 if self.beneath.joined else self.beneath.planes
+
+    @property
+    def ports(self) -> int:
+        """Ports of a child."""
+        if self.tier.ports is not None:
+            return self.tier.ports
+        return self.child if self.beneath is None else self.child // self.planes
+
+    @property
+    def port_bandwidth(self) -> float:
+        """Bytes per second of what one rank, those that share its port, or one switch beneath sends through."""
+        rate = self.tier.bandwidth * self.tier.wire_efficiency
+        return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
+
+    @property
+    def seats(self) -> int:
+        """Ports, bundles of one rank or one switch counted once, in the whole fabric."""
+        if self.beneath is None:
+            return self.ranks // self.sharing
+        return self.ranks // self.child * self.planes
+
+    @property
+    def tree(self) -> bool:
+        """Whether children have links of their own into the switch, behind their ports."""
+        return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
+
+    def plane(self, rank: Ints) -> Ints:
+        """The rail of ranks."""
+        if self.beneath is None:
+            return rank % self.child // self.sharing
+        return np.zeros_like(rank) if self.beneath.joined else self.beneath.plane(rank)
+
+    def seat(self, rank: Ints) -> Ints:
+        """The port of ranks, among all of the fabric."""
+        if self.beneath is None:
+            return rank // self.sharing
+        return rank // self.child * self.planes + self.plane(rank)
+
+    def leads_out(self, source: Ints, target: Ints) -> Mask:
+        """Whether ranks belong to different children, of one group or of two."""
+        apart: Mask = source // self.child != target // self.child
+        return apart
+
+    def gateway(self, source: Ints, target: Ints) -> Ints:
+        """The rank of the source's child from which a transfer takes this tier."""
+        if self.joined or self.planes == 1:
+            return source
+        unit = self.root.child
+        gateway: Ints = source // unit * unit + target % unit
+        return gateway
+
+    @property
+    def classes(self) -> list[LinkClass]:
+        """The links in the order of their numbers."""
+        if not self.switched:
+            copies = self.ranks // self.group * self.planes
+            links = self._lattice.links if self._lattice else self.size * (self.size - 1)
+            return [LinkClass(copies * links, self.port_bandwidth, 1)]
+        taper = self.tier.taper or 1.0
+        if self.beneath is not None:
+            return [LinkClass(2 * self.seats, self.port_bandwidth / taper, self.ports)]
+        classes = [LinkClass(2 * self.seats, self.port_bandwidth, 1)]
+        if self.tree:
+            rate = self.ports * self.tier.bandwidth / taper * self.tier.wire_efficiency
+            classes.append(LinkClass(2 * (self.ranks // self.child), rate, self.ports))
+        return classes
+
+    @property
+    def links(self) -> int:
+        return sum(alike.links for alike in self.classes)
+
+    @property
+    def _lattice(self) -> Lattice | None:
+        """The grid of one group and rail; None for switches and full meshes."""
+        if self.tier.shape in ("switch", "full-mesh"):
+            return None
+        return grid_of(self.dims, self.tier.shape != "mesh", self.tier.twisted and self.size > 1)
+
+    @property
+    def lattice(self) -> Lattice:
+        """The grid of one group and rail; a full mesh counts as one where it has two children."""
+        return self._lattice or Lattice((self.size,), wraps=False)
+
+    @property
+    def is_grid(self) -> bool:
+        return self._lattice is not None
+
+    def runs(self, source: Ints, target: Ints) -> list[tuple[Run, float]]:
+        """The links of transfers from child to child, with the seconds of one link.
+
+        All belong to different children of one group, and each transfer is on the rail of its target.
+        """
+        passed = [(run, level.latency) for level in self.chain for run in level._switch_runs(source, target)]
+        own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
+        return passed + [(run, self.latency) for run in own]
+
+    def ordered_runs(self, source: Ints, target: Ints) -> list[Run]:
+        """The same links in the order in which transfers cross them: up, along, and down."""
+        up: list[Run] = []
+        down: list[Run] = []
+        for level in (*self.chain, self) if self.switched else self.chain:
+            runs = level._switch_runs(source, target)
+            up, down = up + runs[::2], runs[1::2][::-1] + down
+        return up + ([] if self.switched else self._direct_runs(source, target)) + down
+
+    def _switch_runs(self, source: Ints, target: Ints) -> list[Run]:
+        base, seats = self.base, self.seats
+        runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
+        if self.tree:
+            base, children = base + 2 * seats, self.ranks // self.child
+            runs.append(_single(base, source // self.child, children))
+            runs.append(_single(base + children, target // self.child, children))
+        return runs
+
+    def _direct_runs(self, source: Ints, target: Ints) -> list[Run]:
+        copies = self.ranks // self.group * self.planes
+        copy = source // self.group * self.planes + self.plane(target)
+        start, end = source // self.child % self.size, target // self.child % self.size
+        if self._lattice is not None:
+            runs = self._lattice.runs(start, end, copies, copy)
+            return [run._replace(base=self.base + run.base) for run in runs]
+        link = (copy * self.size + start) * (self.size - 1) + end - (end > start)
+        return [_single(self.base, link, self.links)]
+
+    def link_name(self, link: int) -> str:
+        """The name of a link of this level, counted from its first."""
+        label = self.tier.name or f"tier {self.number}"
+        if not self.switched:
+            return f"{label} {self._direct_name(link)}"
+        seats, children = self.seats, self.ranks // self.child
+        if link < 2 * seats:
+            way, seat = divmod(link, seats)
+            return f"{label} {('uplink', 'downlink')[way]} of {self._seat_name(seat)}"
+        way, child = divmod(link - 2 * seats, children)
+        inner = "domain" if self.number == 2 else f"group of {self.child}"
+        return f"{label} tree {('uplink', 'downlink')[way]} of {inner} {child}"
+
+    def _direct_name(self, link: int) -> str:
+        copies = self.ranks // self.group * self.planes
+        if self._lattice is not None:
+            _, copy, origin, end, forward = self._lattice.ends(link, copies)
+            name = f"{'forward' if forward else 'backward'} link {origin}→{end}"
+        else:
+            copy, pair = divmod(link, self.size * (self.size - 1))
+            origin, end = divmod(pair, self.size - 1)
+            name = f"direct link {origin}→{end + (end >= origin)}"
+        group, plane = divmod(copy, self.planes)
+        return name if self.ranks == self.size else f"{name} of rail {plane} in group {group}"
+
+    def _seat_name(self, seat: int) -> str:
+        if self.beneath is None:
+            return f"rank {seat}" if self.sharing == 1 else f"ranks {seat * self.sharing} and on"
+        group, plane = divmod(seat, self.planes)
+        return f"switch {group}" if self.planes == 1 else f"switch {plane} of group {group}"
+
+
+# Which part of their domains ranks fill, where they do not fill whole ones.
+#
+# Switches and full meshes may stay partly empty, all of a tier alike: 256 ranks on racks of 72 are 4 racks of 64. The
+# fewest domains are taken that divide the ranks evenly, at least half full. What leads on from a domain shrinks with
+# it, so that every rank has the part of ports, trees and uplinks that it has where domains are full.
+
+
+def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
+    """Return the tiers with the sizes that ranks fill; those that ranks fill wholly, or that are one domain, stay.
+
+    Raises:
+        ValueError: domains would be less than half full; says which numbers of ranks are next.
+    """
+    filled, child = list(tiers), 1
+    for number, tier in enumerate(tiers):
+        if tier.children is None or ranks % child or ranks // child <= tier.children:
+            break
+        size = tier.children
+        if ranks // child % size and _may_stay_empty(tiers, number):
+            outer = [place for place in range(number + 1, len(tiers)) if _shrinks(tiers, place, number)]
+            ports = [count for place in outer if (count := filled[place].ports) is not None]
+            size = _even(ranks // child, size, ports)
+            if not size:
+                raise ValueError(_refusal(ranks, child, tier, number, ports))
+            filled[number] = filled[number].model_copy(update={"size": size})
+            for place in outer:
+                if (count := filled[place].ports) is not None:
+                    filled[place] = filled[place].model_copy(update={"ports": count * size // tier.children})
+        child *= size
+    return tuple(filled)
+
+
+def filling(ranks: int, tiers: Sequence[Tier]) -> str | None:
+    """Say which domains stay partly empty; None where all are full, or where there is one."""
+    words, child, whole, idle = [], 1, 1, 0
+    for tier, filled in zip(tiers, filled_tiers(ranks, tiers), strict=True):
+        child, whole = child * (filled.children or 1), whole * (tier.children or 1)
+        if filled.children != tier.children:
+            domains = ranks // child
+            words.append(f"{domains} domains of {tier.name or tier.shape} hold {child} of {whole} ranks each")
+            idle = domains * whole - ranks
+    return f"{', '.join(words)}; the {idle:,} idle ones are not counted" if words else None
+
+
+def _may_stay_empty(tiers: Sequence[Tier], number: int) -> bool:
+    """Whether a tier joins any number of children, others its domains, and no circuits blocks of a fixed size."""
+    circuits = any(tier.shape == "circuit-switch" for tier in tiers)
+    return number + 1 < len(tiers) and tiers[number].shape in ("switch", "full-mesh") and not circuits
+
+
+def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
+    """Whether the ports of a tier are those of ranks in a domain of another: not where its rails are fewer instead."""
+    rail = place
+    while tiers[rail].through_switch and tiers[rail - 1].separate_rails:
+        rail -= 1
+    return rail == place or tiers[rail].through_switch or number >= rail
+
+
+def _even(children: int, size: int, ports: Sequence[int]) -> int:
+    """Return the most children, from half the size on, that fill all domains alike and have whole ports; or 0."""
+    for domains in range(-(-children // size), 2 * children // size + 1):
+        part = children // domains
+        if children % domains == 0 and 2 * part >= size and not any(count * part % size for count in ports):
+            return part
+    return 0
+
+
+def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[int]) -> str:
+    size, children = tier.children or 1, ranks // child
+    near = next(count for count in range(children - 1, 0, -1) if count <= size or _even(count, size, ports))
+    more = next(count for count in range(children + 1, children + size + 1) if _even(count, size, ports))
+    where = f"tier {number + 1}" + (f" ({tier.name})" if tier.name else "")
+    of = f"{size} ranks" if child == 1 else f"{size} groups of {child} ranks"
+    return (
+        f"ranks={ranks} do not divide evenly into domains of {where}, of {of}, that are at least half full: expected "
+        f"e.g. {near * child} or {more * child}"
+    )
+
+
+# A list of tiers between given ranks, its sizes resolved and checked.
+
+
+@lru_cache(maxsize=256)
+def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
+    """The tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one level.
+
+    Switches that ranks fill in part have the sizes of :func:`filled_tiers`.
+
+    Raises:
+        ValueError: two tiers of one name, sizes that do not multiply to the ranks, ports that cannot be spread evenly,
+        uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or domains
+        less than half full.
+    """
+    _check_names(tiers)
+    tiers = filled_tiers(ranks, tiers)
+    levels: list[Level] = []
+    child, base = 1, 0
+    for number, tier in enumerate(tiers, 1):
+        where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
+        dims = _filled(tier, ranks, child)
+        if dims is None:
+            dims = tier.sizes(_children_left(tier, where, ranks, child, outermost=number == len(tiers)))
+        if levels and _joins_blocks(tier, dims, levels[-1]):
+            blocks = levels.pop()
+            _check_circuits(tier, blocks, where)
+            dims = tuple(inner * outer for inner, outer in zip(blocks.dims, dims, strict=True))
+            joined = blocks.tier.model_copy(update={"shape": "torus", "twisted": tier.twisted})
+            level = replace(blocks, tier=joined, dims=dims)
+            base = blocks.base
+        else:
+            beneath = _switch_beneath(tier, levels, where, child, used=prod(dims) > 1)
+            latency = hop_latency if tier.latency is None else tier.latency
+            level = Level(tier, len(levels) + 1, ranks, dims, child, latency, beneath, base)
+        levels.append(level)
+        _check_twist(level, where)
+        child = level.group
+        if ranks % child:
+            sizes = " · ".join(str(entry.size) for entry in levels)
+            total = f" = {child}" if len(levels) > 1 else ""
+            raise ValueError(f"tiers of {sizes}{total} ranks do not divide ranks={ranks}: expected a divisor")
+        base += level.links
+    if child != ranks:
+        sizes = describe([level.size for level in levels])
+        raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
+    return tuple(levels)
+
+
+def _check_names(tiers: tuple[Tier, ...]) -> None:
+    """Tiers are told apart by their names where fields of one are set, and where tables name links."""
+    places: dict[str, int] = {}
+    for number, tier in enumerate(tiers, 1):
+        if tier.name and places.setdefault(tier.name, number) != number:
+            raise ValueError(f"tiers {places[tier.name]} and {number} are both named {tier.name!r}: expected two names")
+
+
+def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
+    """Children along each dimension of a tier that states how many; None where it does not.
+
+    Fewer ranks may fill a part of a switch or a full mesh, and a single child of anything.
+    """
+    if tier.children is None:
+        return None
+    stated, filled = tier.sizes(tier.children), ranks // child
+    if ranks % child or filled >= tier.children:
+        return stated
+    if filled == 1:
+        return (1,) * len(stated)
+    return (filled,) if tier.shape in ("switch", "full-mesh") else stated
+
+
+def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost: bool) -> int:
+    """Children of a tier that states no size."""
+    if not outermost:
+        raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
+    if tier.most is not None and ranks // child > tier.most:
+        raise ValueError(f"{where} joins {ranks // child} children of {child} ranks: expected at most {tier.most}")
+    return ranks // child
+
+
+def _joins_blocks(tier: Tier, dims: tuple[int, ...], inner: Level) -> bool:
+    """Whether circuits continue the tori or meshes beneath; a block of one child has no links to continue."""
+    blocks = inner.size > 1 and inner.tier.shape in ("torus", "mesh")
+    return blocks and tier.shape == "circuit-switch" and len(dims) == len(inner.dims)
+
+
+def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
+    rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
+    if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
+        raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")
+    if blocks.tier.twisted:
+        raise ValueError(f"{where} joins blocks that are twisted: expected twisted of the circuits alone")
+    if tier.latency not in (None, blocks.latency):
+        raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected no latency but that of its links")
+
+
+def _check_twist(level: Level, where: str) -> None:
+    error = twist_error(level.dims) if level.tier.twisted and level.size > 1 else None
+    if error is not None:
+        raise ValueError(f"{where}: {error}")
+
+
+def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:
+    """The level through whose switch a tier's ports are reached; None where they are the ranks' own.
+
+    Ports that are not ``used``, since there is one child, need not be spread evenly.
+    """
+    if tier.through_switch:
+        if not levels or not levels[-1].switched:
+            raise ValueError(f"{where} has ports through the switch beneath: expected a tier of shape switch there")
+        return levels[-1]
+    if used and tier.ports is not None and tier.ports % child and child % tier.ports:
+        raise ValueError(f"{where} has {tier.ports} ports for {child} ranks: expected a divisor or a multiple")
+    return None

@@ -1,0 +1,335 @@
+"""Rings: the WDM ring of TeraRack and SiP-Ring, and its electrical, packet-switched counterpart.
+
+clockwise link i          i ──▶ i+1
+counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo the number of ranks)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.fields import Bandwidth, Count, Seconds
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.bills.grids import Grid, grid_bill, wavelength_ring_bill
+from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
+from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, AxisShare, Fabric, Lightpaths, Shift
+from lightloom.machines.parts.bill import Bill, BillChoices
+
+_COMMON = (
+    "wavelength_bandwidth",
+    "reconfiguration_time",
+    "conversion_time",
+    "guard_time",
+    "multicast_taps",
+    "energy_per_bit",
+    "power_per_rank",
+)
+"""Fields that the part of a ring has from it."""
+
+
+class RingGeometry(Fabric):
+    """A closed ring with one link each way between neighbours."""
+
+    routes: ClassVar[int] = 2
+
+    @property
+    def links(self) -> int:
+        return 2 * self.ranks
+
+    @property
+    @abstractmethod
+    def way_bandwidth(self) -> float:
+        """Bytes per second of each link."""
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.way_bandwidth)
+
+    def link_name(self, link: int) -> str:
+        n = self.ranks
+        a, b = link % n, (link + 1) % n
+        return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        n, forward = self.ranks, np.asarray(route) == CLOCKWISE
+        start = np.where(forward, source, destination)
+        length = np.where(forward, destination - source, source - destination) % n
+        return Footprint.of([(np.where(forward, 0, n), start, length, n)])
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """The links of each transfer in order: counter-clockwise ones end where their links begin to be numbered."""
+        return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != CLOCKWISE])
+
+    def route(self, source: Ints, destination: Ints) -> Ints:
+        """The shorter way, and the way back the same; opposite pairs alternate, so that neither way carries more."""
+        n = self.ranks
+        ahead = (np.asarray(destination) - source) % n
+        tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
+        backward = (2 * ahead > n) | ((2 * ahead == n) & tie)
+        return np.where(backward, COUNTERCLOCKWISE, CLOCKWISE).astype(np.int64)
+
+    def reverse_route(self, route: Ints) -> Ints:
+        return 1 - np.asarray(route)
+
+    def diameter(self) -> int:
+        return self.ranks // 2
+
+    def diameter_latency(self) -> float:
+        return self.hop_latency * self.diameter()
+
+    def root_latency(self, *, to_root: bool) -> float:
+        """All ranks are alike, or rank 0 is at an end."""
+        return self.diameter_latency()
+
+    def neighbour_latency(self) -> float:
+        return self.hop_latency
+
+    def cuts(self) -> list[Cut]:
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.way_bandwidth)
+        return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
+
+    def blocks(self) -> list[tuple[int, float, str]]:
+        sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
+        return [(size, 2 * self.way_bandwidth, f"the links into {size} neighbours") for size in sizes]
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        alike = np.full(self.ranks, self._receive_bandwidth())
+        return alike, alike
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self._receive_bandwidth()
+
+    def _receive_bandwidth(self) -> float:
+        """Bytes per second that one rank can receive."""
+        return 2 * self.way_bandwidth
+
+
+class WavelengthRing(RingGeometry):
+    """Nodes on a ring of fibres, each fibre carrying many wavelengths; micro-rings add, drop or pass each of them.
+
+    A lightpath takes the same wavelength on every link from source to destination and passes the nodes in between as
+    light. Sources: TeraRack and SiP-ML (rings in both directions, 25 µs to retune), OpTree section III-A.
+    """
+
+    kind: str
+    wavelengths: Annotated[Count, Field(le=1024)] = 64
+    """Wavelengths of a fibre."""
+    wavelength_bandwidth: Bandwidth = 5e9
+    """Bytes per second of one wavelength."""
+    fibres: Annotated[Count, Field(le=32)] = 1
+    """Fibres per direction."""
+    reconfiguration_time: Seconds = 25e-6
+    """Seconds to retune the micro-rings, paid whenever a circuit changes."""
+    conversion_time: Seconds = 0.0
+    """Seconds a step pays for optical-electrical-optical conversion."""
+    guard_time: Seconds = 0.0
+    """Seconds that every piece holds its lightpath besides its bytes, where pieces follow each other on standing
+    circuits."""
+    transceivers: Count | None = None
+    """Wavelengths a node can send on at once, and receive on at once; null when only the fibres limit it."""
+    multicast_taps: Annotated[int, Field(ge=1, strict=True)] = 1
+    """Destinations one lightpath may serve by drop-and-continue."""
+    lightpath_reach: Count | None = None
+    """Links one lightpath may pass before its light is too weak (``lightloom budget``); null without limit."""
+
+    exclusive: ClassVar[bool] = True
+    wavelength_routed: ClassVar[bool] = True
+    rate_fields: ClassVar[frozenset[str]] = frozenset({"wavelength_bandwidth", "energy_per_bit", "power_per_rank"})
+    group_assumption: ClassVar[str] = (
+        "a group that has all wavelengths closes its ring, as SiP-ML assumes, which bounds the shares that axes divide"
+    )
+
+    @property
+    def channels(self) -> int:
+        return self.wavelengths * self.fibres
+
+    @property
+    def fibre_channels(self) -> int:
+        return self.wavelengths
+
+    @property
+    def usable_channels(self) -> int:
+        """Half the transceivers for each way, if they are fewer than the wavelengths."""
+        return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)
+
+    @property
+    def channel_bandwidth(self) -> float:
+        return self.wavelength_bandwidth
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.link_budget import LinkBudget
+
+        light = LinkBudget(wavelengths=self.wavelengths, wavelength_bandwidth=self.wavelength_bandwidth).laser_power
+        sending = 2 * self.channels if self.transceivers is None else self.transceivers
+        return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
+
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """A ring of as many ranks."""
+        return self._with(ranks=ranks)
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """All that a rank can receive, from its neighbour: circuits go where they are needed."""
+        if stride % self.ranks == 0:
+            return np.inf, 0.0
+        return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
+
+    def channel_sharing(self, stride: Ints) -> Ints:
+        """Groups that interleave have as many rings as their ranks lie apart."""
+        return stride
+
+    @property
+    def closes(self) -> bool:
+        """Whether the links after the last rank lead to the first one, and belong to this ring alone."""
+        return True
+
+    def share_unit(self, ranks: int, stride: int) -> int:
+        """A wavelength for each of the groups that interleave; two where these do not reach around the ring, since
+        what would pass its end goes back, on wavelengths of its own."""
+        return stride * (1 if self._closes(ranks, stride) else 2)
+
+    def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
+        """A ring of the wavelengths that one group has; one that light closes the long way back, where it must."""
+        wavelengths = channels // self.share_unit(ranks, stride)
+        closes = self._closes(ranks, stride)
+        reach = self.reach
+        if wavelengths < 1 or (reach is not None and reach < (stride if closes else (ranks - 1) * stride)):
+            return None
+        if ranks == self.ranks and wavelengths == self.channels and self.fibres == 1 and closes:
+            return self
+        common = {name: getattr(self, name) for name in _COMMON}
+        if not closes:
+            # Light does not go both ways at once.
+            common["multicast_taps"] = 1
+        return RingGroup(
+            ranks=ranks,
+            wavelengths=wavelengths,
+            hop_latency=self.hop_latency * stride,
+            lightpath_reach=None if reach is None else max(reach // stride, 1),
+            held=channels // stride,
+            reaches_around=closes,
+            **common,
+        )
+
+    def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
+        """What would pass the end of a group that does not reach around goes the other way, on the upper half of the
+        group's wavelengths: of those that pass it at once no two have the same one."""
+        members = derived.group_members(self.ranks, axis.ranks, axis.stride)
+        held = axis.channels // axis.stride
+        channel = axis.first + group % axis.stride * held + local.channel
+        ends, route = (members[group, local.source], members[group, local.destination]), local.route
+        if not self._closes(axis.ranks, axis.stride):
+            passes = (local.destination > local.source) != (np.asarray(route) == CLOCKWISE)
+            route = np.where(passes, 1 - np.asarray(route), route)
+            channel = channel + np.where(passes, axis.channels // self.share_unit(axis.ranks, axis.stride), 0)
+        return Lightpaths(*ends, route, channel)
+
+    def shift_unit(self, stride: int) -> int:
+        """One wavelength: on each way around, one direction of the sends."""
+        return 1 if self.closes else 2
+
+    def shift(self, stride: int, channels: int) -> Shift:
+        """Circuits that overlap need wavelengths of their own: with few, many short hops. Around the whole ring, hops
+        that do not divide it would need more wavelengths than links that they pass."""
+        each = channels // self.shift_unit(stride)
+        around = self.ranks if self.closes else 0
+        hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
+        hops, width = (stride if self.closes else max(stride, self.ranks - stride)) // hop, each // hop
+        rate = width * self.wavelength_bandwidth / hops
+        return Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
+
+    def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        shift, rank = self.shift(stride, channels), np.arange(self.ranks)
+        slot = first + rank % shift.hop * shift.width
+        onward = (rank + shift.hop) % self.ranks
+        passes = np.zeros(self.ranks, np.bool_) if self.closes else rank + shift.hop >= self.ranks
+        back = channels // self.shift_unit(stride)
+        forward = Lightpaths(rank, onward, np.where(passes, COUNTERCLOCKWISE, CLOCKWISE), slot + passes * back)
+        backward = Lightpaths(onward, rank, 1 - forward.route, forward.channel)
+        return Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
+
+    def _closes(self, ranks: int, stride: int) -> bool:
+        """Whether groups of so many ranks at a stride reach around the whole ring."""
+        return self.closes and ranks * stride == self.ranks
+
+    @property
+    def way_bandwidth(self) -> float:
+        return self.channels * self.wavelength_bandwidth
+
+    def _receive_bandwidth(self) -> float:
+        usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
+        return usable * self.wavelength_bandwidth
+
+
+class WdmRing(WavelengthRing):
+    """A ring of wavelengths on which everything works."""
+
+    kind: Literal["wdm-ring"] = "wdm-ring"
+
+    @property
+    def may_fail(self) -> tuple[str, ...]:
+        return ("wavelength", "transceiver", "segment", "cable", "node", "dark-node")
+
+
+class RingGroup(WavelengthRing):
+    """The wavelengths that one group of a ring's ranks has, as a ring.
+
+    Lightpaths pass ``hop_latency`` from rank to rank of the group. Where the group does not reach around the ring,
+    those that pass its end really go back the long way (:meth:`WavelengthRing.embedded`), and take as long.
+    """
+
+    kind: Literal["ring-group"] = "ring-group"
+    held: Count = 1
+    """Wavelengths of every link that the group holds, those on which light goes back included."""
+    reaches_around: bool = True
+    """Whether the links between the last rank and the first lead on around the whole ring."""
+
+    @property
+    def closes(self) -> bool:
+        return self.reaches_around
+
+    @property
+    def shared_channels(self) -> int:
+        return self.held
+
+    def embedding(self) -> Self:
+        """With the wavelengths on which light goes back, too."""
+        return self.model_copy(update={"wavelengths": self.held})
+
+    def pair(self, stride: int) -> tuple[float, float]:
+        """Over circuits that stand; :meth:`shift`."""
+        if stride % self.ranks == 0:
+            return np.inf, 0.0
+        shift = self.shift(stride % self.ranks, self.held)
+        return shift.rate, shift.latency
+
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        if self.closes:
+            return super().latency(source, destination, route)
+        apart: Floats = np.abs(np.asarray(destination) - source).astype(np.float64)
+        return self.hop_latency * apart
+
+    def diameter_latency(self) -> float:
+        return super().diameter_latency() if self.closes else self.hop_latency * (self.ranks - 1)
+
+
+class Ring(RingGeometry):
+    """An electrical ring: each neighbour pair joined by one link each way, packets forwarded hop by hop."""
+
+    kind: Literal["ring"] = "ring"
+    bandwidth: Bandwidth = 50e9
+    """Bytes per second of a link, per direction."""
+
+    joins_ranks: ClassVar[bool] = True
+
+    def bill_of_parts(self, choices: BillChoices) -> Bill:
+        return grid_bill(
+            Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring"), choices
+        )
+
+    @property
+    def way_bandwidth(self) -> float:
+        return self.bandwidth

@@ -1,0 +1,169 @@
+"""How many instances of an averager a bandwidth takes, and what all of them need: watts, light, latency, area.
+
+    claimed bandwidth of a server ─▶ instances of signals x symbol rate ─▶ lasers, heaters, electronics, area
+
+An instance is one averager with its lanes: bits x symbol rate for each server (0.4 Tb/s at 8 bits and 50 GBd).
+Instances may be wavelengths on one passive mesh, which share its heaters and its area but nothing else;
+`photonics.dispersion` says how far apart these may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, floor
+
+import numpy as np
+
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.machines.reducers.compare import RIVALS
+from lightloom.machines.reducers.constants import constants, design, drawn, nominal
+from lightloom.machines.reducers.rivals import NETWORKS, Rival, Setting
+from lightloom.photonics.chip.wavelengths import spacing_in_metres
+
+SPACING = 100e9
+"""Hertz between wavelengths on one mesh, an assumption: the grid of dense wavelength multiplexing."""
+_DRAWS = 100
+
+
+def instance_bandwidth(bits: int, symbol_rate: float) -> float:
+    """Return bytes a second of a server through one instance."""
+    return bits * symbol_rate / 8
+
+
+def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
+    """Return how many instances carry ``bandwidth`` bytes a second of every server.
+
+    Raises:
+        ConfigError: the bandwidth or the symbol rate is not positive and finite.
+    """
+    for name, value in (("bandwidth", bandwidth), ("symbol_rate", symbol_rate)):
+        if not 0 < value < float("inf"):
+            raise ConfigError(f"{name} = {value!r}: expected more than 0")
+    return ceil(bandwidth / instance_bandwidth(bits, symbol_rate) * (1 - 1e-12))
+
+
+def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
+    """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row."""
+    window = design(servers, bits, True, ports).window
+    return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """All instances that a bandwidth takes."""
+
+    reducer: str
+    instances: int
+    meshes: int
+    """Passive meshes; fewer than instances where wavelengths share them, 0 without networks."""
+    instance_bandwidth: float
+    """Bytes a second of a server through one instance."""
+    lanes: int
+    """Lanes of a server, all instances."""
+    watts: Mapping[str, float]
+    """Watts by part, servers' ends included, of all instances and servers."""
+    low: float
+    """Watts in all that 5 % of the draws of all constants stay below."""
+    high: float | None
+    """Watts in all that 5 % of the draws exceed; None where no light suffices in these."""
+    latency: float
+    """Seconds from the servers' light to the mean's code."""
+    levels: int
+    """Averagers in cascade."""
+    area: float
+    """Square metres of photonics of all meshes."""
+    limits: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    assumed: int = 0
+    """Constants behind the figures that are assumptions."""
+
+    @property
+    def total(self) -> float:
+        """Watts that all parts draw together."""
+        return sum(self.watts.values())
+
+    @property
+    def lasers(self) -> float:
+        """Watts of all lasers and local oscillators."""
+        return sum(self.watts.get(part, 0.0) for part in ("lasers", "local oscillators", "carriers of units"))
+
+
+def capacity(
+    reducer: str,
+    servers: int,
+    bandwidth: float,
+    *,
+    bits: int = 8,
+    symbol_rate: float = 50e9,
+    ports: int | None = None,
+    wavelengths: int = 1,
+    given: Mapping[str, float] | None = None,
+) -> Capacity:
+    """Return what ``bandwidth`` bytes a second of every server take of a reducer of `onn compare-reducers`.
+
+    Args:
+        reducer: name of the reducer.
+        servers: number of servers.
+        bandwidth: bytes a second that a server sends, and gets back as means.
+        bits: bits of a code.
+        symbol_rate: digits a second of every lane.
+        ports: servers of one network; more take two levels.
+        wavelengths: wavelengths that share a mesh.
+        given: constants to replace, by name.
+
+    Raises:
+        UnknownNameError: there is no reducer or constant of a name.
+        UnsupportedError: there is no such network, or no light suffices for so many servers.
+        ConfigError: an argument is out of range, or wavelengths do not fit beside each other on a mesh.
+    """
+    if reducer not in RIVALS:
+        raise UnknownNameError("reducer", reducer, RIVALS)
+    network = reducer in NETWORKS
+    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=ports if network else None)
+    if wavelengths > 1:
+        _check_wavelengths(reducer, setting, wavelengths)
+    chosen = constants(given)
+    rival = RIVALS[reducer](setting, nominal(chosen))
+    if rival.energy_per_bit == float("inf"):
+        raise UnsupportedError(f"{reducer} for {servers} servers: {'; '.join(rival.limits)}")
+    count = instances_for(bandwidth, bits, symbol_rate)
+    meshes = ceil(count / wavelengths) if network else 0
+    draws = [_watts(RIVALS[reducer](setting, values), setting, count, wavelengths) for values in drawn(chosen, _DRAWS)]
+    totals = np.sort([sum(watts.values()) for watts in draws])
+    made = design(servers, bits, reducer == "row-gain-network", setting.ports) if network else None
+    return Capacity(
+        reducer=reducer,
+        instances=count,
+        meshes=meshes,
+        instance_bandwidth=instance_bandwidth(bits, symbol_rate),
+        lanes=count * rival.lanes,
+        watts=_watts(rival, setting, count, wavelengths),
+        low=float(totals[_DRAWS // 20]),
+        high=float(totals[-1 - _DRAWS // 20]) if np.isfinite(totals[-1 - _DRAWS // 20]) else None,
+        latency=rival.total_latency,
+        levels=1 if made is None else made.levels,
+        area=meshes * rival.area,
+        limits=rival.limits,
+        needs=rival.needs,
+        assumed=sum(constant.assumed for constant in chosen.values()),
+    )
+
+
+def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None:
+    if reducer != "row-gain-network":
+        raise ConfigError(f"wavelengths = {wavelengths}: expected 1, since {reducer} has no mesh that they could share")
+    most = most_wavelengths(setting.servers, setting.bits, setting.ports)
+    if wavelengths > most:
+        raise ConfigError(
+            f"wavelengths = {wavelengths}: expected at most {most}, {SPACING / 1e9:g} GHz apart, since couplers and "
+            "heaters of one mesh err beyond"
+        )
+
+
+def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
+    """Return watts by part; heaters of a mesh are shared by its wavelengths."""
+    watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
+    if "heaters" in watts:
+        watts["heaters"] *= ceil(instances / wavelengths) / instances
+    return watts

@@ -1,0 +1,529 @@
+"""All rivals for the same servers and bits: costs with their ranges, what turns the verdict, the verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.machines.reducers.constants import (
+    Constant,
+    Values,
+    constants,
+    drawn,
+    nominal,
+)
+from lightloom.machines.reducers.rivals import (
+    NETWORKS,
+    Lanes,
+    Rival,
+    Setting,
+    broadcasting_asic,
+    digit_sum,
+    homodyne_sum,
+    packet_switch,
+    paper_network,
+    reducer_asic,
+    row_gain_network,
+)
+from lightloom.photonics.averaging.averagers import DigitSum
+
+# Which constants turn a verdict: each alone from its least to its greatest value, and where two rivals break even.
+
+Saving = Callable[[Values], float]
+"""The share of energy that one rival saves against another; below 0 it takes more, minus infinity if no light does."""
+
+_STEPS = 40
+_GRID = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one constant alone does to a saving."""
+
+    constant: Constant
+    at_low: float
+    """Saving at the least value."""
+    at_high: float
+    """Saving at the greatest value."""
+    break_even: float | None
+    """Value nearest to the constant's own at which both rivals need the same, in its unit; None if none is in range."""
+
+    @property
+    def swing(self) -> float:
+        """Distance between the two savings; infinite where no light suffices at one end."""
+        return abs(self.at_high - self.at_low)
+
+    @property
+    def turns(self) -> bool:
+        """Whether the verdict differs within the range."""
+        return self.break_even is not None
+
+
+def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e-4) -> list[Turn]:
+    """Return what each constant does that changes the saving by at least ``least``, the largest change first."""
+    values = nominal(constants)
+    turns = []
+    for name, constant in constants.items():
+        if constant.low == constant.high:
+            continue
+
+        def at(share: float, name: str = name, constant: Constant = constant) -> float:
+            return saving({**values, name: constant.draw(share)})
+
+        turn = Turn(constant=constant, at_low=at(0.0), at_high=at(1.0), break_even=_break_even(at, constant))
+        if turn.swing >= least or turn.turns:
+            turns.append(turn)
+    return sorted(turns, key=lambda turn: -turn.swing)
+
+
+def _break_even(at: Callable[[float], float], constant: Constant) -> float | None:
+    """Return the value in the range nearest to the constant's own at which the saving changes sign."""
+    shares = [index / _GRID for index in range(_GRID + 1)]
+    signs = [at(share) > 0 for share in shares]
+    crossings = []
+    for low, high, first, second in zip(shares, shares[1:], signs, signs[1:], strict=False):
+        if first == second:
+            continue
+        while high - low > 0.5**_STEPS:
+            middle = (low + high) / 2
+            low, high = (middle, high) if (at(middle) > 0) == first else (low, middle)
+        crossings.append(constant.draw(high) / (constant.si(1.0)))
+    own = constant.value
+    return min(crossings, key=lambda value: abs(value - own), default=None)
+
+
+# What a comparison of reducers holds, and how it shows itself.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The energy of a rival over draws of all constants."""
+
+    low: float
+    """Joules a bit that 5 % of the draws stay below."""
+    high: float
+    """Joules a bit that 5 % of the draws exceed."""
+    sooner: Mapping[str, float]
+    """Share of draws in which this rival takes less than another, by the other's name."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ReducerComparison(Result):
+    """Rivals that average the codes of the same servers."""
+
+    setting: Setting
+    constants: Mapping[str, Constant]
+    rivals: Mapping[str, Rival]
+    """Costs at the constants' own values, the least energy first."""
+    refused: Mapping[str, str]
+    """Rivals that cannot be built for so many servers, and why."""
+    ranges: Mapping[str, Range]
+    draws: int
+    pair: tuple[str, str]
+    """The rivals whose difference is explained, the second being what the first is measured against."""
+    turns: tuple[Turn, ...]
+    """What single constants do to the saving of the pair."""
+    best_cases: Mapping[str, float]
+    """Energy of each network over the reducer chip's with every constant at the end of its range that favours it."""
+    most_servers: Mapping[str, int]
+    """Largest tried number of servers up to which sums stay within all limits, by rival; 0 for none."""
+    tried_sums: tuple[int, int]
+    """Tuples of digit sums that were tried, and how many means were wrong."""
+    verdict: tuple[str, ...] = ()
+    """The comparison in words."""
+
+    @property
+    def proof(self) -> tuple[str, ...]:
+        """Steps of the proof that digit sums average exactly."""
+        return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
+
+    @property
+    def path_loss_db(self) -> float:
+        """Loss of a lane's path that the lasers of plain lanes imply, from modulator to detector, margin included."""
+        return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
+
+    def saving(self, first: str, second: str) -> float:
+        """Return the share of energy that the first rival saves against the second."""
+        return saving_of(self.rivals[first], self.rivals[second])
+
+    def summary(self) -> str:
+        return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
+
+    def rows(self) -> list[Document]:
+        return [self._row(name) for name in self.rivals]
+
+    def _row(self, name: str) -> Document:
+        rival, spread = self.rivals[name], self.ranges[name]
+        return {
+            "rival": name,
+            "title": rival.title,
+            "energy_per_bit_j": rival.energy_per_bit,
+            "energy_per_bit_low_j": spread.low,
+            "energy_per_bit_high_j": spread.high,
+            "parts_j": dict(rival.energy),
+            "latency_s": rival.total_latency,
+            "latency_parts_s": dict(rival.latency),
+            "light_per_server_w": rival.launched,
+            "light_per_lane_at_reducer_w": rival.detected,
+            "effective_bits_needed": rival.enob,
+            "area_m2": rival.area,
+            "limits": list(rival.limits),
+            "needs": list(rival.needs),
+            "share_of_draws_below": dict(spread.sooner),
+        }
+
+    def to_json(self) -> Document:
+        """Return the document that ``lightloom onn compare-reducers --json`` prints."""
+        setting = self.setting
+        given = {name: constant.value for name, constant in self.constants.items() if constant.given}
+        identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
+        document = {
+            "schema": "lightloom.onn-compare-reducers/1",
+            "servers": setting.servers,
+            "bits": setting.bits,
+            "symbol_rate": setting.symbol_rate,
+            "word_errors": setting.word_errors,
+            "path_loss_db": self.path_loss_db,
+            "rivals": self.rows(),
+            "refused": dict(self.refused),
+            "draws": self.draws,
+            "pair": list(self.pair),
+            "turns": [_turn(turn) for turn in self.turns],
+            "verdict": list(self.verdict),
+            "best_case_ratios": dict(self.best_cases),
+            "most_servers_within_limits": dict(self.most_servers),
+            "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
+            "constants": [_constant(constant) for constant in self.constants.values()],
+            "provenance": provenance([*identity, given, self.draws, list(self.pair)], 0),
+        }
+        return {name: plain(value) for name, value in document.items()}
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "rival": name,
+                "pJ/bit": f"{1e12 * rival.energy_per_bit:.3g}",
+                "90 % of draws": f"{1e12 * self.ranges[name].low:.3g} to {1e12 * self.ranges[name].high:.3g}",
+                "latency, ns": f"{1e9 * rival.total_latency:.3g}",
+                "limits": "; ".join(rival.limits),
+            }
+            for name, rival in self.rivals.items()
+        ]
+
+
+def saving_of(first: Rival, second: Rival) -> float:
+    """Return the share of energy that the first rival saves; minus infinity where no light suffices for it."""
+    if first.energy_per_bit == float("inf"):
+        return float("-inf")
+    return 1 - first.energy_per_bit / second.energy_per_bit
+
+
+def _turn(turn: Turn) -> Document:
+    return {
+        "constant": turn.constant.name,
+        "unit": turn.constant.unit,
+        "value": turn.constant.value,
+        "low": turn.constant.low,
+        "high": turn.constant.high,
+        "saving_at_low": turn.at_low,
+        "saving_at_high": turn.at_high,
+        "break_even": turn.break_even,
+    }
+
+
+def _constant(constant: Constant) -> Document:
+    return {
+        "name": constant.name,
+        "value": constant.value,
+        "low": constant.low,
+        "high": constant.high,
+        "unit": constant.unit,
+        "meaning": constant.meaning,
+        "source": constant.source,
+        "assumption": constant.assumed,
+    }
+
+
+# The verdict of a comparison in words, every figure of which is computed.
+
+SUMS = ("digit-sum", "digit-sum-nrz", "homodyne-sum")
+"""Rivals that add digits in the light."""
+_THIRD = (0.25, 0.42)
+"""Savings that count as "about a third"."""
+_NO_LIGHT = "cannot be had with any power of light"
+
+
+def verdict(made: ReducerComparison) -> tuple[str, ...]:
+    """Return the verdict's sentences: who needs the least, networks, sums, and an earlier estimate."""
+    return tuple(
+        sentence
+        for sentence in (_least(made), _networks(made), *_sums(made), _turning(made), _earlier(made))
+        if sentence is not None
+    )
+
+
+def _least(made: ReducerComparison) -> str:
+    whole = [rival for rival in made.rivals.values() if not rival.limits]
+    best, spread = whole[0], made.ranges[whole[0].name]
+    return (
+        f"Least energy without a limit that it breaks: {best.title}, {_pj(best.energy_per_bit)} pJ/bit "
+        f"({_pj(spread.low)} to {_pj(spread.high)} in 90 % of draws)."
+    )
+
+
+def _networks(made: ReducerComparison) -> str | None:
+    present = [made.rivals[name] for name in NETWORKS if name in made.rivals]
+    if not present:
+        return None
+    asic = made.rivals["reducer-asic"]
+    parts = []
+    for rival in present:
+        less = made.ranges[rival.name].sooner["reducer-asic"]
+        share = "in no draw" if less == 0 else f"in {100 * less:.0f} % of draws"
+        ratio = rival.energy_per_bit / asic.energy_per_bit
+        takes = f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else _NO_LIGHT
+        best = made.best_cases[rival.name]
+        least = (
+            f"{best:.3g} times with every constant at the end of its range that favours it"
+            if best < inf
+            else "no light suffices at either end of any range"
+        )
+        parts.append(f"{rival.name} {takes}, less than the chip {share} ({least})")
+    wins = any(made.ranges[rival.name].sooner["reducer-asic"] > 0.5 for rival in present)
+    lead = "A network of interferometers wins on energy" if wins else "No network of interferometers wins on energy"
+    return f"{lead}: {'; '.join(parts)}."
+
+
+def _sums(made: ReducerComparison) -> list[str]:
+    sentences = []
+    for name in SUMS:
+        if name not in made.rivals:
+            continue
+        rival, less = made.rivals[name], made.ranges[name].sooner
+        against = [
+            f"{_saves(made.saving(name, other))} against {other} "
+            f"(it takes less energy in {100 * less[other]:.0f} % of draws)"
+            for other in ("reducer-asic", "broadcasting-asic")
+        ]
+        limits = f" It breaks a limit: {'; '.join(rival.limits)}." if rival.limits else ""
+        most = made.most_servers[name]
+        reach = (
+            f"It stays within its limits up to {most} servers" if most else "No number of servers is within its limits"
+        )
+        sentences.append(f"{name}: {', '.join(against)}. {reach}.{limits}")
+    return sentences
+
+
+def _turning(made: ReducerComparison) -> str:
+    first, second = made.pair
+    turning = [turn for turn in made.turns if turn.turns]
+    if not turning:
+        return f"No single assumption within its range turns the verdict between {first} and {second}."
+    names = ", ".join(
+        f"{turn.constant.name} ({turn.constant.value:.3g}, even at {turn.break_even:.3g} {turn.constant.unit})".replace(
+            " )", ")"
+        )
+        for turn in turning
+    )
+    return f"What alone turns the verdict between {first} and {second}: {names}."
+
+
+def _earlier(made: ReducerComparison) -> str:
+    """Whether sums with electronic carries save about a third against a reducer chip, as estimated without lasers."""
+    claim = (
+        'An earlier estimate without lasers, "a third less than a reducer chip up to 8 servers (PAM4) or 16 (on-off)"'
+    )
+    servers, held, details = made.setting.servers, [], []
+    for name, most in (("digit-sum", 8), ("digit-sum-nrz", 16)):
+        if servers > most:
+            continue
+        saving, limits = made.saving(name, "reducer-asic"), made.rivals[name].limits
+        held.append(_THIRD[0] <= saving <= _THIRD[1] and not limits)
+        details.append(f"{name} {_saves(saving)}{' and breaks a limit' if limits else ''}")
+    if not details:
+        return f"{claim}, says nothing of {servers} servers."
+    word = "confirmed" if all(held) else "confirmed in part" if any(held) else "refuted"
+    return f"{claim}, is {word} for {servers}: {'; '.join(details)}."
+
+
+def _saves(saving: float) -> str:
+    if saving == float("-inf"):
+        return _NO_LIGHT
+    return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"
+
+
+def _pj(joules: float) -> str:
+    return f"{1e12 * joules:.3g}"
+
+
+RIVALS: Mapping[str, Callable[[Setting, Values], Rival]] = MappingProxyType(
+    {
+        "paper-network": paper_network,
+        "row-gain-network": row_gain_network,
+        "digit-sum": digit_sum,
+        "digit-sum-nrz": partial(digit_sum, levels=2),
+        "homodyne-sum": homodyne_sum,
+        "reducer-asic": reducer_asic,
+        "broadcasting-asic": broadcasting_asic,
+        "packet-switch": packet_switch,
+    }
+)
+"""Every rival by name."""
+DRAWS = 200
+_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)
+_TRIED_SUMS = 6_000_000
+
+
+def compare_reducers(
+    servers: int,
+    bits: int = 8,
+    *,
+    word_errors: float = 1e-6,
+    symbol_rate: float = 50e9,
+    given: Mapping[str, float] | None = None,
+    pair: tuple[str, str] = ("digit-sum", "reducer-asic"),
+    draws: int = DRAWS,
+) -> ReducerComparison:
+    """Compare ways to average the codes of servers, with lasers, multiplexers, converters and error correction.
+
+    Args:
+        servers: number of servers, 2 to 32; networks are constructed for up to 16.
+        bits: bits of a code.
+        word_errors: share of wrong words that sums in the light may have, for which no error correction is counted.
+        symbol_rate: digits a second of every lane.
+        given: constants to replace, by name, in the units of `constants.yaml`.
+        pair: rivals whose difference is explained.
+        draws: draws of all constants behind the ranges.
+
+    Raises:
+        ConfigError: an argument is out of range.
+        UnknownNameError: there is no rival or constant of a name.
+    """
+    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, word_errors=word_errors)
+    for name in pair:
+        if name not in RIVALS:
+            raise UnknownNameError("rival", name, RIVALS)
+    if pair[0] == pair[1]:
+        raise ConfigError(f"pair {pair[0]}, {pair[1]}: expected two different rivals")
+    if isinstance(draws, bool) or not isinstance(draws, int) or not 20 <= draws <= 100_000:
+        raise ConfigError(f"draws = {draws!r}: expected a whole number from 20 to 100000")
+    chosen = constants(given)
+    rivals, refused = _rivals(setting, nominal(chosen))
+    for name in pair:
+        if name in refused:
+            raise UnsupportedError(f"{name}: {refused[name]}")
+
+    def saving(values: Values) -> float:
+        first, second = (RIVALS[name](setting, values) for name in pair)
+        return saving_of(first, second)
+
+    made = ReducerComparison(
+        setting=setting,
+        constants=chosen,
+        rivals=rivals,
+        refused=refused,
+        ranges=_ranges(setting, chosen, list(rivals), draws),
+        draws=draws,
+        pair=pair,
+        turns=tuple(tornado(saving, chosen)),
+        best_cases={name: _best_case(name, setting, chosen) for name in NETWORKS if name in rivals},
+        most_servers={name: _most_servers(name, setting, nominal(chosen)) for name in SUMS},
+        tried_sums=DigitSum(servers=servers, bits=bits, rounding="floor").try_sums(_TRIED_SUMS),
+    )
+    return replace(made, verdict=verdict(made))
+
+
+def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[str, str]]:
+    rivals, refused = {}, {}
+    for name, make in RIVALS.items():
+        try:
+            rivals[name] = make(setting, values)
+        except UnsupportedError as error:
+            refused[name] = str(error)
+    ordered = sorted(rivals.values(), key=lambda rival: rival.energy_per_bit)
+    return {rival.name: rival for rival in ordered}, refused
+
+
+def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], draws: int) -> dict[str, Range]:
+    sets = drawn(chosen, draws)
+    energy: dict[str, Floats] = {
+        name: np.array([RIVALS[name](setting, values).energy_per_bit for values in sets]) for name in names
+    }
+    return {
+        name: Range(
+            low=_quantile(energy[name], 0.05),
+            high=_quantile(energy[name], 0.95),
+            sooner={other: float((energy[name] < energy[other]).mean()) for other in names if other != name},
+        )
+        for name in names
+    }
+
+
+def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> float:
+    """Return a rival's energy over the reducer chip's with every constant at the end that favours the rival.
+
+    The end is found for each constant alone, the others at their own values: exact where no two constants oppose.
+    """
+    values = nominal(chosen)
+
+    def ratio(changed: Values) -> float:
+        return RIVALS[name](setting, changed).energy_per_bit / reducer_asic(setting, changed).energy_per_bit
+
+    best = {}
+    for key, constant in chosen.items():
+        ends = sorted((ratio({**values, key: end}), end) for end in (constant.draw(0.0), constant.draw(1.0)))
+        best[key] = ends[0][1]
+    return ratio(best)
+
+
+def _most_servers(name: str, setting: Setting, values: Values) -> int:
+    """Return the largest of some numbers of servers up to which a rival breaks no limit, 0 for none."""
+    most = 0
+    for servers in _SIZES:
+        if RIVALS[name](replace(setting, servers=servers), values).limits:
+            break
+        most = servers
+    return most
+
+
+def _quantile(energies: Floats, share: float) -> float:
+    """Return the value that a share of the energies stays at or below; sorted, since some may be infinite."""
+    return float(np.sort(energies)[min(int(share * len(energies)), len(energies) - 1)])
+
+
+# What a mean made in the light gives up, and what that costs.
+
+FORFEITS = (
+    (
+        "error correction",
+        "codes of links, such as RS(544, 514) over GF(2^10), do not survive a sum of integers, and no code survives "
+        "the rounding of a network; the way up is counted at raw errors, 1e-6 of the words by default instead of "
+        "corrected ones at 2e-3, and its lanes need that much more light. A sum that is rounded behind its decoder "
+        "need not give this up: linear codes over a prime field larger than any sum are closed under addition, at "
+        "the cost of parities of more digits, and are not counted here. The way back of a digit sum is coded again, "
+        "that of a network is not",
+    ),
+    (
+        "retransmission",
+        "a lost word of one server is lost in the mean of all: all of them send it again, N times the energy for that "
+        "word; a digit sum may check itself, as the sum of the servers' checksums is the checksum of the sums",
+    ),
+    (
+        "senders in their own time",
+        "all symbols meet within a few hundredths of a symbol: the mean waits for the latest server, with one clock, "
+        "fibres trimmed to 0.1 mm (0.6 ps), and buffers at the senders; a chip retimes each lane for itself",
+    ),
+    (
+        "any subset of servers",
+        "a server that is absent is a dark lane: a digit sum divides by another number, a network needs P set anew",
+    ),
+)
+"""What is forfeited, and what it costs."""

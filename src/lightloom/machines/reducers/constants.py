@@ -1,0 +1,389 @@
+"""The constants of the comparison, their ranges and sources (`constants.yaml`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.configfile import read_yaml
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.results import Document
+from lightloom.machines.parts.part import load_part
+from lightloom.machines.reducers.hardware import averager_for
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.mapped import MappedNetwork, effective_network, map_averager
+from lightloom.photonics.averaging.networks import FunctionArguments
+from lightloom.photonics.averaging.proof import noisy_accuracy
+from lightloom.photonics.chip.wavelengths import Dispersion, at_wavelength
+from lightloom.photonics.link.settings import Link, ideal
+from lightloom.photonics.link.simulate import design_chip
+from lightloom.photonics.link.word_errors import word_errors
+from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping
+
+_SCALES: Mapping[str, float] = MappingProxyType(
+    {
+        "": 1.0,
+        "bits": 1.0,
+        "pi": 1.0,
+        "rad": 1.0,
+        "dB": 1.0,
+        "dB/Hz": 1.0,
+        "pJ/bit": 1e-12,
+        "fJ": 1e-15,
+        "mW": 1e-3,
+        "ns": 1e-9,
+        "ps": 1e-12,
+        "pA/rtHz": 1e-12,
+        "mm2": 1e-6,
+    }
+)
+"""SI value of one of each unit of the file."""
+
+Values = Mapping[str, float]
+"""A value for every constant, in SI units; decibels, shares and bits as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A constant of the comparison, in the unit that people say it in."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    meaning: str
+    source: str
+    given: bool = False
+    """Whether the user set the value; its range is then the value alone."""
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise ConfigError(f"{self.name} = {self.value:g}: expected {self.low:g} to {self.high:g} {self.unit}")
+
+    @property
+    def assumed(self) -> bool:
+        """Whether no publication states the value."""
+        return self.source.startswith("assumption")
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether values are drawn evenly in their logarithm: decibels and bits are logarithms already."""
+        return self.unit not in ("dB", "dB/Hz", "bits")
+
+    def si(self, value: float) -> float:
+        """Return a value of this unit in SI units."""
+        return value * _SCALES[self.unit]
+
+    def draw(self, share: float) -> float:
+        """Return the value a ``share`` of the way from the least to the greatest, in SI units."""
+        if self.logarithmic:
+            return self.si(float(self.low * (self.high / self.low) ** share))
+        return self.si(self.low + (self.high - self.low) * share)
+
+
+@cache
+def published() -> Mapping[str, Constant]:
+    """Return the constants of the file by name."""
+    document = read_yaml(Path(__file__).with_name("constants.yaml"))
+    return MappingProxyType({name: _constants_read(name, entry) for name, entry in document.items()})
+
+
+def _constants_read(name: str, entry: Any) -> Constant:
+    if "part" in entry:
+        return _of_part(name, entry)
+    return Constant(
+        name=name,
+        value=float(entry["value"]),
+        low=float(entry["low"]),
+        high=float(entry["high"]),
+        unit=entry["unit"],
+        meaning=entry["of"],
+        source=entry["source"],
+    )
+
+
+def _of_part(name: str, entry: Mapping[str, str]) -> Constant:
+    """Return a figure of a component, whose home is the catalog of parts."""
+    part = load_part(entry["part"])
+    figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
+    assert figure is not None
+    # Decimal as the catalog writes it, whatever the conversion to SI and back rounds.
+    value, low, high = (
+        float(f"{number / _SCALES[entry['unit']]:.12g}") for number in (figure.value, figure.least, figure.most)
+    )
+    return Constant(
+        name=name,
+        value=value,
+        low=low,
+        high=high,
+        unit=entry["unit"],
+        meaning=entry["of"],
+        source=figure.source,
+    )
+
+
+def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
+    """Return the constants, those in ``given`` replaced by the user's values, in the units of the file.
+
+    Raises:
+        UnknownNameError: there is no constant of a name.
+        ConfigError: a value is not a number of the same sign.
+    """
+    result = dict(published())
+    for name, value in (given or {}).items():
+        if name not in result:
+            raise UnknownNameError("constant", name, result)
+        known = result[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            raise ConfigError(f"constant {name} = {value!r}: expected a number of {known.unit or 'no unit'}")
+        if known.logarithmic and value <= 0:
+            raise ConfigError(f"constant {name} = {value:g}: expected more than 0 {known.unit}".rstrip())
+        result[name] = Constant(
+            name=name,
+            value=float(value),
+            low=float(value),
+            high=float(value),
+            unit=known.unit,
+            meaning=known.meaning,
+            source="given",
+            given=True,
+        )
+    return result
+
+
+def nominal(chosen: Mapping[str, Constant]) -> dict[str, float]:
+    """Return every constant's value in SI units."""
+    return {name: constant.si(constant.value) for name, constant in chosen.items()}
+
+
+def drawn(chosen: Mapping[str, Constant], draws: int, seed: int = 0) -> list[dict[str, float]]:
+    """Return ``draws`` sets of values, every constant drawn evenly over its range and independent of the others."""
+    rng = np.random.default_rng(seed)
+    return [
+        {name: constant.draw(float(share)) for (name, constant), share in zip(chosen.items(), row, strict=True)}
+        for row in rng.random((draws, len(chosen)))
+    ]
+
+
+# Constructed networks on meshes, as far as their costs ask, and the full scale that noise alone asks of them.
+#
+# `designs.yaml` holds those of the usual sizes, since finding and simulating one takes seconds; others are made anew:
+#
+# python -m lightloom.machines.reducers.constants       # makes the file again
+
+NOISES = (5e-3, 1e-3, 3e-4, None)
+"""Noise that a network must bear, a share of full scale: the most of these for which one is constructed."""
+CASCADE_NOISE = 5e-4
+"""Noise that cascades must bear, a share of full scale."""
+MOST_SERVERS = 16
+"""Servers beyond which no network is constructed here."""
+TRIED_ERRORS = 3e-3
+"""Share of wrong words for which full scales are simulated."""
+_PAPERS = MeshMapping(gains="common")
+"""The paper's mapping, but for interferometers that no light reaches: one gain for all outputs of a matrix."""
+_WORDS, _STEPS = 16_000, 14
+_FAINTEST, _BRIGHTEST = 1e-5, 1e2
+_FILE = Path(__file__).with_name("designs.yaml")
+_STORED = ((2, 8, None), (4, 8, None), (8, 8, None), (16, 8, None), (16, 8, 4))
+_WINDOW_STEP, _WINDOW_STEPS, _WINDOW_POINTS = 2e-10, 25, 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A network for so many servers on meshes, with P and T."""
+
+    construction: str
+    noise: float | None
+    """Noise that the network bears, a share of full scale; None if it is built for exactness alone."""
+    mzis: int
+    columns: int
+    """Columns of interferometers that light passes."""
+    hidden: int
+    """Hidden layers."""
+    units: int
+    """Units of all hidden layers and the outputs."""
+    gains: tuple[tuple[float, int], ...]
+    """Amplitude gains behind the outputs of all layers, the largest first, and how many outputs have each."""
+    lane_share: float
+    """Power of a server's lane at P, of full scale."""
+    full_scale: float
+    """Watts of full scale for a share of wrong words of `TRIED_ERRORS`, with noise alone; infinite beyond 100 W."""
+    window: float = 0.0
+    """Metres of wavelength on either side of the one at which the meshes are set, within which every mean is right
+    with the gains set anew (`photonics.dispersion`); 0 if it was not computed."""
+    levels: int = 1
+    """Averagers in cascade."""
+
+
+@lru_cache(maxsize=32)
+def design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Design:
+    """Return the network with a gain for each row and homodyne units, or else the paper's, with one gain a matrix.
+
+    Args:
+        servers: number of servers.
+        bits: bits of a code.
+        rows: whether there is a gain for each row.
+        ports: servers of one averager; beyond, two levels. None: one averager for all.
+
+    Raises:
+        UnsupportedError: no network is constructed for so many servers.
+        ConfigError: two levels do not reach all servers.
+    """
+    two = ports if ports is not None and servers > ports else None
+    stored = _stored().get(_name(servers, bits, rows, two))
+    if stored is not None:
+        return _designs_read(stored)
+    return make_design(servers, bits, rows) if two is None else make_cascade(servers, bits, rows, two)
+
+
+def make_cascade(servers: int, bits: int, rows: bool, ports: int) -> Design:
+    """Construct two levels; their full scale is that of one level, scaled by the noise that they must bear.
+
+    Raises:
+        UnsupportedError: no cascade bears the noise.
+        ConfigError: two levels do not reach all servers.
+    """
+    alone = design(ports, bits, rows)
+    made = averager_for(servers, bits, servers=ports, noise=CASCADE_NOISE, nonlinearity="clipped")
+    borne = NOISES[0] if alone.noise is None else alone.noise
+    assert borne is not None
+    return replace(
+        alone,
+        construction=f"two levels of {ports}",
+        noise=CASCADE_NOISE,
+        mzis=sum(level.mzis for level in made.levels),
+        columns=sum(level.columns for level in made.levels),
+        hidden=sum(len(level.layers) - 2 for level in made.levels),
+        units=sum(level.averagers * sum(level.layers[1:]) for level in made.levels),
+        gains=tuple((gain, count * sum(level.averagers for level in made.levels)) for gain, count in alone.gains),
+        full_scale=float(f"{alone.full_scale * (borne / CASCADE_NOISE) ** 2:.3g}"),
+        window=0.0,
+        levels=len(made.levels),
+    )
+
+
+def make_design(servers: int, bits: int, rows: bool) -> Design:
+    """Construct, map and simulate a network.
+
+    Raises:
+        UnsupportedError: no network is constructed for so many servers.
+    """
+    if servers > MOST_SERVERS:
+        raise UnsupportedError(f"no network is constructed here for more than {MOST_SERVERS} servers")
+    made, noise = sturdiest(servers, bits)
+    arguments = FunctionArguments(servers=servers, bits=bits)
+    mapped = map_averager(made.network, arguments, BALANCED if rows else _PAPERS)
+    layers = made.network.layers
+    return Design(
+        construction=made.name,
+        noise=noise,
+        mzis=mapped.mzis,
+        columns=mapped.depth,
+        hidden=len(layers) - 2,
+        units=sum(layers[1:]),
+        gains=_counted(gain for matrix in mapped.layers.matrices for gain in matrix.gains),
+        lane_share=float(f"{float(mapped.preprocessing.gains.max()) ** 2:.6g}"),
+        full_scale=_full_scale(made, arguments, rows),
+        window=_window(mapped.layers, made) if rows else 0.0,
+    )
+
+
+def _counted(gains: Iterable[float]) -> tuple[tuple[float, int], ...]:
+    """Return the gains to four digits, the largest first, each with its number."""
+    return tuple(sorted(Counter(float(f"{gain:.4g}") for gain in gains).items(), reverse=True))
+
+
+def _window(mapped: MappedNetwork, made: Construction) -> float:
+    """Return metres on either side of the meshes' wavelength within which every tried mean is right."""
+    dispersion = Dispersion()
+    points = min(made.function.points, _WINDOW_POINTS)
+    for step in range(1, _WINDOW_STEPS + 1):
+        for side in (-1, 1):
+            wavelength = dispersion.wavelength + side * step * _WINDOW_STEP
+            there = [at_wavelength(matrix, wavelength, dispersion) for matrix in mapped.matrices]
+            network = effective_network(mapped, there)
+            if noisy_accuracy(network, made.function, 0.0, points) < 1:
+                return float(f"{(step - 1) * _WINDOW_STEP:.3g}")
+    return float(f"{_WINDOW_STEPS * _WINDOW_STEP:.3g}")
+
+
+@lru_cache(maxsize=16)
+def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
+    """Return a network of saturating units that bears the most noise of `NOISES`, and that noise.
+
+    Raises:
+        UnsupportedError: no network is constructed at all.
+    """
+    for noise in NOISES:
+        try:
+            return build(servers, bits, noise=noise, nonlinearity="clipped"), noise
+        except UnsupportedError:
+            if noise is None:
+                raise
+    raise AssertionError("the last noise is None")
+
+
+def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) -> float:
+    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %."""
+    chip = design_chip(made.network, arguments, BALANCED if rows else _PAPERS.but(components=True))
+    defaults = Link()
+    link = replace(
+        ideal(defaults),
+        gain="electrical" if rows else "optical",
+        amplifier_noise=True,
+        shot_noise=True,
+        noise_density=defaults.noise_density,
+    )
+    low, high = _FAINTEST, _BRIGHTEST
+    for _ in range(_STEPS):
+        middle = (low * high) ** 0.5
+        tried = word_errors(chip, replace(link, full_scale=middle), words=_WORDS, fabrications=1)
+        low, high = (middle, high) if tried.rate > TRIED_ERRORS else (low, middle)
+    return float(f"{high:.3g}") if high < _BRIGHTEST else float("inf")
+
+
+def _name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
+    levels = "" if ports is None else f", two levels of {ports}"
+    return f"{servers} servers, {bits} bits, {'a gain a row' if rows else 'a gain a matrix'}{levels}"
+
+
+@cache
+def _stored() -> Document:
+    return read_yaml(_FILE) if _FILE.exists() else {}
+
+
+def _designs_read(entry: Document) -> Design:
+    full_scale = float("inf") if entry["full_scale"] is None else float(entry["full_scale"])
+    return Design(
+        **{**entry, "gains": tuple((gain, count) for gain, count in entry["gains"]), "full_scale": full_scale}
+    )
+
+
+def main() -> None:
+    """Design every network anew and write what the comparison reads of it to `designs.yaml`."""
+    import yaml
+
+    document = {}
+    for servers, bits, ports in _STORED:
+        for rows in (True, False):
+            made = make_design(servers, bits, rows) if ports is None else make_cascade(servers, bits, rows, ports)
+            entry = asdict(made)
+            entry["gains"] = [list(pair) for pair in made.gains]
+            entry["full_scale"] = None if entry["full_scale"] == float("inf") else entry["full_scale"]
+            document[_name(servers, bits, rows, ports)] = entry
+    _FILE.write_text(
+        "# Made by python -m lightloom.machines.reducers.constants; watts of full scale, null beyond 100 W.\n"
+        + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=118)
+    )
+
+
+if __name__ == "__main__":
+    main()

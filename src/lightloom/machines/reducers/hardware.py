@@ -1,0 +1,235 @@
+"""Latency and power of an averager, from its devices.
+
+    senders ─▶ P ─▶ W_1 ─▶ units ─▶ ... ─▶ W_L ─▶ T ─▶ receivers        columns of MZIs in each box
+    modulators                                                           heaters everywhere, lasers in front
+
+Matrices are mapped by economy SVDs. A device without a sourced figure contributes nothing, and the total names it: the
+total is then a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+from lightloom.core.errors import ConfigError
+from lightloom.machines.parts.part import load_part
+from lightloom.photonics.averaging.cascade import build_cascade
+from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.function import splitting_loss_db, symbols_for
+from lightloom.photonics.averaging.networks import Nonlinearity, mzi_count, mzi_of_units
+from lightloom.photonics.meshes.mesh import layout
+
+LIGHT = 299792458.0
+"""Speed of light in vacuum, in metres per second."""
+MEAN_PHASES = 1.5
+"""Mean phase of an MZI's heaters together, in units of π: θ is up to π and φ up to 2π. An assumption, as it depends on
+the matrices."""
+
+
+def _heater_power() -> float | None:
+    figure = load_part("heater").static_power
+    return None if figure is None else figure.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Device parameters of averagers; None if no sourced figure is available."""
+
+    mzi_length: float = 3e-4
+    """Length of waveguide per column, in metres. An assumption: two heaters of about 0.1 mm and two couplers."""
+    group_index: float = 4.2
+    """Group index of the waveguide. An assumption: silicon strips, 220 nm high, near 1550 nm."""
+    unit_latency: float | None = None
+    """Latency of a nonlinear unit, in seconds (`photonics.nonlinear` explains why there is no figure)."""
+    receiver_latency: float | None = None
+    """Latency of a receiver from light to code, in seconds."""
+    heater_power: float | None = field(default_factory=_heater_power)
+    """Power of a heater for a phase of π, in watts: part ``heater`` of the catalog, with its range and source."""
+    unit_energy: float | None = None
+    """Energy of a nonlinear unit per symbol, in joules."""
+    receiver_sensitivity: float | None = None
+    """Optical power that a receiver needs, in watts."""
+    loss_db: float | None = None
+    """Loss of an MZI, in dB."""
+    laser_efficiency: float | None = None
+    """Optical power of the lasers per electrical power."""
+    modulator_energy: float | None = None
+    """Energy per sent bit, in joules."""
+    receiver_energy: float | None = None
+    """Energy per received bit, in joules."""
+    amplifier_power: float | None = None
+    """Power of an amplifier, in watts; every output of every layer has one."""
+    symbol_rate: float = 50e9
+    """Symbols per second of every signal. An assumption: PAM4 lanes of 100 Gb/s, eight per 800 Gb/s port."""
+
+    def __post_init__(self) -> None:
+        for name in ("mzi_length", "group_index", "symbol_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} = {getattr(self, name)}: expected more than 0")
+        if self.laser_efficiency is not None and not 0 < self.laser_efficiency <= 1:
+            raise ConfigError(f"laser_efficiency = {self.laser_efficiency}: expected a share above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over devices, and the devices without a figure."""
+
+    known: dict[str, float]
+    lacking: tuple[str, ...]
+
+    @property
+    def value(self) -> float:
+        """Sum of the known figures: a lower bound unless `complete`."""
+        return sum(self.known.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every device has a figure."""
+        return not self.lacking
+
+    @classmethod
+    def of(cls, **parts: float | None) -> Total:
+        """Make a total of figures by name; None marks a device without a figure."""
+        known = {name: value for name, value in parts.items() if value is not None}
+        return cls(known, tuple(name for name, value in parts.items() if value is None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The identical averagers of one level."""
+
+    averagers: int
+    ports: int
+    """Number of senders of one averager."""
+    bits: int
+    layers: tuple[int, ...]
+
+    @property
+    def signals(self) -> int:
+        """Number of PAM4 signals per sender."""
+        return symbols_for(self.bits)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of MZIs from a sender to a receiver."""
+        ports = self.ports * self.signals
+        matrices = [(self.layers[0], ports), *((o, i) for i, o in pairwise(self.layers)), (ports, self.layers[-1])]
+        return sum(columns(outputs, inputs) for outputs, inputs in matrices)
+
+    @property
+    def mzis(self) -> int:
+        """Number of MZIs of all averagers, with P and T."""
+        units = mzi_of_units(self.ports, self.bits, self.layers[0], "economy")
+        return self.averagers * (mzi_count(self.layers, "economy") + units)
+
+    @property
+    def units(self) -> int:
+        """Number of nonlinear units of all averagers."""
+        return self.averagers * sum(self.layers[1:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class AveragerHardware:
+    """The levels of averagers from the servers to the root, with their latency and power."""
+
+    servers: int
+    levels: tuple[Level, ...]
+
+    def latency(self, parts: Parts) -> Total:
+        """Return the latency from a sender's light to a receiver's code, in seconds."""
+        flight = self.depth * parts.mzi_length * parts.group_index / LIGHT
+        layers = sum(len(level.layers) - 2 for level in self.levels)
+        units = None if parts.unit_latency is None else layers * parts.unit_latency
+        return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
+
+    def power(self, parts: Parts) -> Total:
+        """Return the power during transmission, in watts."""
+        bits, rate = self.levels[0].bits, parts.symbol_rate
+        sent = self.servers * bits * rate
+        mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)
+        outputs = sum(level.averagers * sum(level.layers[1:]) for level in self.levels)
+        return Total.of(
+            heaters=_times(parts.heater_power, mzis * MEAN_PHASES),
+            units=_times(parts.unit_energy, units * rate),
+            amplifiers=_times(parts.amplifier_power, outputs),
+            lasers=self._lasers(parts),
+            modulators=_times(parts.modulator_energy, sent),
+            receivers=_times(parts.receiver_energy, sent),
+        )
+
+    def _lasers(self, parts: Parts) -> float | None:
+        """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting."""
+        if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
+            return None
+        loss = splitting_loss_db(self.servers, columns=self.depth, loss_db=parts.loss_db)
+        return self.levels[0].signals * parts.receiver_sensitivity * 10 ** (loss / 10) / parts.laser_efficiency
+
+    @property
+    def depth(self) -> int:
+        """Columns of MZIs from a sender to a receiver, of all levels."""
+        return sum(level.columns for level in self.levels)
+
+    def launched(self, parts: Parts) -> float | None:
+        """Return the watts of light that a server sends on each lane; None without the figures that it follows from.
+
+        All lanes of all servers share what every receiver needs, so that splitting cancels and the columns' loss stays.
+        """
+        if parts.receiver_sensitivity is None or parts.loss_db is None:
+            return None
+        return parts.receiver_sensitivity * 10 ** min(self.depth * parts.loss_db / 10, 300)
+
+    def energy_per_bit(self, parts: Parts) -> Total:
+        """Return the energy per bit that a server sends and receives, in joules."""
+        power, sent = self.power(parts), self.servers * self.levels[0].bits * parts.symbol_rate
+        return Total({name: watts / sent for name, watts in power.known.items()}, power.lacking)
+
+
+def columns(outputs: int, inputs: int) -> int:
+    """Return the number of columns of MZIs that `meshes.map_matrix` uses for an economy SVD, in closed form."""
+    side = min(outputs, inputs)
+    first = layout("triangular" if inputs > outputs else "rectangular", inputs, side)
+    last = layout("triangular" if outputs > inputs else "rectangular", side, outputs)
+    return first.depth + 1 + last.depth
+
+
+def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
+    """Return the hardware of one averager whose network has these layers."""
+    return AveragerHardware(servers, (Level(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
+
+
+@lru_cache(maxsize=64)
+def averager_for(
+    ranks: int,
+    bits: int,
+    *,
+    servers: int | None = None,
+    noise: float | None = None,
+    nonlinearity: Nonlinearity = "relu",
+) -> AveragerHardware:
+    """Return the constructed averager for ``ranks``: one level, or two if an averager has only ``servers`` ports.
+
+    Raises:
+        ConfigError: two levels do not reach all ranks, or an argument is out of range.
+        UnsupportedError: no network tolerates the noise.
+    """
+    if servers is None or ranks <= servers:
+        return of_layers(ranks, bits, build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers)
+    groups = -(-ranks // servers)
+    if groups > servers:
+        raise ConfigError(f"{ranks} ranks: two levels of averagers for {servers} servers each reach {servers**2}")
+    cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
+    first, second = cascade.first.network.layers, cascade.second.network.layers
+    return AveragerHardware(
+        ranks,
+        (
+            Level(averagers=groups, ports=servers, bits=bits, layers=first),
+            Level(averagers=1, ports=groups, bits=bits, layers=second),
+        ),
+    )
+
+
+def _times(value: float | None, count: float) -> float | None:
+    return None if value is None else value * count

@@ -1,0 +1,543 @@
+"""What the comparison says of one rival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, expm1, inf, log1p, log2, log10
+from statistics import NormalDist
+
+from lightloom.core.errors import ConfigError
+from lightloom.machines.reducers.constants import (
+    NOISES,
+    TRIED_ERRORS,
+    Design,
+    Values,
+    design,
+    nominal,
+    published,
+)
+from lightloom.photonics.detection import DigitReceiver, Scheme, homodyne_variance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """A way to average the codes of N servers, with its costs for one set of constants."""
+
+    name: str
+    title: str
+    energy: Mapping[str, float]
+    """Joules by part, for each bit that a server sends and gets back as a mean."""
+    latency: Mapping[str, float]
+    """Seconds by part from the light of the senders to the mean's code; what is alike for all is left out."""
+    launched: float
+    """Watts of light at the modulators of a server for one instance; what a reducer's own lasers add is not in it."""
+    lanes: int
+    """Lanes of a server to one instance."""
+    detected: float | None = None
+    """Watts of a lane's highest level at the reducer's detector; None where fields are not detected there."""
+    enob: float | None = None
+    """Effective bits that a converter needs; None without converters."""
+    limits: tuple[str, ...] = ()
+    """What keeps this rival from so many servers, or from existing; empty where nothing does."""
+    needs: tuple[str, ...] = ()
+    """What it asks of the world."""
+    area: float = 0.0
+    """Square metres of photonics of one instance."""
+
+    @property
+    def energy_per_bit(self) -> float:
+        """Joules for each bit of a server; infinite where no light suffices."""
+        return sum(self.energy.values())
+
+    @property
+    def total_latency(self) -> float:
+        """Seconds of all parts of the latency together."""
+        return sum(self.latency.values())
+
+
+# Lanes between servers and a reducer: electronics and light, relative to a plain PAM4 lane with error correction.
+#
+# needed at the detector (photonics.detection) ─▶ dB beyond a plain lane ─▶ laser of the lane
+#
+# A plain lane's laser is known as a share of an optical end's energy, for the published noise and extinction; what a
+# lane needs beyond that, for more noise, more levels, no error correction, multiplexers or splitters, multiplies it.
+
+RATE = 544 / 514
+"""Line bits for each bit of data of RS(544, 514)."""
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The words that a reducer averages: how many servers send them, of how many bits, and how fast."""
+
+    servers: int
+    bits: int = 8
+    symbol_rate: float = 50e9
+    ports: int | None = None
+    """Servers of one averager of a network; more servers take two levels. None: one averager for all."""
+    word_errors: float = 1e-6
+    """Share of wrong words where no error correction is counted."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.servers, int) and not isinstance(self.servers, bool) and 2 <= self.servers <= 32):
+            raise ConfigError(f"servers = {self.servers!r}: expected a whole number from 2 to 32")
+        if not (isinstance(self.bits, int) and not isinstance(self.bits, bool) and 1 <= self.bits <= 32):
+            raise ConfigError(f"bits = {self.bits!r}: expected a whole number from 1 to 32")
+        if self.ports is not None and not (isinstance(self.ports, int) and self.ports >= 2):
+            raise ConfigError(f"ports = {self.ports!r}: expected a whole number of at least 2")
+        if not 1e9 <= self.symbol_rate <= 1e12:
+            raise ConfigError(f"symbol_rate = {self.symbol_rate!r}: expected 1e9 to 1e12 symbols a second")
+        if not 1e-15 <= self.word_errors <= 0.1:
+            raise ConfigError(f"word_errors = {self.word_errors!r}: expected a share from 1e-15 to 0.1")
+
+    @property
+    def sent(self) -> float:
+        """Bits a second that all servers send to one instance."""
+        return self.servers * self.server_rate
+
+    @property
+    def server_rate(self) -> float:
+        """Bits a second that a server sends to one instance."""
+        return self.bits * self.symbol_rate
+
+
+@lru_cache(maxsize=4096)
+def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
+    """Return watts at the detector for that share of wrong words; infinite where no light suffices."""
+    power = receiver.needed_power(word_errors, scheme)
+    return _NEVER if power is None else power
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Lanes of ``levels`` levels between a server and the reducer."""
+
+    setting: Setting
+    values: Values
+    levels: int = 4
+
+    @property
+    def digits(self) -> int:
+        """Lanes of a server."""
+        return -(-self.setting.bits // int(log2(self.levels)))
+
+    @property
+    def symbol_electronics(self) -> float:
+        """Joules of the electronics of both ends of a lane for a symbol."""
+        plain = 2 * (self.values["end"] - self.values["laser"])
+        return plain * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
+
+    @property
+    def sender(self) -> float:
+        """Joules of a lane's transmitter for a symbol."""
+        return self.values["transmitter_share"] * self.symbol_electronics
+
+    @property
+    def receiver(self) -> float:
+        """Joules of a lane's receiver for a symbol."""
+        return (1 - self.values["transmitter_share"]) * self.symbol_electronics
+
+    def per_bit(self, joules_per_symbol: float) -> float:
+        """Return joules for each bit of a server, of joules for a symbol of each of its lanes."""
+        return joules_per_symbol * self.digits / self.setting.bits
+
+    def digit_receiver(self, servers: int) -> DigitReceiver:
+        """Return the receiver of the sum of so many servers' digits on these lanes."""
+        return DigitReceiver(
+            servers=servers,
+            levels=self.levels,
+            bits=self.setting.bits,
+            symbol_rate=self.setting.symbol_rate,
+            noise_density=self.values["noise_density"],
+            extinction_db=self.values["extinction"],
+            rin_db=self.values["rin"],
+            levelling=self.values["levelling"],
+            phase_error=self.values["phase_error"],
+        )
+
+    @property
+    def corrected_errors(self) -> float:
+        """Share of wrong words before error correction that it corrects."""
+        return -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
+
+    @property
+    def plain_power(self) -> float:
+        """Watts at the detector of a plain PAM4 lane with error correction."""
+        plain = Lanes(setting=self.setting, values=self.values)
+        return needed(plain.digit_receiver(1), self.corrected_errors, "separate")
+
+    @property
+    def plain_laser(self) -> float:
+        """Joules a symbol of the laser of a plain PAM4 lane with error correction."""
+        return self.laser(self.plain_power)
+
+    @property
+    def reference_power(self) -> float:
+        """Watts at the detector of a plain lane with the published noise and extinction, whose laser is a constant."""
+        return Lanes(setting=self.setting, values=nominal(published())).plain_power
+
+    @property
+    def path_loss_db(self) -> float:
+        """Loss in dB from the modulator to the detector that the laser of a plain lane implies, margin included."""
+        plain = self.launched(2 * self.values["laser"])
+        return 10 * log10(plain / self.reference_power)
+
+    def laser(self, power: float, extra_db: float = 0.0) -> float:
+        """Return joules a symbol of the laser of a lane that needs ``power`` watts behind ``extra_db`` more of loss."""
+        ratio = power / self.reference_power
+        return 2 * self.values["laser"] * ratio * 10 ** (extra_db / 10)
+
+    def launched(self, joules: float) -> float:
+        """Return watts at the modulator of a lane whose laser takes ``joules`` a symbol."""
+        return joules * self.setting.symbol_rate * self.values["laser_efficiency"]
+
+
+# Rivals that end every lane in electronics: a reducer chip, one that broadcasts its result, a packet switch.
+#
+# servers ══ N lanes ══▶ receivers ─▶ error correction ─▶ adders ─▶ error correction ─▶ transmitters ══▶ servers
+
+NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and late senders are served",)
+
+
+def reducer_asic(setting: Setting, values: Values) -> Rival:
+    """Return a dedicated chip with an optical end for every server."""
+    return _with_ends(
+        Lanes(setting=setting, values=values),
+        "reducer-asic",
+        "reducer chip, an optical end for each server",
+        corrections=2,
+        logic=values["reducer_logic"],
+        latency=values["reducer_latency"],
+    )
+
+
+def broadcasting_asic(setting: Setting, values: Values) -> Rival:
+    """Return a dedicated chip whose mean leaves on as few transmitters as their modulators bear, split to servers."""
+    lanes = Lanes(setting=setting, values=values)
+    down, transmitters = broadcast(lanes, RATE * lanes.plain_laser)
+    return Rival(
+        name="broadcasting-asic",
+        title=f"reducer chip, {transmitters} transmitter{'s' * (transmitters > 1)} a digit split to the servers",
+        energy={
+            **corrected_ends(lanes),
+            "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
+            "reducer transmitters": RATE * lanes.per_bit(lanes.sender) * transmitters / setting.servers,
+            "lasers": RATE * lanes.per_bit(lanes.plain_laser) + lanes.per_bit(down),
+            "error correction": (1 + (1 + transmitters / setting.servers) / 2) * values["error_correction"],
+            "logic": values["reducer_logic"],
+        },
+        latency={"error correction": 2 * values["correction_latency"], "logic": values["reducer_latency"]},
+        lanes=lanes.digits,
+        launched=lanes.digits * lanes.launched(RATE * lanes.plain_laser),
+        detected=lanes.plain_power,
+        needs=NEEDS,
+    )
+
+
+def packet_switch(setting: Setting, values: Values) -> Rival:
+    """Return a packet switch with co-packaged optics that reduces in the network."""
+    return _with_ends(
+        Lanes(setting=setting, values=values),
+        "packet-switch",
+        "packet switch that reduces",
+        corrections=1,
+        logic=values["switch_silicon"],
+        latency=values["switch_latency"],
+    )
+
+
+def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: float, latency: float) -> Rival:
+    """Return a reducer with an optical end for every server.
+
+    ``corrections`` is the number of error corrections that the reducer's energy and latency do not hold yet, ``logic``
+    its joules a bit, ``latency`` its seconds.
+    """
+    values = lanes.values
+    return Rival(
+        name=name,
+        title=title,
+        energy={
+            **corrected_ends(lanes),
+            "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
+            "reducer transmitters": RATE * lanes.per_bit(lanes.sender),
+            "lasers": 2 * RATE * lanes.per_bit(lanes.plain_laser),
+            "error correction": corrections * values["error_correction"],
+            "logic": logic,
+        },
+        latency={"error correction": corrections * values["correction_latency"], "logic": latency},
+        lanes=lanes.digits,
+        launched=lanes.digits * lanes.launched(RATE * lanes.plain_laser),
+        detected=lanes.plain_power,
+        needs=NEEDS,
+    )
+
+
+def corrected_ends(lanes: Lanes) -> dict[str, float]:
+    """Return joules a bit of the servers' transmitters and receivers, both with error correction."""
+    return {
+        "server transmitters": RATE * lanes.per_bit(lanes.sender),
+        "server receivers": RATE * lanes.per_bit(lanes.receiver),
+    }
+
+
+def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
+    """Return the laser's joules a symbol for each server, and the transmitters of a digit that reaches all servers.
+
+    ``joules`` is the laser's for one server alone. One modulator feeds as many servers as the light that it bears.
+    """
+    servers, values = lanes.setting.servers, lanes.values
+    if joules == float("inf"):
+        return joules, servers
+    fewest = 1
+    while fewest < servers:
+        stages = ceil(log2(-(-servers // fewest)))
+        split = joules * 10 ** (stages * values["splitter_loss"] / 10)
+        if lanes.launched(split) * servers / fewest <= values["modulator_limit"]:
+            return split, fewest
+        fewest += 1
+    return joules, servers
+
+
+# Rivals that add digits by light and carry in electronics: powers of several wavelengths, or fields of locked lasers.
+#
+# servers ══ a lane a digit ══▶ multiplexer ─▶ photodiode ─▶ converter ─▶ adders ─▶ transmitter ─▶ splitter ══▶
+#
+# The sum travels without error correction on its way to the reducer, an assumption: a linear code over a prime field
+# larger than any sum (p > 255 N for codes of 8 bits) would pass the sum, and is not counted here. The mean has error
+# correction on its way back.
+
+MODULATIONS = {4: "PAM4", 2: "on-off"}
+ALIGNED = "senders aligned to a few hundredths of a symbol, as one sample decides all of them"
+UNCORRECTED = "raw word errors: the way up is counted without error correction; a late sender holds up all"
+
+
+def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
+    """Return a wavelength for each server, summed by photodiodes, with digital carries."""
+    up = Lanes(setting=setting, values=values, levels=levels)
+    receiver = up.digit_receiver(setting.servers)
+    power = needed(receiver, setting.word_errors, "wavelengths")
+    laser = up.laser(power, values["mux_loss"])
+    rings = up.per_bit(values["ring_lock"] / setting.symbol_rate)
+    common, latency = _common(setting, values, up)
+    return Rival(
+        name="digit-sum" if levels == 4 else "digit-sum-nrz",
+        title=f"wavelengths summed by photodiodes, digital carries, {MODULATIONS[levels]}",
+        energy=common | {"lasers": common["lasers"] + up.per_bit(laser), "multiplexers": rings},
+        latency=latency,
+        lanes=up.digits,
+        launched=up.digits * up.launched(laser),
+        detected=power,
+        enob=_enob(up),
+        limits=(
+            *_light_limit(power, "intensity noise and levelling"),
+            *_converter_limit(up),
+            *modulator_limit(up, laser),
+        ),
+        needs=(
+            f"powers level to {100 * values['levelling']:.2g} %",
+            "a wavelength for each server",
+            ALIGNED,
+            UNCORRECTED,
+        ),
+    )
+
+
+def homodyne_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
+    """Return fields of locked lasers, combined and detected against a local oscillator, with digital carries."""
+    up = Lanes(setting=setting, values=values, levels=levels)
+    receiver = up.digit_receiver(setting.servers)
+    power = needed(receiver, setting.word_errors, "homodyne")
+    laser = up.laser(power)
+    oscillator = receiver.local_oscillator * 10 ** (values["oscillator_loss"] / 10) / values["laser_efficiency"]
+    common, latency = _common(setting, values, up)
+    per_instance = up.per_bit(oscillator / setting.symbol_rate) / setting.servers
+    return Rival(
+        name="homodyne-sum",
+        title=f"fields of locked lasers summed, digital carries, {MODULATIONS[levels]}",
+        energy=common
+        | {
+            "lasers": common["lasers"] + up.per_bit(laser),
+            "local oscillators": per_instance,
+            "phase locks": up.per_bit(values["phase_lock"] / setting.symbol_rate),
+        },
+        latency=latency,
+        lanes=up.digits,
+        launched=up.digits * up.launched(laser),
+        detected=power,
+        enob=_enob(up),
+        limits=(
+            *_light_limit(power, "errors of phases, laser noise and levelling"),
+            *_converter_limit(up),
+            *modulator_limit(up, laser),
+        ),
+        needs=(
+            f"lasers of all servers locked to {values['phase_error']:.2g} rad",
+            f"powers level to {100 * values['levelling']:.2g} %",
+            "modulators about their null, for fields of both signs",
+            ALIGNED,
+            UNCORRECTED,
+        ),
+    )
+
+
+def _common(setting: Setting, values: Values, up: Lanes) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what both kinds of sums share: energy by part, with the lasers of the way back, and latency."""
+    down = Lanes(setting=setting, values=values)
+    back, transmitters = broadcast(down, RATE * down.plain_laser)
+    share = transmitters / setting.servers
+    converter = values["converter"] * 2 ** (_enob(up) + values["converter_margin"])
+    energy = {
+        "server transmitters": up.per_bit(up.sender),
+        "server receivers": RATE * down.per_bit(down.receiver),
+        "reducer receivers": up.per_bit(up.receiver) / setting.servers,
+        "converters": up.per_bit(converter) / setting.servers,
+        "reducer transmitters": RATE * down.per_bit(down.sender) * share,
+        "lasers": down.per_bit(back),
+        "error correction": (1 + share) / 2 * values["error_correction"],
+        "logic": values["adders"],
+    }
+    latency = {"error correction": values["correction_latency"], "logic": values["converter_latency"]}
+    return energy, latency
+
+
+def _enob(up: Lanes) -> float:
+    return up.digit_receiver(up.setting.servers).needed_enob(up.setting.word_errors)
+
+
+def _converter_limit(up: Lanes) -> tuple[str, ...]:
+    need, have = _enob(up), up.values["converter_bits"]
+    if need <= have:
+        return ()
+    return (f"needs {need:.1f} effective bits at {up.setting.symbol_rate / 1e9:g} GS/s, converters have {have:.1f}",)
+
+
+def _light_limit(power: float, causes: str) -> tuple[str, ...]:
+    return () if power < inf else (f"no light suffices: {causes} grow with the sum",)
+
+
+def modulator_limit(lanes: Lanes, laser: float) -> tuple[str, ...]:
+    """Return what is wrong if a server's modulator does not bear the light of a laser of ``laser`` joules a symbol."""
+    watts, limit = lanes.launched(laser), lanes.values["modulator_limit"]
+    if watts <= limit or watts == inf:
+        return ()
+    return (f"{1e3 * watts:.3g} mW a lane at the servers' modulators, which bear {1e3 * limit:.3g} mW",)
+
+
+# Rivals inside the light: the paper's network, and the one with a gain for each row and homodyne units.
+#
+# servers ══ PAM4 lanes ══▶ P ─▶ [mesh ─▶ gain ─▶ units] ... ─▶ mesh ─▶ T ══▶ servers
+#
+# The paper's network has an amplifier behind every output of every matrix, one gain for all outputs of a matrix, and
+# units that nobody has built: what is counted is without them. The other one detects every output of a matrix against
+# a local oscillator and modulates fresh light. Full scales are simulated (`photonics.link`) with the noise of
+# amplifiers or detectors alone, and carried on to rarer errors along a Gaussian tail.
+
+NETWORKS = ("row-gain-network", "paper-network")
+"""Rivals that average inside the light."""
+_OSCILLATOR = 1e-3
+"""Watts of a unit's local oscillator, an assumption (`link.settings.Link`)."""
+_COLUMN = 3e-4 * 4.2 / 299792458.0
+"""Seconds of a column of interferometers: 0.3 mm at a group index of 4.2, both assumptions."""
+
+
+def full_scale(made: Design, setting: Setting, values: Values, rows: bool) -> float:
+    """Return watts of full scale for the setting's word errors and these constants, with the margin for the rest."""
+    normal = NormalDist()
+    tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
+    noise = 1.0
+    if rows:
+        own, given = (
+            homodyne_variance(_OSCILLATOR, 1.0, density, 1.0)
+            for density in (nominal(published())["noise_density"], values["noise_density"])
+        )
+        noise = given / own
+    rate = setting.symbol_rate / 50e9
+    return made.full_scale * max(tail, 0.1) * noise * rate * 10 ** (values["network_margin"] / 10)
+
+
+def row_gain_network(setting: Setting, values: Values) -> Rival:
+    """Return the network with a gain for each row and limiting homodyne units."""
+    made = design(setting.servers, setting.bits, True, setting.ports)
+    lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values, rows=True)
+    up = lanes.laser(scale * made.lane_share)
+    down = needed(lanes.digit_receiver(1), setting.word_errors, "separate")
+    sent = setting.sent
+    efficiency = values["laser_efficiency"]
+    oscillators = made.units * _OSCILLATOR * 10 ** (values["oscillator_loss"] / 10) / efficiency
+    carriers = (made.units - lanes.digits) * scale * 10 ** ((values["modulator_loss"] + 2) / 10) / efficiency
+    return Rival(
+        name="row-gain-network",
+        title="network of interferometers, a gain for each row, homodyne units",
+        energy={
+            "server transmitters": lanes.per_bit(lanes.sender),
+            "server receivers": lanes.per_bit(lanes.receiver),
+            "units": made.units * values["unit"] * lanes.symbol_electronics * setting.symbol_rate / sent,
+            "heaters": made.mzis * values["mean_phase"] * values["heater"] / sent,
+            "lasers": lanes.per_bit(up) + lanes.per_bit(lanes.laser(down)),
+            "local oscillators": oscillators / sent,
+            "carriers of units": carriers / sent,
+            "phase locks": lanes.per_bit(values["phase_lock"] / setting.symbol_rate),
+        },
+        latency={"meshes": made.columns * _COLUMN, "units": (made.hidden + 1) * values["unit_latency"]},
+        lanes=lanes.digits,
+        launched=lanes.digits * lanes.launched(up),
+        detected=scale * made.lane_share,
+        limits=(*_limits(made), *modulator_limit(lanes, up)),
+        needs=_NEEDS,
+        area=made.mzis * values["mzi_area"],
+    )
+
+
+def paper_network(setting: Setting, values: Values) -> Rival:
+    """Return the paper's network as it is mapped without a gain for each row, without units."""
+    made = design(setting.servers, setting.bits, False, setting.ports)
+    lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values, rows=False)
+    up = lanes.laser(scale * made.lane_share)
+    sent = setting.sent
+    stages = sum(count * max(ceil(20 * log10(gain) / values["amplifier_gain"]), 0) for gain, count in made.gains)
+    return Rival(
+        name="paper-network",
+        title="network of interferometers, one gain a matrix, optical amplifiers; units not counted",
+        energy={
+            "server transmitters": lanes.per_bit(lanes.sender),
+            "server receivers": lanes.per_bit(lanes.receiver),
+            "amplifiers": stages * values["amplifier"] / sent,
+            "heaters": made.mzis * values["mean_phase"] * values["heater"] / sent,
+            "lasers": lanes.per_bit(up),
+            "phase locks": lanes.per_bit(values["phase_lock"] / setting.symbol_rate),
+        },
+        latency={"meshes": made.columns * _COLUMN},
+        lanes=lanes.digits,
+        launched=lanes.digits * lanes.launched(up),
+        detected=scale * made.lane_share,
+        limits=("no unit is known that could run it", *_paper_limits(made, scale)),
+        needs=_NEEDS,
+        area=made.mzis * values["mzi_area"],
+    )
+
+
+_NEEDS = (
+    "lasers of all servers locked in phase, below 0.1 rad",
+    ALIGNED,
+    "meshes set to about 3e-3 rad",
+    UNCORRECTED,
+)
+
+
+def _limits(made: Design) -> tuple[str, ...]:
+    if made.noise is not None and made.noise >= NOISES[0]:
+        return ()
+    if made.levels > 1:
+        return (f"bears noise of {made.noise:g} of full scale; its light is scaled from one level by that noise",)
+    bears = "is built for exactness alone" if made.noise is None else f"bears noise of {made.noise:g} of full scale"
+    return (f"fragile: the sturdiest network {bears}",)
+
+
+def _paper_limits(made: Design, scale: float) -> tuple[str, ...]:
+    if scale == float("inf"):
+        return ("no light up to 100 W of full scale suffices",)
+    gain = 20 * log10(made.gains[0][0])
+    return (f"{scale:.2g} W of full scale and {gain:.0f} dB of gain on the chip", *_limits(made))

@@ -1,0 +1,235 @@
+"""Seconds of collectives by a transport: the quickest of its ways.
+
+    time = b + a + fill,    fill = k·sqrt(a·b) / sqrt(1 + k²·b / (φ²·a))
+
+a are the latencies of a way, b the seconds of its bytes on the tier that is its bottleneck. A library cuts messages
+into chunks and passes them on one by one: with the best chunk, filling such a pipeline takes time in proportion to
+sqrt(a·b); but chunks are at most as large as the library's buffers, so that the fill ends at φ·a. The time grows with
+a and with b, is concave in both, and scales with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.machines.transports.transport import Scales, Transport
+from lightloom.machines.transports.ways import (
+    PROTOCOLS,
+    REDUCTION,
+    Task,
+    Tasks,
+    Tiers,
+    ways,
+)
+
+FACTORS = tuple(
+    f"{name} {what}"
+    for name in (*PROTOCOLS, "reduction")
+    for what in (("domain step", "network step") if name == "reduction" else ("base", "domain step", "network step"))
+)
+"""Corrections of published latencies, in the order of :attr:`Constants.factors`."""
+SHARED = ("peer_latency", "fill", "fill_limit", "copy_share", "all_to_all_share")
+"""Further constants of a transport that are fitted to many systems."""
+_TERMS, _INSIDE = 7, 4
+"""Terms of a way, and the place of the bytes inside a domain, of which there are none where every rank is alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayColumns:
+    """Ways of many collectives as columns, each of shape [ways, collectives]; ways that one lacks are infinite."""
+
+    protocol: Ints
+    terms: Floats
+    """Base, domain steps, network steps, posts, seconds inside, seconds across, copies: [7, ways, collectives]."""
+    names: tuple[tuple[str, ...], ...]
+    """Names of the ways of each collective."""
+    crosses: Floats
+    """1 where a collective crosses domains, else 0: [collectives]."""
+    pairs: Floats
+    """1 for an all-to-all: [collectives]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What can be fitted of a transport, as numbers."""
+
+    factors: Floats
+    """Corrections, in the order of :data:`FACTORS`."""
+    shared: Floats
+    """In the order of :data:`SHARED`."""
+    scales: Floats
+    """The four numbers of a system, in the order of the fields of :class:`Scales`."""
+
+    @classmethod
+    def of(cls, transport: Transport) -> Constants:
+        """The constants of a transport."""
+        factors = [
+            getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
+            for name in PROTOCOLS
+            for what in ("base", "domain_step", "network_step")
+        ]
+        reduction = transport.reduction
+        factors += (
+            [1.0, 1.0]
+            if reduction is None
+            else [
+                reduction.corrections.domain_step,
+                reduction.corrections.network_step,
+            ]
+        )
+        shared = [getattr(transport, name) for name in SHARED]
+        return cls(np.array(factors), np.array(shared), scales_array(transport.scales))
+
+
+def scales_array(scales: Scales) -> Floats:
+    """The four numbers of a system as an array."""
+    return np.array([getattr(scales, name) for name in Scales.model_fields])
+
+
+def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayColumns:
+    """Return the ways of each collective, of whatever kinds."""
+    kinds: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        kinds.setdefault(task.kind, []).append(place)
+    parts = [(places, columns_of(_tasks([tasks[at] for at in places]), tiers, transport)) for places in kinds.values()]
+    shape = max((len(part.protocol) for _, part in parts), default=0), len(tasks)
+    protocol, terms = np.zeros(shape, np.int64), np.full((_TERMS, *shape), np.inf)
+    names: list[tuple[str, ...]] = [()] * len(tasks)
+    for places, part in parts:
+        protocol[: len(part.protocol), places] = part.protocol
+        terms[:, : len(part.protocol), places] = part.terms
+        for place, own in zip(places, part.names, strict=True):
+            names[place] = own
+    crosses = np.array([float(task.domains > 1) for task in tasks])
+    pairs = np.array([float(task.kind == "all-to-all") for task in tasks])
+    return WayColumns(protocol, terms, tuple(names), crosses, pairs)
+
+
+def _tasks(tasks: Sequence[Task]) -> Tasks:
+    """Collectives of one kind as columns."""
+    ranks, domains, nbytes = np.array([task[1:] for task in tasks], np.float64).T
+    return Tasks(tasks[0].kind, ranks, domains, nbytes)
+
+
+def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
+    """Return the ways of collectives of one kind."""
+    every = list(ways(tasks, tiers, transport))
+    count = len(tasks.ranks)
+    terms = np.empty((_TERMS, len(every), count))
+    for row, way in enumerate(every):
+        for term, seconds in enumerate(way[2:-1]):
+            terms[term, row] = seconds
+        terms[_INSIDE, row] *= tasks.inside > 1
+        if way.served is not None:
+            terms[:, row, ~way.served] = np.inf
+    terms[:4] *= transport.slowness
+    return WayColumns(
+        np.broadcast_to(np.array([way.protocol for way in every], np.int64)[:, None], (len(every), count)),
+        terms,
+        (tuple(way.name for way in every),) * count,
+        (tasks.domains > 1).astype(np.float64),
+        np.full(count, float(tasks.kind == "all-to-all")),
+    )
+
+
+def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
+    """Seconds of a latency and a transmission with the filling of the pipeline between them."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reach = fill * np.sqrt(transmission / latency)
+        seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
+    full: Floats = np.where(latency > 0, seconds, transmission)
+    return full
+
+
+def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
+    """Return the seconds of each way: [ways, collectives]."""
+    steps = np.append(constants.factors, 1.0)
+    base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
+    family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
+    base, step, network = steps[base_at][family], steps[step_at][family], steps[network_at][family]
+    peer, fill, limit, copy_share, pair_share = constants.shared
+    inside, across, bandwidth, network_bandwidth = constants.scales
+    terms = ways_of.terms
+    scale = np.where(ways_of.crosses > 0, across, inside)
+    share = np.where(ways_of.pairs > 0, pair_share, 1.0)
+    with np.errstate(invalid="ignore"):
+        latency = scale * (base * terms[0] + step * terms[1] + network * terms[2] + peer * terms[3])
+        within = terms[4] / bandwidth / share + terms[6] / copy_share
+        transmission = np.maximum(within, terms[5] / network_bandwidth / share)
+        seconds = pipelined(latency, transmission, fill, limit)
+    seconds[~np.isfinite(terms[0])] = np.inf
+    return seconds
+
+
+def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
+    """Return the seconds of each collective by its quickest way: [collectives]."""
+    quickest: Floats = seconds_of_ways(ways_of, constants).min(axis=0)
+    return quickest
+
+
+def collective_seconds(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> Floats:
+    """Return the seconds of each collective: [collectives]."""
+    return seconds(columns(tasks, tiers, transport), Constants.of(transport))
+
+
+# A collective library on a system: its transport, and what that has to know of the system's two tiers.
+
+
+def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
+    """Return how many ranks of each group, which lie ``stride`` apart, are together in a domain at least: [groups].
+
+    Groups lie side by side from rank 0 on, so that domains cut some of them unless either size divides the other.
+    """
+    together: Ints = np.clip(np.gcd(domain, ranks * stride) // stride, 1, ranks)
+    return together
+
+
+class Library(NamedTuple):
+    """What carries collectives on the tiers of a fabric."""
+
+    tiers: Tiers
+    transport: Transport
+
+    @property
+    def domain(self) -> int:
+        """Ranks of a domain, which are neighbours."""
+        return self.tiers.domain
+
+    def group(self, ranks: int, stride: int) -> Library:
+        """The library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
+        together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
+        return self._replace(tiers=self.tiers._replace(domain=int(together)))
+
+    def message_latency(self, stride: int) -> float:
+        """Return the seconds that a message from a rank to the one ``stride`` further on takes besides its bytes."""
+        pair = self._replace(tiers=self.tiers._replace(domain=2 if stride < self.domain else 1))
+        return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
+
+    def message_latencies(self, source: Ints, destination: Ints) -> Floats:
+        """Return the same of messages between ranks of the fabric, in the shape of ``source``."""
+        together = source // self.domain == destination // self.domain
+        inside, across = (self.message_latency(stride) for stride in (1, self.domain))
+        return np.where(together, inside if self.domain > 1 else across, across)
+
+    def seconds(self, kind: str, ranks: Ints, stride: Ints, nbytes: Floats) -> Floats:
+        """Return the seconds of collectives, each by its quickest way; 0 where there is one rank.
+
+        Where nothing is sent these are the seconds of their latencies.
+
+        Args:
+            kind: of collective.
+            ranks: of each group, [rows].
+            stride: distance between neighbours of each group, in ranks, [rows].
+            nbytes: of each collective, as ``Collective.nbytes``, [rows] or [rows, ...].
+        """
+        shape = ranks.shape + (1,) * (nbytes.ndim - ranks.ndim)
+        domains = -(-ranks // ranks_in_domain(self.tiers.domain, ranks, stride))
+        table = np.broadcast_arrays(ranks.reshape(shape), domains.reshape(shape), nbytes)
+        tasks = Tasks(kind, *(column.ravel().astype(np.float64) for column in table))
+        quickest = seconds(columns_of(tasks, self.tiers, self.transport), Constants.of(self.transport))
+        return np.where(tasks.ranks > 1, quickest, 0.0).reshape(nbytes.shape)

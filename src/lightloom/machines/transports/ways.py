@@ -1,0 +1,295 @@
+"""Ways to carry a collective over two tiers, in closed form: latency terms and the seconds of its bytes on each tier.
+
+Domains of g ranks with fast links, m of them joined by a network; n = g · m ranks and S bytes, as nccl-tests counts.
+
+    way              steps inside a domain   steps across     bytes of a rank inside   bytes of a rank across
+    ring             p(n - 1) - across       p(m - 1)         pS(n - 1)/n              pS(n - 1)/n / g
+    tree             2(g - 1)                2 log2 m         2S                       2S(m - 1)/m / g
+    adding switches  1                       2 log2 m         S(1 + 1/g)               as trees
+    rails, p = 1     g - 1                   m - 1            S(g - 1)/g               S(m - 1)/m / g
+    parallel trees   none, as g = 1          log2 n           none                     S(n - 1)/n, for p = 1
+    all pairs        1, and one post a peer  1                S(n - 1)/n               S(n - g)/n
+
+with p = 2 for an all-reduce and 1 for an all-gather, a reduce-scatter; a broadcast and a reduction pass S along the
+ring. A ring enters and leaves a domain by the ports of g ranks, so that the bus bandwidth of an all-gather,
+S(n - 1)/n over its time, is at most theirs. In the last column g is at most :attr:`Transport.leaving_ranks`, except
+for all pairs. Rails are a way only where the transport says so (:attr:`Transport.rails`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Mask
+from lightloom.machines.transports.transport import (
+    Latencies,
+    ParallelTrees,
+    ProtocolName,
+    Transport,
+)
+
+PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
+"""Passes of all bytes around a ring."""
+_OWN_BLOCK = {"all-gather": 2, "reduce-scatter": 2, "all-reduce": 2, "all-to-all": 1}
+"""Accesses of memory for a rank's own block beside what it exchanges, a read and a write; an all-to-all copies it
+beside its sends, which is charged half."""
+_ROOTED = ("broadcast", "reduce")
+
+
+class Tiers(NamedTuple):
+    """What a transport has to know of a system."""
+
+    domain: int
+    """Ranks that fast links join at most."""
+    bandwidth: float
+    """Bytes per second of a rank inside a domain."""
+    network: float
+    """Bytes per second of a rank into the network; infinite where there is none."""
+    reduction: bool = False
+    """Whether the domain's switches add."""
+    memory: float | None = None
+    """Bytes per second of a rank's memory; None leaves copies out."""
+
+
+class Task(NamedTuple):
+    """A collective whose time is asked for."""
+
+    kind: str
+    ranks: int
+    domains: int
+    """Domains that the ranks lie in, as many in each."""
+    nbytes: float
+
+
+class Tasks(NamedTuple):
+    """Collectives of one kind, each column [collectives]."""
+
+    kind: str
+    ranks: Floats
+    domains: Floats
+    nbytes: Floats
+
+    @property
+    def inside(self) -> Floats:
+        """Ranks of a domain: [collectives]."""
+        return self.ranks / self.domains
+
+
+class Way(NamedTuple):
+    """Terms of one way and protocol before the scales of a system, each [collectives] or a number."""
+
+    name: str
+    protocol: int
+    """Place in :data:`PROTOCOLS`, or :data:`REDUCTION`."""
+    base: Floats | float
+    domain_steps: Floats | float
+    """Seconds of the steps inside domains."""
+    network_steps: Floats | float
+    posts: Floats | float
+    """Peers to which a rank posts sends."""
+    domain_seconds: Floats | float
+    """Seconds of the bytes inside a domain, all of the bandwidth reached."""
+    network_seconds: Floats | float
+    copy_seconds: Floats | float
+    """Seconds of the copies of the own block at all of the memory's bandwidth."""
+    served: Mask | None = None
+    """Collectives that have this way; None where all have."""
+
+
+PROTOCOLS: tuple[ProtocolName, ...] = ("LL", "LL128", "Simple")
+REDUCTION = -1
+
+
+_BOARD = 8
+"""Accelerators of one node at most; a larger domain spans nodes."""
+
+
+def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> Task:
+    """Return a collective of so many ranks on so many nodes; nodes inside one domain count as one."""
+    domains = nodes if tiers.domain <= _BOARD else ceil(ranks / tiers.domain)
+    return Task(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
+
+
+def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
+    """Yield every way that the transport has for collectives of a kind."""
+    kind = tasks.kind
+    for number, name in enumerate(PROTOCOLS):
+        if name not in transport.protocols:
+            continue
+        if kind in PASSES:
+            yield _ring(tasks, tiers, transport, number)
+        if kind in _ROOTED:
+            yield _chain(tasks, tiers, transport, number)
+        if kind == "all-to-all" and name != "LL128":
+            yield _pairs(tasks, tiers, transport, number)
+        if kind == "all-reduce":
+            yield _tree(tasks, tiers, transport, number)
+        if name == "Simple" and PASSES.get(kind) == 1 and transport.rails:
+            yield _rails(tasks, tiers, transport, number)
+        if name == "Simple" and PASSES.get(kind) == 1 and transport.parallel_trees is not None:
+            yield _parallel_trees(tasks, tiers, transport.parallel_trees, number)
+    if kind == "all-reduce" and _switches_add(tiers, transport):
+        yield _adding(tasks, tiers, transport)
+
+
+def _switches_add(tiers: Tiers, transport: Transport) -> bool:
+    generation = transport.generation
+    return (
+        tiers.reduction
+        and transport.reduction is not None
+        and generation is not None
+        and generation.reduction_share > 0
+    )
+
+
+def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
+    accesses = _OWN_BLOCK.get(tasks.kind, 0)
+    return 0.0 if tiers.memory is None else accesses * tasks.nbytes / tasks.ranks / tiers.memory
+
+
+def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
+    """Seconds of bytes that each rank sends between domains."""
+    return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
+
+
+def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -> Floats:
+    """Seconds of bytes that leave each domain through the ports of the ranks that a ring or a tree leaves by."""
+    return _across(tasks, nbytes / np.minimum(tasks.inside, transport.leaving_ranks), tiers)
+
+
+def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
+    """Part of a domain's bandwidth that a ring reaches by a protocol."""
+    share = transport.protocols[PROTOCOLS[number]].share
+    if transport.generation is None or number > 0:
+        return share
+    ceilings = np.array(transport.generation.low_latency_ceilings)
+    ceiling = ceilings[np.minimum(tasks.domains, 3).astype(np.int64) - 1]
+    return np.minimum(share, ceiling / tiers.bandwidth)
+
+
+def _ring(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
+    protocol = transport.protocols[PROTOCOLS[number]]
+    passes, n, m = PASSES[tasks.kind], tasks.ranks, tasks.domains
+    steps, across = passes * (n - 1), passes * (m - 1)
+    least = np.where(m > 1, protocol.least_domain_step, 0.0)
+    moved = passes * (n - 1) / n * tasks.nbytes
+    return Way(
+        f"ring {PROTOCOLS[number]}",
+        number,
+        protocol.ring.base,
+        (steps - across) * np.maximum(protocol.ring.domain_step, least),
+        across * protocol.ring.network_step,
+        0.0,
+        moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+        _leaving(tasks, moved / protocol.share, tiers, transport),
+        _own(tasks, tiers),
+    )
+
+
+def _chain(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
+    """Pass all bytes along a ring from its root, or to it."""
+    protocol = transport.protocols[PROTOCOLS[number]]
+    n, m = tasks.ranks, tasks.domains
+    return Way(
+        f"chain {PROTOCOLS[number]}",
+        number,
+        protocol.ring.base,
+        (n - m) * protocol.ring.domain_step,
+        (m - 1) * protocol.ring.network_step,
+        0.0,
+        tasks.nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+        _leaving(tasks, tasks.nbytes / protocol.share, tiers, transport),
+        0.0,
+    )
+
+
+def _tree(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
+    protocol = transport.protocols[PROTOCOLS[number]]
+    share = np.where(tasks.domains == 1, protocol.tree_share, protocol.network_tree_share)
+    return Way(
+        f"tree {PROTOCOLS[number]}",
+        number,
+        protocol.tree.base,
+        2 * (tasks.inside - 1) * protocol.tree.domain_step,
+        2 * np.log2(tasks.domains) * protocol.tree.network_step,
+        0.0,
+        2 * tasks.nbytes / (share * tiers.bandwidth),
+        _leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
+        _own(tasks, tiers),
+    )
+
+
+def _tree_bytes(tasks: Tasks) -> Floats:
+    """Bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly: every edge
+    carries all bytes once up and once down."""
+    return 2 * (tasks.domains - 1) / tasks.domains * tasks.nbytes
+
+
+def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
+    assert transport.reduction is not None
+    assert transport.generation is not None
+    return Way(
+        "adding switches",
+        REDUCTION,
+        0.0,
+        transport.reduction.domain_step,
+        2 * np.log2(tasks.domains) * transport.reduction.network_step,
+        0.0,
+        tasks.nbytes * (1 + 1 / tasks.inside) / (transport.generation.reduction_share * tiers.bandwidth),
+        _leaving(tasks, _tree_bytes(tasks), tiers, transport),
+        0.0,
+        served=tasks.inside > 2,
+    )
+
+
+def _rails(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
+    latencies: Latencies = transport.protocols[PROTOCOLS[number]].ring
+    g, m = tasks.inside, tasks.domains
+    return Way(
+        f"rails {PROTOCOLS[number]}",
+        number,
+        latencies.base,
+        (g - 1) * latencies.domain_step,
+        (m - 1) * latencies.network_step,
+        0.0,
+        tasks.nbytes * (g - 1) / g / tiers.bandwidth,
+        _leaving(tasks, tasks.nbytes * (m - 1) / m, tiers, transport),
+        _own(tasks, tiers),
+        served=(m > 1) & (m < tasks.ranks),
+    )
+
+
+def _parallel_trees(tasks: Tasks, tiers: Tiers, trees: ParallelTrees, number: int) -> Way:
+    n = tasks.ranks
+    return Way(
+        "parallel trees",
+        number,
+        trees.base,
+        0.0,
+        np.ceil(np.log2(n)) * trees.network_step,
+        0.0,
+        0.0,
+        _across(tasks, tasks.nbytes * (n - 1) / n / trees.share, tiers),
+        _own(tasks, tiers),
+        served=(tasks.domains == n) & (n > 1),
+    )
+
+
+def _pairs(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
+    protocol = transport.protocols[PROTOCOLS[number]]
+    n, g = tasks.ranks, tasks.inside
+    return Way(
+        f"all pairs {PROTOCOLS[number]}",
+        number,
+        protocol.ring.base,
+        protocol.ring.domain_step,
+        np.where(tasks.domains > 1, protocol.ring.network_step, 0.0),
+        n - 1,
+        tasks.nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
+        _across(tasks, tasks.nbytes * (n - g) / n / protocol.share, tiers),
+        _own(tasks, tiers),
+    )

@@ -1,1 +1,0 @@
-"""Arguments of Megatron-LM as a model with the strategy that they pin."""

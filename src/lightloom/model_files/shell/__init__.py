@@ -1,1 +1,0 @@
-"""Shell scripts read without being run: which commands they would call with which words."""

@@ -1,0 +1,620 @@
+"""Read a script or line with arguments of Megatron-LM: the model, and the strategy that they pin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.machines.clusters.cluster import StageBlocks
+from lightloom.models.decoder import DecoderSizes, LatentAttention
+from lightloom.models.files.model_file import FileRequest, ModelReading, StatedStrategy, trace_decoder
+from lightloom.models.files.shell_script import Script, read_script
+from lightloom.models.files.shell_words import MARK
+
+# Options of a Megatron-LM command, found in a script or a line, with their values.
+#
+# Names and defaults are those of ``megatron/training/arguments.py`` and ``TransformerConfig``, Megatron Core 0.14.
+
+_SPACES = re.compile(r"[ \t\n]+")
+"""Between words; marks of what is not known hold other spaces."""
+_SIZES = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--encoder-num-layers")
+
+
+@dataclass(slots=True)
+class Options:
+    """The options of one command; what is asked for counts as used."""
+
+    path: Path
+    given: Mapping[str, Sequence[str]]
+    """Values by name, without dashes before it and with dashes inside."""
+    program: str = ""
+    """Name of the Python file that takes them; empty where no command is called."""
+    notes: tuple[str, ...] = ()
+    """What of the script could not be followed."""
+    undecided: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a condition of the script sets which is not known, and that condition."""
+    used: set[str] = field(default_factory=set)
+
+    def flag(self, name: str) -> bool:
+        """Whether an option without a value is given."""
+        self.used.add(name)
+        return name in self.given
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """The value of an option.
+
+        Raises:
+            ConfigError: it has none, or one that the file does not say.
+        """
+        self.used.add(name)
+        if name not in self.given:
+            return default
+        values = self.given[name]
+        if not values:
+            raise ConfigError(f"{self.path}: --{name} has no value")
+        if mark := MARK.search(values[0]):
+            variable, _, why = mark[1].replace("\u00a0", " ").partition(": ")
+            raise ConfigError(
+                f"{self.path}: --{name}: "
+                + (f"{variable} is not known ({why})" if why else f"the file does not set {variable}")
+                + f": expected its value, by --define {variable}=VALUE"
+                + (f", or what decides it: {self.undecided[variable]}" if variable in self.undecided else "")
+            )
+        return values[0]
+
+    def texts(self, name: str) -> Sequence[str]:
+        """All values of an option, none where it is not given."""
+        self.used.add(name)
+        return self.given.get(name, ())
+
+    def count(self, name: str, default: int | None = None) -> int | None:
+        """The value of an option that is a whole number of at least 1.
+
+        Raises:
+            ConfigError: another value.
+        """
+        text = self.text(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"\d[\d_]*", text) or int(text) < 1:
+            raise ConfigError(f"{self.path}: --{name} {text}: expected a whole number of at least 1")
+        return int(text)
+
+    def needed(self, name: str) -> int:
+        """The value of an option without which there is no model.
+
+        Raises:
+            ConfigError: it is missing.
+        """
+        number = self.count(name)
+        if number is None:
+            raise ConfigError(f"{self.path}: --{name} is missing: expected it among the arguments of Megatron-LM")
+        return number
+
+    def unused(self) -> tuple[str, ...]:
+        """Options that nobody has asked for."""
+        return tuple(f"--{name}" for name in self.given if name not in self.used)
+
+
+def read_options(path: Path, definitions: Mapping[str, str], text: str | None = None) -> Options:
+    """Return the options of the command in a script that trains a model, else those in its arrays and texts.
+
+    Args:
+        text: a shell line in the place of the script; ``path`` then names it in messages.
+
+    Raises:
+        ConfigError: unreadable, or without any option that Megatron-LM needs.
+    """
+    script = read_script(path, definitions, text)
+    notes = list(script.notes)
+    commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_names(words))]
+    perhaps = [(what, _flattened(words)) for what, words in script.conditional]
+    perhaps = [(what, words) for what, words in perhaps if set(_SIZES) & set(_names(words))]
+    if not commands and len(perhaps) == 1:
+        commands = [perhaps[0][1]]
+        notes.append(f"{perhaps[0][0]} is not known; the command that depends on it is taken")
+    else:
+        notes += [f"{what} is not known, and the command that depends on it is left out" for what, _ in perhaps]
+    if len(commands) > 1:
+        notes.append(f"{len(commands)} commands take arguments of Megatron-LM: the last one is taken")
+    if commands:
+        words = commands[-1]
+        program = next((word for word in words if word.endswith(".py")), "")
+        begin = words.index(program) + 1 if program in words else 0
+        return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
+    words = _held(script)
+    if not set(_SIZES) & set(_names(words)):
+        ended = f" before the script ends at line {script.ended_at}" if script.ended_at else ""
+        raise ConfigError(
+            f"{path}: no command or array with arguments of Megatron-LM{ended}: expected {' or '.join(_SIZES[:2])} "
+            "among them"
+        )
+    return Options(path, _given(words), "", tuple(notes), script.undecided)
+
+
+def _held(script: Script) -> list[str]:
+    """Return the words of all variables that hold options, but not of those that hold others' words too."""
+    texts = {
+        name: _flattened(held if isinstance(held, list) else _SPACES.split(held.strip()))
+        for name, held in script.variables.items()
+        if (held if isinstance(held, str) else " ".join(held)).strip().startswith("--")
+        or (isinstance(held, str) and "--num-layers" in held)
+    }
+    largest = max(texts.values(), key=len, default=[])
+    rest = [words for words in texts.values() if not set(words) <= set(largest)]
+    return [*largest, *(word for words in rest for word in words)] if largest else []
+
+
+def _flattened(words: Sequence[str]) -> list[str]:
+    """Split elements such as ``"--fp8-format hybrid"``, and commands inside of quotes."""
+    found: list[str] = []
+    for word in words:
+        several = " " in word.strip() and ("--" in word)
+        found += _SPACES.split(word.strip()) if several else [word]
+    return found
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    return (word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--"))
+
+
+def _given(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each option; of one that is given twice the last."""
+    given: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, sign, value = word[2:].partition("=")
+            name = name.replace("_", "-")
+            given[name] = [value] if sign else []
+        elif word in ("|", ">", ">>", "2>&1", "&", "\\"):
+            name = ""
+        elif name:
+            given[name].append(word.strip("\"'"))
+    return given
+
+
+# Mixtures of experts among arguments of Megatron-LM, and of Megatron-DeepSpeed, whose defaults are others.
+#
+# Megatron Core       --num-experts 8 --moe-router-topk 2 --moe-layer-freq ([0]*1+[1]*31)
+# Megatron-DeepSpeed  --num-experts 128 --topk 1 --expert-interval 2    every second layer, 1 means none
+
+_DEEPSPEED = ("deepspeed", "deepspeed-config", "moe-expert-parallel-size", "expert-interval", "zero-stage")
+
+
+def is_deepspeed(options: Options) -> bool:
+    """Whether the arguments are those of Megatron-DeepSpeed."""
+    return any(name in options.given for name in _DEEPSPEED) or len(options.given.get("num-experts", ())) > 1
+
+
+def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
+    """Return the experts of a layer, how many a token visits, and the layers without experts.
+
+    Raises:
+        ConfigError: layers with different numbers of experts, or an option that cannot be read.
+    """
+    if is_deepspeed(options):
+        return _deepspeed(options, layers)
+    experts = options.count("num-experts") or 0
+    return experts, options.count("moe-router-topk") or 2, _dense_layers(options, layers) if experts else ()
+
+
+def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
+    numbers = dict.fromkeys(options.texts("num-experts"))
+    visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
+    if len(numbers) > 1:
+        raise ConfigError(
+            f"{options.path}: --num-experts {' '.join(numbers)}: layers with different numbers of experts: expected as "
+            "many in all of them"
+        )
+    experts = options.count("num-experts") or 1
+    if experts == 1:
+        return 0, 1, ()
+    if (kind := options.text("mlp-type", "standard")) != "standard":
+        raise ConfigError(f"{options.path}: --mlp-type {kind}: expected standard, experts without an MLP beside them")
+    return experts, visited, tuple(number for number in range(layers) if (number + 1) % interval)
+
+
+def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
+    """Return the layers without experts: all but every n-th, or those with a 0 in ``([0]*3+[1]*58)``."""
+    text = options.text("moe-layer-freq", "1") or "1"
+    if text.isdecimal() and int(text) > 0:
+        return tuple(number for number in range(layers) if number % int(text))
+    pattern: list[int] = []
+    for part in text.replace(" ", "").strip("()").split("+"):
+        match = re.fullmatch(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d+))?", part)
+        if match is None:
+            raise ConfigError(f"{options.path}: --moe-layer-freq {text}: expected a number, or such as ([0]*3+[1]*58)")
+        pattern += [int(bit) for bit in match[1].split(",")] * int(match[2] or 1)
+    if len(pattern) != layers:
+        raise ConfigError(f"{options.path}: --moe-layer-freq {text}: {len(pattern)} layers, expected {layers}")
+    return tuple(number for number, mixes in enumerate(pattern) if not mixes)
+
+
+# Sizes of the decoder that arguments of Megatron-LM describe, with Megatron's defaults.
+
+_TOKENIZERS = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
+"""Vocabularies of published tokenizers that have one size."""
+_OTHER_MODELS = (
+    "encoder-num-layers",
+    "hybrid-layer-pattern",
+    "hybrid-override-pattern",
+    "hybrid-attention-ratio",
+    "is-hybrid-model",
+    "mtp-num-layers",
+    "vision-model-type",
+    "use-checkpoint-args",
+    "linear-attention-freq",
+    "experimental-attention-variant",
+)
+_OTHER_PROGRAMS = re.compile(r"bert|t5|mamba|hybrid|vision|ict|retro|vlm|avlm|mimo|multimodal|vit", re.IGNORECASE)
+_DROPOUT = 0.1
+"""Dropout of ``TransformerConfig``."""
+
+
+def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
+    """Return the sizes, and what is assumed of them.
+
+    Raises:
+        ConfigError: another kind of model, or an option that is missing or cannot be read.
+    """
+    _check_kind(options)
+    hidden, heads = options.needed("hidden-size"), options.needed("num-attention-heads")
+    gated = any(options.flag(name) for name in ("swiglu", "quick-geglu", "geglu"))
+    vocabulary, assumed = _vocabulary(options)
+    length = sequence_length or options.count("seq-length") or options.needed("max-position-embeddings")
+    options.used.add("seq-length")
+    latent, positions = _latent(options), _positions(options)
+    grouped = options.flag("group-query-attention")
+    groups, layers = options.count("num-query-groups"), options.needed("num-layers")
+    bias = not options.flag("disable-bias-linear")
+    experts, visited, dense_layers = mixture(options, layers)
+    options.count("kv-channels")
+    sizes = DecoderSizes(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        key_heads=groups if grouped else None,
+        head_width=None if latent else options.count("kv-channels"),
+        vocabulary=vocabulary,
+        sequence_length=length,
+        ffn=options.count("ffn-hidden-size") or (_swiglu_width(hidden) if options.flag("swiglu") else 4 * hidden),
+        norm="rms" if options.text("normalization") == "RMSNorm" else "layer",
+        gated=gated,
+        bias=bias,
+        query_bias=True if options.flag("add-qkv-bias") else None,
+        joined_query=latent is None,
+        head_norms=options.flag("qk-layernorm") and latent is None,
+        tied=not options.flag("untie-embeddings-and-output-weights"),
+        dropout=_dropout(options),
+        experts=experts,
+        visited=visited,
+        expert_ffn=options.count("moe-ffn-hidden-size"),
+        shared_ffn=options.count("moe-shared-expert-intermediate-size") or 0,
+        shared_gate=options.flag("moe-shared-expert-gate"),
+        dense_layers=dense_layers,
+        latent=latent,
+        table_length=options.needed("max-position-embeddings") if positions == "learned" else None,
+        rotary=positions == "rotary",
+    )
+    return sizes, assumed
+
+
+def _swiglu_width(hidden: int) -> int:
+    """Megatron's two thirds of four hidden sizes, down to a multiple of 64."""
+    return int((4 * hidden * 2 / 3) / 64) * 64
+
+
+def _check_kind(options: Options) -> None:
+    if _OTHER_PROGRAMS.search(options.program):
+        raise ConfigError(
+            f"{options.path}: {options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
+            "mixtures of experts"
+        )
+    for name in _OTHER_MODELS:
+        if options.flag(name):
+            raise ConfigError(
+                f"{options.path}: --{name}: expected a decoder whose layers are attention and feed-forward or mixture, "
+                "with all its sizes among the arguments"
+            )
+
+
+def _vocabulary(options: Options) -> tuple[int, list[str]]:
+    """Return the rows of the table of tokens, padded as Megatron pads it."""
+    multiple = (options.count("make-vocab-size-divisible-by") or 128) * (
+        options.count("tensor-model-parallel-size") or 1
+    )
+    kind = options.text("tokenizer-type") or ("GPT2BPETokenizer" if options.flag("merge-file") else None)
+    padded, stated = options.count("padded-vocab-size"), options.count("vocab-size")
+    if padded is not None:
+        return padded, []
+    assumed = []
+    if stated is None:
+        stated = _TOKENIZERS.get(kind or "")
+        assumed.append(f"vocabulary: the {stated:,} of {kind}" if stated else "")
+    if stated is None:
+        raise ConfigError(
+            f"{options.path}: --vocab-size is missing, "
+            + (f"which {kind} does not tell" if kind else "and --tokenizer-type too")
+            + ": expected --define vocab-size=N"
+        )
+    return -(-stated // multiple) * multiple, assumed
+
+
+def _positions(options: Options) -> str:
+    """Return how positions enter: ``learned``, ``rotary`` or ``none``."""
+    kind = options.text("position-embedding-type", "learned_absolute")
+    rotated = options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope")
+    without = options.flag("no-position-embedding")
+    options.used.add("max-position-embeddings")
+    if rotated:
+        return "rotary"
+    return "learned" if kind == "learned_absolute" and not without else "none"
+
+
+def _dropout(options: Options) -> float:
+    text = options.text("hidden-dropout")
+    options.text("attention-dropout")
+    try:
+        return _DROPOUT if text is None else float(text)
+    except ValueError:
+        raise ConfigError(f"{options.path}: --hidden-dropout {text}: expected a number") from None
+
+
+def _latent(options: Options) -> LatentAttention | None:
+    if not options.flag("multi-latent-attention"):
+        return None
+    return LatentAttention(
+        query_rank=options.count("q-lora-rank"),
+        key_rank=options.count("kv-lora-rank") or 32,
+        plain_width=options.count("qk-head-dim") or 128,
+        rotated_width=options.count("qk-pos-emb-head-dim") or 64,
+        value_width=options.count("v-head-dim") or 128,
+    )
+
+
+# The strategy that arguments of Megatron-LM pin: degrees, micro-batches, sharding, recomputation.
+
+_FSDP = ("use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2")
+_SHARDED = {"no_shard": "none", "optim": "zero-1", "optim_grads": "zero-2", "optim_grads_params": "zero-3"}
+_ZERO_STAGES: dict[str | None, str | None] = {"0": "none", "1": "zero-1", "2": "zero-2", "3": "zero-3", None: None}
+_DEGREES = {
+    "tp": "tensor-model-parallel-size",
+    "pp": "pipeline-model-parallel-size",
+    "cp": "context-parallel-size",
+    "ep": "expert-model-parallel-size",
+}
+
+
+def strategy_pins(options: Options) -> StatedStrategy:
+    """Return the choices that the arguments state; degrees that a whole command leaves out are 1, Megatron's default.
+
+    Raises:
+        ConfigError: choices that contradict each other.
+    """
+    degrees = {pin: options.count(name) for pin, name in _DEGREES.items()}
+    degrees["ep"] = degrees["ep"] or options.count("moe-expert-parallel-size")
+    whole = _is_whole(options)
+    if whole:
+        degrees = {pin: number or 1 for pin, number in degrees.items()}
+    flat = degrees["tp"] in (None, 1)
+    pins = StatedStrategy(
+        **degrees,
+        micro_batch=options.count("micro-batch-size"),
+        sequence_parallel=None if flat else options.flag("sequence-parallel"),
+        sharding=_sharding(options),
+        recomputation=_recomputation(options),
+    )
+    options.flag("sequence-parallel")
+    return replace(pins, virtual_stages=_virtual_stages(options, degrees["pp"]))
+
+
+def _is_whole(options: Options) -> bool:
+    """Whether what is left out has Megatron's default: the arguments are those of a command, or with a degree."""
+    names = (*_DEGREES.values(), "moe-expert-parallel-size")
+    return bool(options.program) or any(name in options.given for name in names)
+
+
+def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
+    """Return how Megatron cuts layers into the stages that the arguments state; None where they state none.
+
+    Raises:
+        ConfigError: a layout that cannot be read, or that has other layers or numbers of stages.
+    """
+    stages, layout = options.count(_DEGREES["pp"]) or 1, options.text("pipeline-model-parallel-layout")
+    first, last = (options.count(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last"))
+    ends = [options.flag(f"account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
+    if stages == 1:
+        return None
+    if layout is not None:
+        return _layout(options, layout, stages, layers)
+    chunks = _virtual_stages(options, stages) or 1
+    if any(ends):
+        share = (layers + sum(ends)) // stages
+        first, last = (share - ends[0], share - ends[1])
+    if first is None and last is None:
+        return "equal"
+    stated = [first, *[None] * (stages - 2), last]
+    middle, rest = divmod(layers - (first or 0) - (last or 0), max(stated.count(None), 1))
+    blocks = [middle if number is None else number for number in stated]
+    if rest or sum(blocks) != layers or any(number < chunks or number % chunks for number in blocks):
+        raise ConfigError(
+            f"{options.path}: stages of {', '.join(map(str, blocks))} of {layers} layers, {chunks} chunks each: "
+            "expected as many layers in each stage between the first and the last, and in each chunk of a stage"
+        )
+    return tuple(number // chunks for number in blocks) * chunks
+
+
+def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[int, ...]:
+    """Return the layers of each chunk of a layout: ``Et*3|(tt|)*2tL`` has three, two, two and one.
+
+    Raises:
+        ConfigError: another number of stages or layers, or a stage without any.
+    """
+    chunks = _chunks(layout)
+    plain = "|".join(chunks)
+    if not re.fullmatch(r"Et+(\|t+)*L", plain) or plain.count("t") != layers or len(chunks) % stages:
+        raise ConfigError(
+            f"{options.path}: --pipeline-model-parallel-layout {layout}: expected a multiple of {stages} stages, "
+            f"divided by |, with {layers} layers t in all and one or more in each, E before and L behind them"
+        )
+    return tuple(chunk.count("t") for chunk in chunks)
+
+
+def _chunks(layout: str) -> list[str]:
+    """Return the chunks of a layout, with what is repeated in it written out."""
+    plain = re.sub(r"[\s,\"']", "", layout)
+    for pattern in (r"\(([^()]*)\)\*(\d{1,3})", r"([A-Za-z])\*(\d{1,3})"):
+        plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
+    return plain.split("|")
+
+
+def strategy_notes(options: Options, ranks: int | None) -> list[str]:
+    """Return what the arguments say of the run that the plan takes from elsewhere."""
+    formats = [f"--{name}" for name in ("bf16", "fp16") if options.flag(name)]
+    formats += [f"--fp8-format {options.text('fp8-format')}"] if options.flag("fp8-format") else []
+    notes = [f"precision: the file says {' '.join(formats)}; the plan takes training.precision"] if formats else []
+    if not options.flag("overlap-grad-reduce") and options.program:
+        notes.append(
+            "overlap of gradients: off in the file; the plan takes training.overlap_gradients "
+            "(--set training.overlap_gradients=false)"
+        )
+    tensor, expert = options.count(_DEGREES["tp"]) or 1, options.count("expert-tensor-parallel-size")
+    if expert is not None and expert != tensor:
+        notes.append(f"experts over {expert} tensor ranks: the plan splits them over {tensor}, as everything else")
+    if options.text("recompute-method") == "block":
+        notes.append(
+            f"recomputation of {options.text('recompute-num-layers')} layers a stage: the plan recomputes all of them"
+        )
+    options.text("recompute-num-layers")
+    if is_deepspeed(options) and _zero_stage(options) is None:
+        notes.append("stage of ZeRO: in the configuration of DeepSpeed, which is not read; plans choose theirs")
+    if (options.count("ds-sequence-parallel-size") or 1) > 1:
+        notes.append(
+            f"slices of the sequence over {options.count('ds-sequence-parallel-size')} ranks (DeepSpeed): none here"
+        )
+    if ranks is not None:
+        notes.append(f"ranks: the file starts {ranks:,}; the plan takes those of the cluster")
+    return notes
+
+
+def _sharding(options: Options) -> str | None:
+    sharded = [name for name in _FSDP if options.flag(name)]
+    optimizer = options.flag("use-distributed-optimizer")
+    strategy = options.text("data-parallel-sharding-strategy")
+    instances = options.count("num-distributed-optimizer-instances") or 1
+    if sharded:
+        if strategy is not None and strategy not in _SHARDED:
+            raise ConfigError(
+                f"{options.path}: --data-parallel-sharding-strategy {strategy}: expected {', '.join(_SHARDED)}"
+            )
+        pinned = _SHARDED[strategy] if strategy else "zero-3" if sharded[0] == "use-torch-fsdp2" else "none"
+        return "hybrid" if instances > 1 and pinned == "zero-3" else pinned
+    if is_deepspeed(options):
+        return _ZERO_STAGES[_zero_stage(options)]
+    if optimizer:
+        return "zero-1"
+    return "none" if _is_whole(options) else None
+
+
+def _zero_stage(options: Options) -> str | None:
+    """Return the stage of ZeRO that arguments of DeepSpeed state; None where its configuration does.
+
+    Raises:
+        ConfigError: no stage.
+    """
+    stage = options.text("zero-stage")
+    if stage not in _ZERO_STAGES:
+        raise ConfigError(f"{options.path}: --zero-stage {stage}: expected 0, 1, 2 or 3")
+    return stage
+
+
+def _recomputation(options: Options) -> str | None:
+    granularity = options.text("recompute-granularity")
+    options.text("recompute-modules")
+    if options.flag("recompute-activations"):
+        granularity = "selective"
+    if options.flag("checkpoint-activations") or options.text("activations-checkpoint-method"):
+        granularity = "full"
+    if granularity not in (None, "full", "selective"):
+        raise ConfigError(f"{options.path}: --recompute-granularity {granularity}: expected full or selective")
+    return granularity or ("none" if _is_whole(options) else None)
+
+
+def _virtual_stages(options: Options, stages: int | None) -> int | None:
+    layout = options.text("pipeline-model-parallel-layout")
+    if layout is not None:
+        return max(len(_chunks(layout)) // (stages or 1), 1)
+    chunks = options.count("num-virtual-stages-per-pipeline-rank")
+    layers = options.count("num-layers-per-virtual-pipeline-stage")
+    if chunks is not None or layers is None:
+        return chunks or (1 if _is_whole(options) else None)
+    total = options.count("num-layers")
+    if total is None:
+        return None
+    if total % ((stages or 1) * layers):
+        raise ConfigError(
+            f"{options.path}: --num-layers-per-virtual-pipeline-stage {layers}: expected a divisor of the "
+            f"{total} / {stages} layers of a stage"
+        )
+    return total // ((stages or 1) * layers)
+
+
+_RUN = ("nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port")
+
+
+LINE = "the shell line"
+"""What a line is called in messages."""
+_LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
+
+
+def is_shell_line(text: str) -> bool:
+    """Whether a model is given as a shell line with options rather than as a name or a file."""
+    return _LINE.search(text) is not None
+
+
+def read_megatron_line(line: str, request: FileRequest) -> ModelReading:
+    """Return the decoder that a shell line describes, as :func:`read_megatron` does.
+
+    Raises:
+        ConfigError: no arguments of Megatron-LM, or what :func:`read_megatron` refuses.
+    """
+    return read_megatron(Path(LINE), request, line)
+
+
+def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> ModelReading:
+    """Return the decoder that the arguments describe; ``vocab-size`` may be defined beside them.
+
+    Args:
+        text: a shell line in the place of the file; ``path`` then names it in messages.
+
+    Raises:
+        ConfigError: unreadable, another kind of model, or an argument that is missing or contradicts another.
+        WorkloadError: sizes that contradict each other, or PyTorch is missing.
+    """
+    options = read_options(path, request.definitions, text)
+    if (defined := request.definitions.get("vocab-size")) is not None and "vocab-size" not in options.given:
+        options.given = {**options.given, "vocab-size": [defined]}
+    try:
+        sizes, assumed = decoder_sizes(options, request.sequence_length)
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+    pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
+    notes = [*options.notes, *assumed, *strategy_notes(options, _ranks(options))]
+    batch = options.count("global-batch-size")
+    return ModelReading(
+        graph=trace_decoder(sizes, name=path.stem if text is None else "megatron", batch=request.batch),
+        unrecorded=tuple(notes),
+        unused=options.unused(),
+        pins=pins,
+        global_batch=batch,
+        replica_batch=pins.micro_batch if options.program else None,
+        stage_blocks=blocks,
+    )
+
+
+def _ranks(options: Options) -> int | None:
+    return None if "world-size" not in options.given else options.count("world-size")

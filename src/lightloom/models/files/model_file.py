@@ -1,0 +1,115 @@
+"""What a file is asked for, and what it says of a model and of the run that trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from math import gcd
+
+from lightloom.core.errors import WorkloadError
+from lightloom.machines.clusters.cluster import StageBlocks
+from lightloom.models.decoder import DecoderSizes
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import INSTALL_TORCH, TRACE_BATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRequest:
+    """What the caller wants of a model file; None where the file decides."""
+
+    batch: int
+    """Samples in one forward pass."""
+    sequence_length: int | None = None
+    """Tokens in a sample."""
+    step: int | None = None
+    """Step of a trace, as its profiler counts."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """Values that the file leaves open, by their names there: variables of a script, dimensions of a graph."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedStrategy:
+    """Choices of a strategy that a file states; None where it leaves them open."""
+
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    ep: int | None = None
+    cp: int | None = None
+    micro_batches: int | None = None
+    micro_batch: int | None = None
+    """Samples of a micro-batch; the last one may be smaller."""
+    virtual_stages: int | None = None
+    recomputation: str | None = None
+    """``none``, ``selective`` or ``full``, as plans call them."""
+    sharding: str | None = None
+    """``none``, ``zero-1``, ``zero-2``, ``zero-3`` or ``hybrid``; plans take ``ddp`` and ``fsdp``, too."""
+    sequence_parallel: bool | None = None
+
+    def __bool__(self) -> bool:
+        return any(value is not None for _, value in self)
+
+    def __iter__(self) -> Iterator[tuple[str, int | str | bool | None]]:
+        return iter([(each.name, getattr(self, each.name)) for each in fields(self)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReading:
+    """A model as its file describes it, with the choices that the file pins."""
+
+    graph: ComputeGraph
+    unrecorded: tuple[str, ...] = ()
+    """What the file does not say and what is assumed instead, a sentence each."""
+    unused: tuple[str, ...] = ()
+    """Settings of the file that the plan does not use, by their names there."""
+    pins: StatedStrategy = field(default_factory=StatedStrategy)
+    """Choices of a strategy that the file states."""
+    global_batch: int | None = None
+    """Samples of a step that the file states."""
+    replica_batch: int | None = None
+    """Samples that a replica takes at once; all replicas' are a step where no ``global_batch`` is stated."""
+    stage_blocks: StageBlocks | None = None
+    """How the file's framework cuts the blocks into the stages that are pinned; None where none are."""
+
+    def lines(self) -> tuple[str, ...]:
+        """What the file does not say, and which of its settings are not used."""
+        if not self.unused:
+            return self.unrecorded
+        return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")
+
+
+# Graphs of decoders from their sizes; PyTorch enters when one is traced.
+
+
+def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
+    """Return the graph of a decoder.
+
+    Raises:
+        WorkloadError: PyTorch is missing, or the decoder cannot be traced.
+    """
+    try:
+        from lightloom.models.torch.pretrained import Decoder
+        from lightloom.models.torch.trace import trace_factory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
+    samples = TRACE_BATCH
+    if sizes.experts:  # visits divide evenly among the experts
+        visits = sizes.sequence_length * sizes.visited
+        samples *= sizes.experts // gcd(visits, sizes.experts)
+    return trace_factory(lambda: Decoder(sizes), name=name, batch=samples).with_batch(batch)
+
+
+def parameters(sizes: DecoderSizes) -> int:
+    """Return the number of parameters of a decoder without a trace: the sum of its tables, products, norms and biases.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
+    import torch
+
+    from lightloom.models.torch.pretrained import Decoder
+
+    with torch.device("meta"):
+        return sum(each.numel() for each in Decoder(sizes).parameters())

@@ -1,0 +1,161 @@
+"""Read a file that describes a model, by its form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightloom.collectives.files.document import read_json
+from lightloom.core.documents import load_json
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.forms import recognise
+from lightloom.models.decoder import MOST_LAYERS
+from lightloom.models.files.megatron import read_megatron
+from lightloom.models.files.model_file import FileRequest, ModelReading
+from lightloom.models.files.torchtitan import read_torchtitan
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.onnx import read_onnx
+from lightloom.models.traces.chakra import read_chakra_workload
+from lightloom.models.traces.execution_trace import read_execution_trace
+from lightloom.models.traces.kineto_workload import read_kineto_workload
+from lightloom.models.traces.layer_file import read_layer_file
+from lightloom.models.traces.operators import check_step
+from lightloom.models.zoo import INSTALL_TORCH
+
+# ``config.json`` of ``transformers``: the model is built on the meta device by that library, and traced.
+
+
+def read_transformers(path: Path, request: FileRequest) -> ModelReading:
+    """Return the model of a ``config.json``, for the tokens that are asked for or that it allows.
+
+    Raises:
+        ConfigError: unreadable, or no JSON object.
+        WorkloadError: PyTorch or ``transformers`` is missing, or cannot build or trace this architecture.
+    """
+    fields = load_json(path)
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path}: expected an object with the fields of a configuration")
+    _check_counts(fields, path)
+    try:
+        from lightloom.models.torch.pretrained import trace_configuration
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{path}: {INSTALL_TORCH}") from error
+    model = trace_configuration(fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length)
+    return ModelReading(
+        graph=model.graph,
+        unrecorded=tuple(_unrecorded(model.graph.unused_parameters, model.assumptions)),
+        unused=model.unknown,
+    )
+
+
+def _unrecorded(unused: int, assumptions: tuple[str, ...]) -> list[str]:
+    lines = [*assumptions, "loss and optimizer: a configuration has none"]
+    return lines if not unused else [*lines, f"{unused:,} parameters that its forward pass does not use are counted"]
+
+
+def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
+    """Refuse numbers of layers and experts that would take minutes and gigabytes to build."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            _check_counts(value, path)
+        elif (
+            type(value) is int and value > MOST_LAYERS and ("layers" in name or "experts" in name or name == "n_layer")
+        ):
+            raise ConfigError(f"{path}: {name} {value:,}: expected at most {MOST_LAYERS:,}")
+
+
+def read_model_file(path: Path, request: FileRequest) -> ModelReading:
+    """Return the model that a file describes, with the batch of the request.
+
+    Raises:
+        ConfigError: unreadable, of no form that describes a model (the message lists them), or a request that this form
+            cannot serve.
+        WorkloadError: the model cannot be built from the file.
+    """
+    return _READERS[recognise(path, "model").name](path, request)
+
+
+def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    record = check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_profile(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    record = check_step(read_kineto_workload(path, step=request.step), path)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_execution_trace(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    record = check_step(read_execution_trace(path, step=request.step), path)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_transformers(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_transformers(path, request)
+
+
+def _has_no_steps(path: Path, request: FileRequest) -> None:
+    if request.step is not None:
+        raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
+
+
+def _read_megatron(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_megatron(path, request)
+
+
+def _read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    return read_torchtitan(path, request)
+
+
+def _read_onnx(path: Path, request: FileRequest) -> ModelReading:
+    _has_no_steps(path, request)
+    record = read_onnx(path, sequence_length=request.sequence_length, definitions=request.definitions)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _read_graph(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    _has_no_steps(path, request)
+    try:
+        graph = ComputeGraph.from_json(read_json(path))
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+    return ModelReading(graph=graph.with_batch(request.batch))
+
+
+def _read_layers(path: Path, request: FileRequest) -> ModelReading:
+    _keeps_length(path, request)
+    _has_no_steps(path, request)
+    record = read_layer_file(path, batch=request.batch)
+    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
+
+
+def _keeps_length(path: Path, request: FileRequest) -> None:
+    if request.sequence_length is not None:
+        raise ConfigError(
+            f"--sequence-length {request.sequence_length}: {path} keeps the length with which it was made"
+        )
+
+
+_READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
+    "profile": _read_profile,
+    "execution-trace": _read_execution_trace,
+    "chakra": _read_chakra,
+    "chakra-json": _read_chakra,
+    "graph": _read_graph,
+    "transformers": _read_transformers,
+    "megatron": _read_megatron,
+    "torchtitan": _read_torchtitan,
+    "onnx": _read_onnx,
+    "layers": _read_layers,
+}
+"""Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""

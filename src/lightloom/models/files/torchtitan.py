@@ -1,0 +1,376 @@
+"""Read torchtitan's job configuration (TOML): the model by name and flavor, and the strategy that it pins.
+
+Keys moved between releases: degrees stood in ``[training]`` and ``[experimental]`` before ``[parallelism]``, and the
+batch was ``batch_size`` before ``local_batch_size``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightloom.core.documents import read_text
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.models.decoder import DecoderSizes, LatentAttention
+from lightloom.models.files.model_file import FileRequest, ModelReading, StatedStrategy, trace_decoder
+
+# Sizes of torchtitan's models by name and flavor, as ``torchtitan/models/*/__init__.py`` and its experiments had them
+# in October 2025, while torchtitan read TOML.
+
+
+ENDS = (1, 1)
+"""Layers that torchtitan counts for the embedding and for the head when it divides layers between stages."""
+
+
+def sizes_of(name: str, flavor: str) -> DecoderSizes | None:
+    """Return the sizes of a flavor; None where there is none of that name."""
+    return _FLAVORS.get(_NAMES.get(name, name), {}).get(flavor)
+
+
+def names() -> Iterator[str]:
+    """Yield each model with its flavors, for messages."""
+    for name, flavors in _FLAVORS.items():
+        yield f"{name} ({', '.join(flavors)})"
+
+
+def _gated_width(hidden: int, multiple: int, factor: float = 1.0) -> int:
+    """Llama's rule: two thirds of four hidden sizes, times a factor, up to a multiple."""
+    inner = int(factor * int(2 * 4 * hidden / 3)) if factor != 1.0 else int(2 * 4 * hidden / 3)
+    return multiple * -(-inner // multiple)
+
+
+_LLAMA = DecoderSizes(
+    layers=6,
+    hidden=256,
+    heads=16,
+    vocabulary=2048,
+    sequence_length=2048,
+    ffn=_gated_width(256, 256),
+    norm="rms",
+    gated=True,
+    bias=False,
+)
+
+
+def _llama(layers: int, hidden: int, heads: int, keys: int | None, ffn: int, vocabulary: int = 128_256) -> DecoderSizes:
+    return replace(_LLAMA, layers=layers, hidden=hidden, heads=heads, key_heads=keys, ffn=ffn, vocabulary=vocabulary)
+
+
+def _qwen(layers: int, hidden: int, heads: int, ffn: int, *, keys: int = 8, tied: bool = False) -> DecoderSizes:
+    sizes = _llama(layers, hidden, heads, keys, ffn, 151_936)
+    return replace(sizes, head_width=128, head_norms=True, tied=tied)
+
+
+def _qwen_mixture(sizes: DecoderSizes, experts: int, expert_ffn: int) -> DecoderSizes:
+    return replace(sizes, experts=experts, visited=8, expert_ffn=expert_ffn)
+
+
+def _deepseek(
+    layers: int, hidden: int, heads: int, ffn: int, experts: tuple[int, int, int, int], *, dense: int = 1,
+    query_rank: int | None = None, vocabulary: int = 102_400,
+) -> DecoderSizes:  # fmt: skip
+    """``experts``: how many, how many a token visits, inner width of one, how many all tokens visit."""
+    number, visited, width, shared = experts
+    latent = LatentAttention(query_rank=query_rank, key_rank=512, plain_width=128, rotated_width=64, value_width=128)
+    return replace(
+        _llama(layers, hidden, heads, None, ffn, vocabulary),
+        experts=number,
+        visited=visited,
+        expert_ffn=width,
+        shared_ffn=width * shared,
+        dense_layers=tuple(range(dense)),
+        latent=latent,
+    )
+
+
+_NAMES = {"llama": "llama3"}
+_FLAVORS: dict[str, dict[str, DecoderSizes]] = {
+    "llama3": {
+        "debugmodel": _LLAMA,
+        "debugmodel_flex_attn": _LLAMA,
+        "8B": _llama(32, 4096, 32, 8, _gated_width(4096, 1024, 1.3)),
+        "70B": _llama(80, 8192, 64, 8, _gated_width(8192, 4096, 1.3)),
+        "405B": _llama(126, 16384, 128, 8, _gated_width(16384, 4096, 1.2)),
+    },
+    "llama2": {
+        "debugmodel": replace(_LLAMA, layers=8, vocabulary=32_000),
+        "7B": _llama(32, 4096, 32, None, _gated_width(4096, 256), 32_000),
+        "13B": _llama(40, 5120, 40, None, _gated_width(5120, 256), 32_000),
+        "70B": _llama(80, 8192, 64, 8, _gated_width(8192, 4096, 1.3), 32_000),
+    },
+    "qwen3": {
+        "0.6B": _qwen(28, 1024, 16, 3072, tied=True),
+        "1.7B": _qwen(28, 2048, 16, 6144, tied=True),
+        "4B": _qwen(36, 2560, 32, 9728, tied=True),
+        "8B": _qwen(36, 4096, 32, 12288),
+        "14B": _qwen(40, 5120, 40, 17408),
+        "32B": _qwen(64, 5120, 64, 25600),
+        "debugmodel_moe": _qwen_mixture(_qwen(28, 1024, 16, 3072), 64, 768),
+        "30B-A3B": _qwen_mixture(_qwen(48, 2048, 32, 6144, keys=4), 128, 768),
+        "235B-A22B": _qwen_mixture(_qwen(94, 4096, 64, 12288, keys=4), 128, 1536),
+    },
+    "deepseek_v3": {
+        "debugmodel": _deepseek(6, 256, 16, 1024, (8, 3, 256, 2), vocabulary=2048),
+        "debugmodel_flex_attn": _deepseek(6, 256, 16, 1024, (8, 3, 256, 2), vocabulary=2048),
+        "16B": _deepseek(27, 2048, 16, 10944, (64, 6, 1408, 2)),
+        "236B": _deepseek(60, 5120, 128, 12288, (160, 6, 1536, 2), query_rank=1536),
+        "671B": _deepseek(61, 7168, 128, 18432, (256, 8, 2048, 1), dense=3, query_rank=1536, vocabulary=129_280),
+    },
+}
+
+
+_PLACES = ("parallelism", "training", "experimental")
+_WITHOUT_EFFECT = {"job", "metrics", "profiling", "checkpoint", "comm", "validation", "compile", "fault_tolerance"}
+"""Sections that say nothing of the model or its split."""
+
+
+class JobConfiguration:
+    """The settings of a file; what is asked for counts as used."""
+
+    def __init__(self, path: Path, sections: Mapping[str, Any]) -> None:
+        self.path, self._sections, self._used = path, sections, set[tuple[str, str]]()
+
+    def get(self, key: str, kind: type, *sections: str) -> Any:
+        """Return the value of a key in the first of the sections that has it; None without.
+
+        Raises:
+            ConfigError: a value of another kind.
+        """
+        for section in sections:
+            held = self._sections.get(section)
+            if isinstance(held, dict) and key in held:
+                self._used.add((section, key))
+                value = held[key]
+                if type(value) is not kind:
+                    raise ConfigError(f"{self.path}: [{section}] {key} = {value!r}: expected {_WORDS[kind]}")
+                return value
+        return None
+
+    def degree(self, key: str, *, automatic: bool = False) -> int | None:
+        """Return a degree of parallelism; -1 where it may stand for what is left of the ranks."""
+        value = self.get(key, int, *_PLACES)
+        if value is not None and value < 1 and not (automatic and value == -1):
+            raise ConfigError(f"{self.path}: {key} = {value}: expected at least 1{' or -1' if automatic else ''}")
+        return value if value is None else int(value)
+
+    def unused(self) -> tuple[str, ...]:
+        """Settings that nobody has asked for; whole sections that say nothing of the model by their name."""
+        found = []
+        for section, held in self._sections.items():
+            if section in _WITHOUT_EFFECT or not isinstance(held, dict):
+                found.append(section)
+            else:
+                found += [f"{section}.{key}" for key in held if (section, key) not in self._used]
+        return tuple(found)
+
+
+_WORDS = {int: "a whole number", str: "a text", bool: "true or false", list: "a list"}
+
+
+def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
+    """Return the model that the file names, for its tokens, and its strategy.
+
+    Raises:
+        ConfigError: unreadable, no TOML, an unknown model or flavor, or settings that contradict each other.
+        WorkloadError: PyTorch is missing.
+    """
+    job = read_job(path)
+    name, flavor = job.get("name", str, "model"), job.get("flavor", str, "model")
+    if name is None or flavor is None:
+        raise ConfigError(f"{path}: [model] name and flavor are missing: expected one of {'; '.join(names())}")
+    sizes = sizes_of(name, flavor)
+    if sizes is None:
+        raise ConfigError(f"{path}: [model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
+    notes = []
+    length = request.sequence_length or job.get("seq_len", int, "training")
+    if length is None:
+        notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
+    sizes = _with_length(sizes, length, path)
+    pins, more = strategy_pins(job, sizes.layers)
+    blocks = stage_blocks(job, sizes.layers, pins)
+    return ModelReading(
+        graph=trace_decoder(sizes, name=f"{name} {flavor}", batch=request.batch),
+        unrecorded=(*notes, *more),
+        unused=job.unused(),
+        pins=pins,
+        global_batch=global_batch(job),
+        replica_batch=local_batch(job),
+        stage_blocks=blocks,
+    )
+
+
+def read_job(path: Path) -> JobConfiguration:
+    """Return the settings of a file.
+
+    Raises:
+        ConfigError: unreadable, or no TOML.
+    """
+    try:
+        return JobConfiguration(path, tomllib.loads(read_text(path)))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _with_length(sizes: DecoderSizes, length: int | None, path: Path) -> DecoderSizes:
+    if length is not None and length < 1:
+        raise ConfigError(f"{path}: [training] seq_len = {length}: expected at least 1")
+    try:
+        return sizes if length is None else replace(sizes, sequence_length=length)
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def global_batch(job: JobConfiguration) -> int | None:
+    """Return the samples of a step; None where torchtitan takes one local batch of each replica."""
+    value = job.get("global_batch_size", int, "training")
+    return value if value is not None and value > 0 else None
+
+
+def local_batch(job: JobConfiguration) -> int | None:
+    """Return the samples that a replica takes at once."""
+    value = job.get("local_batch_size", int, "training") or job.get("batch_size", int, "training")
+    return None if value is None else int(value)
+
+
+def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStrategy, list[str]]:
+    """Return the choices that a file states (1 for degrees that it leaves out), and what the plan takes otherwise."""
+    notes: list[str] = []
+    tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
+    cp, ep = job.degree("context_parallel_degree") or 1, job.degree("expert_parallel_degree") or 1
+    replicas = job.degree("data_parallel_replicate_degree") or 1
+    shards = job.degree("data_parallel_shard_degree", automatic=True) or job.degree(
+        "data_parallel_degree", automatic=True
+    )
+    experts = job.degree("expert_tensor_parallel_degree")
+    if experts is not None and ep > 1 and experts != tp:
+        notes.append(f"experts over {experts} tensor ranks: the plan splits them over {tp}, as everything else")
+    micro = job.get("pipeline_parallel_microbatch_size", int, *_PLACES) or 1
+    pins = StatedStrategy(
+        dp=None if shards in (None, -1) else replicas * int(shards),
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=ep,
+        micro_batch=micro if pp > 1 else local_batch(job),
+        virtual_stages=_virtual_stages(job, pp, layers, notes),
+        recomputation=_recomputation(job, notes),
+        sharding=_sharding(job, pp, replicas, shards),
+        sequence_parallel=True if tp > 1 else None,
+    )
+    return pins, notes
+
+
+def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
+    reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
+    if reshard not in ("default", "always", "never"):
+        raise ConfigError(
+            f"{job.path}: fsdp_reshard_after_forward = {reshard!r}: expected 'default', 'always' or 'never'"
+        )
+    if shards == 1:
+        return "none"
+    if replicas > 1:
+        return "hybrid"
+    return "zero-2" if reshard == "never" or (reshard == "default" and pp > 1) else "zero-3"
+
+
+def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
+    mode = job.get("mode", str, "activation_checkpoint") or "selective"
+    if mode not in ("none", "selective", "full"):
+        raise ConfigError(
+            f"{job.path}: [activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'"
+        )
+    option = job.get("selective_ac_option", str, "activation_checkpoint")
+    if mode == "selective" and option is not None:
+        notes.append(
+            f"recomputation: selective_ac_option {option!r} of the file; the plan recomputes the insides of attention"
+        )
+    return str(mode)
+
+
+def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: list[str]) -> int:
+    schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
+    each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)
+    if pp == 1:
+        return 1
+    interleaved = schedule.lower() not in ("1f1b", "gpipe")
+    if schedule.lower() not in ("1f1b", "interleaved1f1b"):
+        notes.append(f"pipeline schedule: {schedule} of the file; the plan takes {'interleaved ' * interleaved}1F1B")
+    named = _named_layers(job, layers)
+    if layers is None or (named is None and each is None):
+        return 2 if interleaved else 1
+    chunks = len(named) if named is not None else -(-(layers + sum(_ends(job))) // (each or 1))
+    if chunks % pp:
+        stated = "module_fqns_per_model_part" if each is None else f"pipeline_parallel_layers_per_stage = {each}"
+        raise ConfigError(
+            f"{job.path}: {stated}: {chunks} stages of {layers} layers, expected a multiple of the {pp} ranks"
+        )
+    return int(chunks) // pp
+
+
+def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tuple[int, ...] | None:
+    """Return the layers of each chunk, as the file names them or else as torchtitan divides them; None without stages.
+
+    Raises:
+        ConfigError: a chunk without layers, or names of other layers than the model's.
+    """
+    chunks = (pins.pp or 1) * (pins.virtual_stages or 1)
+    if chunks == 1:
+        return None
+    found = _named_layers(job, layers) or divided(layers, chunks, _ends(job))
+    if min(found) < 1:
+        raise ConfigError(
+            f"{job.path}: stages of {', '.join(map(str, found))} of {layers} layers: expected one or more in each"
+        )
+    return found
+
+
+def _ends(job: JobConfiguration) -> tuple[int, int]:
+    """Return the layers that the embedding and the head count as."""
+    first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
+    return ENDS[0] if first is None else first, ENDS[1] if last is None else last
+
+
+def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] | None:
+    """Return the layers of each chunk where the file names its modules, or those that begin the later ones.
+
+    Raises:
+        ConfigError: not all layers of the model, each once and in order.
+    """
+    parts = job.get("module_fqns_per_model_part", list, *_PLACES)
+    points = job.get("pipeline_parallel_split_points", list, *_PLACES)
+    if layers is None or not (parts or points):
+        return None
+    every = [f"layers.{layer}" for layer in range(layers)]
+    if parts:
+        held = [[name for name in part if str(name).startswith("layers.")] for part in parts if isinstance(part, list)]
+        right = [name for part in held for name in part] == every
+        counts = tuple(map(len, held))
+    else:
+        right = set(points) <= set(every[1:]) and points == sorted(set(points), key=every.index)
+        counts = tuple(np.diff([0, *map(every.index, points), layers]).tolist()) if right else ()
+    if not right:
+        raise ConfigError(
+            f"{job.path}: {'module_fqns_per_model_part' if parts else 'pipeline_parallel_split_points'}: expected "
+            f"layers.0 to layers.{layers - 1} in their order"
+        )
+    return counts
+
+
+def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int, ...]:
+    """Return the layers of each chunk as torchtitan divides them: the first chunks have what is left over.
+
+    Args:
+        layers: of the model.
+        chunks: of all stages together.
+        ends: layers that the embedding and the head count as.
+    """
+    share, more = divmod(layers + sum(ends), chunks)
+    found = [share + (chunk < more) for chunk in range(chunks)]
+    found[0] -= ends[0]
+    found[-1] -= ends[1]
+    return tuple(found)

@@ -1,0 +1,471 @@
+"""ONNX models as compute graphs: operators with shapes, FLOPs and bytes.
+
+parameters   floating constants that an operator multiplies, adds or looks up, each counted where it is first used
+statistics   running means and variances of batch norms, which no gradient reaches
+backward     gradients of operands that depend on a parameter, and of parameters
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lightloom.core.errors import WorkloadError
+from lightloom.models import operator_words
+from lightloom.models.graph import ComputeGraph, Operator, has_samples
+from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
+from lightloom.models.operator_words import (
+    VIEWS,
+    Product,
+    Shape,
+    experts_dimensions,
+    has_rule,
+)
+from lightloom.models.traces.calls import convolution_sizes, sampled_axes
+from lightloom.models.traces.operators import TraceReading
+
+# Kinds and FLOPs of ONNX operators, from the table of operators, into whose words they are translated.
+
+Node: TypeAlias = Any
+"""A ``NodeProto``; ONNX is optional, so that its types are not imported."""
+Attribute: TypeAlias = Any
+"""The value of an attribute of a node: a number, a text, or a list of these."""
+
+_WORDS = {
+    "Conv": "convolution",
+    "ConvInteger": "convolution",
+    "QLinearConv": "convolution",
+    "DeformConv": "convolution",
+    "ConvTranspose": "conv_transpose2d",
+    "Gemm": "mm",
+    "GroupedMatMul": "grouped_mm",
+    "MatMul": "matmul",
+    "MatMulInteger": "matmul",
+    "QLinearMatMul": "matmul",
+    "RNN": "rnn_tanh",
+    "BatchNormalization": "batch_norm",
+    "LayerNormalization": "layer_norm",
+    "InstanceNormalization": "instance_norm",
+    "GroupNormalization": "group_norm",
+    "RMSNormalization": "rms_norm",
+    "LpNormalization": "normalize",
+    "MeanVarianceNormalization": "instance_norm",
+    "MaxPool": "max_pool2d",
+    "AveragePool": "avg_pool2d",
+    "GlobalAveragePool": "adaptive_avg_pool2d",
+    "GlobalMaxPool": "adaptive_max_pool2d",
+    "LpPool": "lp_pool2d",
+    "GlobalLpPool": "lp_pool2d",
+    "PRelu": "prelu",
+    "HardSwish": "hardswish",
+    "HardSigmoid": "hardsigmoid",
+    "Clip": "hardtanh",
+    "ThresholdedRelu": "threshold",
+    "Shrink": "softshrink",
+    "Swish": "silu",
+    "SwiGLU": "glu",
+    "Hardmax": "softmax",
+    "TopK": "topk",
+    "NegativeLogLikelihoodLoss": "nll_loss",
+    "SoftmaxCrossEntropyLoss": "cross_entropy",
+    "ReduceL1": "norm",
+    "ReduceL2": "norm",
+    "ReduceLogSum": "logsumexp",
+    "ReduceLogSumExp": "logsumexp",
+    "ReduceMax": "amax",
+    "ReduceMean": "mean",
+    "ReduceMin": "amin",
+    "ReduceProd": "prod",
+    "ReduceSum": "sum",
+    "ReduceSumSquare": "norm",
+    "ArgMax": "argmax",
+    "ArgMin": "argmin",
+    "Cast": "to_copy",
+    "CastLike": "to_copy",
+    "BitCast": "view",
+    "Contiguous": "contiguous",
+    "GatherElements": "gather",
+    "GatherND": "index",
+    "ScatterElements": "scatter",
+    "ScatterND": "index_put",
+    "TensorScatter": "index_put",
+    "Tile": "repeat",
+    "Compress": "index_select",
+    "CenterCropPad": "pad",
+    "DepthToSpace": "pixel_shuffle",
+    "SpaceToDepth": "pixel_unshuffle",
+    "ReverseSequence": "flip",
+    "Trilu": "tril",
+    "EyeLike": "zeros",
+    "Constant": "zeros",
+    "ConstantOfShape": "full",
+    "RandomNormal": "normal",
+    "RandomNormalLike": "randn_like",
+    "RandomUniform": "uniform",
+    "RandomUniformLike": "rand_like",
+    "Resize": "interpolate",
+    "Upsample": "interpolate",
+    "Sum": "add",
+    "Mean": "add",
+    "Max": "maximum",
+    "Min": "minimum",
+    "Col2Im": "col2im",
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Not": "logical_not",
+    "BitShift": "bitwise_left_shift",
+    "Mod": "remainder",
+    "IsInf": "isinf",
+    "IsNaN": "isnan",
+    "CumSum": "cumsum",
+    "CumProd": "cumprod",
+    "DequantizeLinear": "mul",
+    "QuantizeLinear": "div",
+    "DynamicQuantizeLinear": "div",
+    "RotaryEmbedding": "mul",
+}
+"""Words of the table of operators for those of ONNX that have another name."""
+
+
+def word_of(node: Node) -> str:
+    """Return the word of the table of operators for a node: ``LeakyRelu`` is leaky_relu."""
+    name: str = node.op_type
+    return _WORDS.get(name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) -> str:
+    """Return the kind of a node that reads ``summands`` results of others, and parameters where it is ``weighted``."""
+    word = word_of(node)
+    if weighted and node.op_type == "Gather":
+        return "embedding"
+    made = [word] if product is not None and product.flops else []
+    kind = operator_words.kind_of(word, made, [word], summands)
+    return "linear" if weighted and made and word in ("mm", "matmul") else kind
+
+
+def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Product | None:
+    """Return what a node multiplies; None for one that multiplies no matrices.
+
+    Raises:
+        WorkloadError: an operand is missing, or an equation that cannot be read.
+    """
+    name, word = node.op_type, word_of(node)
+    values: list[object] = []
+    if name == "Gemm":
+        shapes = [_flipped(node, inputs, 0, "transA"), _flipped(node, inputs, 1, "transB")]
+    elif name in (
+        "MatMul",
+        "MatMulInteger",
+        "GroupedMatMul",
+        "Conv",
+        "ConvInteger",
+        "DeformConv",
+        "ConvTranspose",
+        "QLinearConv",
+    ):
+        shapes = [_operand(node, inputs, place).shape for place in (0, weight_place(node))]
+    elif name == "QLinearMatMul":
+        shapes = [_operand(node, inputs, place).shape for place in (0, 3)]
+    elif name == "Einsum":
+        shapes = [each.shape for each in inputs if each is not None]
+        values = [_attribute(node, "equation", b"").decode()]
+    elif name in ("LSTM", "GRU", "RNN"):
+        # Weights (directions, gates · H, I) and (directions, gates · H, H), as one matrix each.
+        matrices = [_operand(node, inputs, place).shape for place in (1, 2)]
+        shapes = [_operand(node, inputs, 0).shape, *((w[0] * w[1], w[2]) for w in matrices)]
+    elif name == "Attention":
+        shapes = _heads(node, [_operand(node, inputs, place).shape for place in range(3)])
+    else:
+        return None
+    made = operator_words.product(word, shapes, output.shape, values)
+    if made is None:
+        told = f"Einsum {values[0]!r}: expected one label an axis" if values else f"{name}: operands {shapes}"
+        raise WorkloadError(f"node {node.name or node.output[0]!r}: {told}")
+    return made
+
+
+def causal(node: Node) -> bool:
+    """Return whether a node is attention in which a token sees only those before it."""
+    return node.op_type == "Attention" and bool(_attribute(node, "is_causal", 0))
+
+
+def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int:
+    """Return the FLOPs of a node that multiplies no matrices."""
+    if kind in ("copy", "concat", "dropout", "embedding"):
+        return 0
+    return max(output.elements, *(each.elements for each in inputs if each is not None), 0)
+
+
+def weight_place(node: Node) -> int:
+    """Return which input holds the weight of a convolution."""
+    return 3 if node.op_type == "QLinearConv" else 1
+
+
+def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
+    """Return queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number the heads."""
+    heads = [_attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    return [
+        shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)
+        for shape, count in zip(shapes, heads, strict=True)
+    ]
+
+
+def _flipped(node: Node, inputs: Sequence[Value | None], place: int, attribute: str) -> Shape:
+    shape = _operand(node, inputs, place).shape
+    return shape[::-1] if _attribute(node, attribute, 0) else shape
+
+
+def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
+    value = inputs[place] if place < len(inputs) else None
+    if value is None or not value.shape:
+        raise WorkloadError(f"node {node.name or node.output[0]!r} ({node.op_type}): operand {place} has no axes")
+    return value
+
+
+def _attribute(node: Node, name: str, default: Attribute) -> Attribute:
+    import onnx
+
+    return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+_ELEMENT_BYTES = 4
+_TRACED = 13
+"""Samples where the first axis is dynamic: a prime that no layer size has."""
+_STATISTICS = {"BatchNormalization": (3, 4)}
+_TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
+"""What constants that follow from positions are made with: tables of rotations, masks. They are no parameters."""
+_MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
+
+
+def read_onnx(
+    path: Path, *, sequence_length: int | None = None, definitions: Mapping[str, str] | None = None
+) -> TraceReading:
+    """Return the graph of a model, for the samples of its first axis, or 13 where that is dynamic.
+
+    Args:
+        path: the file; data outside of it are not read.
+        sequence_length: size of dynamic axes of tokens.
+        definitions: sizes of other dynamic axes, by name.
+
+    Raises:
+        ConfigError: unreadable, or a dynamic dimension without a size (names it and the option).
+        WorkloadError: ``onnx`` is missing, or the graph has control flow, foreign operators or unknown shapes.
+    """
+    model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
+    try:
+        model = merged(model)
+        return _Builder(path, model).reading()
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+class _Builder:
+    def __init__(self, path: Path, model: ShapedModel) -> None:
+        self._path, self._model = path, model
+        self._constants = set(model.initializers)
+        self._tables: set[str] = set()
+        self._origin: dict[str, str] = {}
+        """Constants of which others are views: a parameter counts once, however it is read."""
+        self._producer: dict[str, str] = {name: f"input.{name}" for name in model.inputs}
+        self._sampled = set(model.inputs)
+        self._needs_gradient: set[str] = set()
+        self._counted: set[str] = set()
+        self._statistics: set[str] = set()
+        self._names: Counter[str] = Counter()
+        self._views = self._folded = 0
+        self._guessed: list[str] = []
+        """What the counts only guess, a sentence each."""
+
+    def reading(self) -> TraceReading:
+        """Return the graph, and what the file does not say."""
+        operators = (*self._inputs(), *self._operators())
+        graph = ComputeGraph(
+            name=self._path.stem,
+            batch=self._model.batch,
+            operators=operators,
+            element_bytes=_ELEMENT_BYTES,
+            uncounted=tuple(self._guessed),
+        )
+        return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
+
+    def _unrecorded(self, operators: int) -> Iterator[str]:
+        yield from self._model.assumptions
+        yield (
+            f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
+            f"{self._folded} constants"
+        )
+        if self._statistics:
+            elements = sum(self._model.values[name].elements for name in self._statistics)
+            yield f"{elements:,} elements of running statistics are no parameters"
+        yield "which constants train: all floating ones that operators multiply, add or look up are taken as parameters"
+        yield "loss, backward pass and optimizer: gradients as the operators need them"
+
+    def _inputs(self) -> Iterator[Operator]:
+        for name in self._model.inputs:
+            shape = self._model.values[name].shape
+            yield Operator(
+                name=f"input.{name}",
+                kind="input",
+                dimensions=_positive(sampled_axes("input", shape, self._model.batch)),
+                activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
+            )
+
+    def _operators(self) -> Iterator[Operator]:
+        for node in self._model.nodes:
+            read = [name for name in node.input if name]
+            if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
+                self._constants.update(node.output)
+                viewed = read[:1] if word_of(node) in VIEWS else []
+                if node.op_type in _TABLES or not self._tables.isdisjoint(viewed or read):
+                    self._tables.update(node.output)
+                if viewed:
+                    self._origin.update(dict.fromkeys(node.output, self._origin.get(read[0], read[0])))
+                self._folded += 1
+            elif word_of(node) in VIEWS:
+                self._alias(node, read[0])
+                self._views += 1
+            else:
+                yield self._operator(node)
+
+    def _alias(self, node: Node, source: str) -> None:
+        for name in node.output:
+            self._producer[name] = self._producer.get(source, "")
+            for group in (self._sampled, self._needs_gradient):
+                if source in group:
+                    group.add(name)
+
+    def _operator(self, node: Node) -> Operator:
+        values = [self._model.values.get(name) if name else None for name in node.input]
+        output = next(self._model.values[name] for name in node.output if name in self._model.values)
+        parameters = self._parameters(node, values)
+        sources = tuple(dict.fromkeys(self._producer[n] for n in node.input if self._producer.get(n)))
+        product = product_of(node, values, output)
+        kind = kind_of(node, product, len(sources), bool(parameters))
+        sampled = any(name in self._sampled for name in node.input)
+        multiplied = product.flops if product is not None else 0
+        forward = multiplied or other_flops(kind, values, output)
+        needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
+        origins = dict.fromkeys(self._origin.get(name, name) for name in parameters)
+        fresh = sum(self._model.values[name].elements for name in origins if name not in self._counted)
+        self._counted.update(origins)
+        name = self._name(node)
+        if not has_rule(word_of(node)):
+            self._guessed.append(f"{name}: {node.op_type} has no rule: counted as one FLOP an element")
+        for result in node.output:
+            self._producer[result] = name
+            if sampled:
+                self._sampled.add(result)
+            if needing:
+                self._needs_gradient.add(result)
+        read, shared = self._traffic(node, values, kind, output, sampled)
+        return Operator(
+            name=name,
+            kind=kind,
+            inputs=sources,
+            dimensions=self._dimensions(node, kind, product, values, output, sampled),
+            forward_flops=forward,
+            backward_flops=multiplied * _factors(node, needing) if multiplied else forward * bool(needing),
+            parameters=fresh,
+            parameter_bytes=fresh * _ELEMENT_BYTES,
+            activation_bytes=output.elements * _ELEMENT_BYTES,
+            forward_bytes=(read + output.elements) * _ELEMENT_BYTES,
+            shared_bytes=shared * _ELEMENT_BYTES,
+            block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
+            causal=causal(node),
+        )
+
+    def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
+        """Return the floating constants with axes that a node reads, statistics left out."""
+        held = []
+        for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
+            if value is None or name not in self._constants or not value.floating or value.elements <= 1:
+                continue
+            if name in self._tables:
+                continue
+            if place in _STATISTICS.get(node.op_type, ()):
+                self._statistics.add(name)
+            elif node.op_type not in ("Clip", "Resize", "Upsample", "Pad", "Where", "Pow", "Div", "Range"):
+                held.append(name)
+        return held
+
+    def _traffic(
+        self, node: Node, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
+    ) -> tuple[int, int]:
+        """Return the elements that are read, and those read and written that do not grow with the batch."""
+        named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
+        if kind == "embedding":
+            return output.elements, 0
+        read = sum(value.elements for value in named.values())
+        shared = sum(value.elements for name, value in named.items() if name not in self._sampled)
+        if not sampled or not has_samples(kind, output.elements, self._model.batch):
+            shared += output.elements
+        return read, min(shared, read + output.elements)
+
+    def _dimensions(
+        self,
+        node: Node,
+        kind: str,
+        product: Product | None,
+        values: Sequence[Value | None],
+        output: Value,
+        sampled: bool,
+    ) -> dict[str, int]:
+        shape = output.shape
+        found = (
+            sampled_axes(kind, shape, self._model.batch)
+            if sampled
+            else {f"axis_{axis}": size for axis, size in enumerate(shape)}
+        )
+        weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
+        if weight is not None and values[0] is not None:
+            found |= convolution_sizes(values[0].shape, weight.shape, shape)
+        elif kind == "experts" and product is not None and values[1] is not None:
+            found = experts_dimensions(
+                shape, self._model.batch if sampled else None, values[1].shape[0], product.summed
+            )
+        elif kind == "attention":
+            found = self._heads(node, found)
+        elif kind in ("linear", "matmul") and product is not None:
+            found["in_channel"] = product.summed
+            if kind == "linear":
+                found["channel"] = shape[-1]
+        return _positive(found)
+
+    def _heads(self, node: Node, found: dict[str, int]) -> dict[str, int]:
+        """Return the sizes of attention of (sample, head, T, D); of other forms those of the axes."""
+        q, k = (self._model.values[name].shape for name in node.input[:2])
+        if len(q) != 4 or len(k) != 4:
+            return found
+        sizes = {"head": q[1], "sequence": q[2], "key_sequence": k[2], "head_dim": q[3]}
+        if k[1] < q[1]:
+            sizes["key_head"] = k[1]
+        return {name: size for name, size in found.items() if name == "sample"} | sizes
+
+    def _name(self, node: Node) -> str:
+        name = node.name.strip("/").replace("/", ".") or node.op_type.lower()
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
+
+
+def _factors(node: Node, needing: Sequence[str]) -> int:
+    """Return how many operands of the product itself need a gradient: a bias is added, not multiplied.
+
+    Attention is two products of two operands each, of half its FLOPs.
+    """
+    if node.op_type == "Attention":
+        return 2 * any(name in needing for name in node.input[:3])
+    places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2}
+    return sum(name in needing for name in node.input[: places.get(node.op_type, len(node.input))])
+
+
+def _positive(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size > 0}

@@ -1,0 +1,938 @@
+"""An ONNX model with the shape of every tensor, as ``onnx.shape_inference`` finds them; weights are never loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.errors import ConfigError, WorkloadError
+
+# Values of small constants of an ONNX model, from which shapes follow that ``onnx.shape_inference`` leaves open.
+#
+# Shape(x) ──► Gather ──► Concat ──► Equal, Where ──► Expand
+#
+# What shapes are computed with is a few numbers: such nodes are evaluated by ONNX's own reference, as they come.
+
+Message: TypeAlias = Any
+"""A message of ONNX's protocol buffers, or its module; ONNX is optional, so that its types are not imported."""
+Array: TypeAlias = NDArray[Any]
+
+LARGEST = 1 << 10
+"""Most elements of a constant of which shapes are computed."""
+LARGEST_MASK = 1 << 24
+"""Most elements of a mask that is evaluated: 4,096 tokens of one sample."""
+_CONSTANTS_WORDS = """
+    Abs Add And Cast Ceil Concat Constant ConstantOfShape Div Equal Expand Flatten Floor Gather Greater GreaterOrEqual
+    Identity Less LessOrEqual Max Min Mod Mul Neg Not OneHot Or Pow Range ReduceMax ReduceMin ReduceProd ReduceSum
+    Reshape Round ScatterND Slice Sqrt Squeeze Sub Transpose Trilu Unsqueeze Where
+"""
+_EVALUATED = frozenset(_CONSTANTS_WORDS.split())
+
+
+class Constants:
+    """Constants of a model by name, as far as they are known."""
+
+    def __init__(self, onnx: Message, model: Message, largest: int = LARGEST) -> None:
+        """Begin with the initializers of at most ``largest`` elements whose data are in the file."""
+        self._onnx, self._largest = onnx, largest
+        self._imports, self._version = list(model.opset_import), model.ir_version
+        self._makers = {name: node for node in model.graph.node for name in node.output if name}
+        self.values: dict[str, Array] = {}
+        for each in model.graph.initializer:
+            if math.prod(each.dims) <= largest and each.data_location != onnx.TensorProto.EXTERNAL:
+                self._keep(each.name, lambda each=each: onnx.numpy_helper.to_array(each))
+
+    def add(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Evaluate a node where all that it reads is known; ``shapes`` are those of tensors, known or not."""
+        if node.op_type in ("Shape", "Size"):
+            self._add_size(node, shapes)
+            return
+        read = [name for name in node.input if name]
+        if node.op_type not in _EVALUATED or any(name not in self.values for name in read):
+            return
+        self._keep(node.output[0], lambda: self._evaluated(node, read))
+
+    def evaluate(self, name: str, shapes: Mapping[str, tuple[int, ...]], largest: int) -> Array | None:
+        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be evaluated."""
+        larger = Constants.__new__(Constants)
+        larger._onnx, larger._largest, larger._makers = self._onnx, largest, self._makers
+        larger._imports, larger._version, larger.values = self._imports, self._version, dict(self.values)
+        waiting = [name]
+        tried = set[str]()
+        while waiting:
+            node = self._makers.get(waiting[-1])
+            missing = [each for each in node.input if each and each not in larger.values] if node is not None else []
+            if node is None or waiting[-1] in larger.values or waiting[-1] in tried:
+                waiting.pop()
+            elif node.op_type in ("Shape", "Size") or not missing:
+                tried.add(waiting.pop())
+                larger.add(node, shapes)
+            elif any(each in tried or each not in self._makers for each in missing):
+                return None
+            else:
+                waiting += missing
+        return larger.values.get(name)
+
+    def tensors(self, node: Message) -> dict[str, Message]:
+        """Return what is known of the inputs of a node, as tensors of ONNX."""
+        return {
+            name: self._onnx.numpy_helper.from_array(self.values[name], name)
+            for name in node.input
+            if name in self.values
+        }
+
+    def _add_size(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        shape = shapes.get(node.input[0])
+        if shape is None:
+            return
+        ends = {each.name: each.i for each in node.attribute}
+        part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+        value = np.array(part, np.int64) if node.op_type == "Shape" else np.array(math.prod(shape), np.int64)
+        self.values[node.output[0]] = value
+
+    def _elements(self, node: Message) -> int:
+        """Return how many elements the result of a node has, at most."""
+        read = [self.values[name] for name in node.input if name]
+        if node.op_type == "ConstantOfShape":
+            return math.prod(max(int(size), 0) for size in read[0].reshape(-1))
+        if node.op_type == "Range":
+            start, end, step = (float(each.reshape(-1)[0]) for each in read)
+            return math.ceil(abs((end - start) / step)) if step else self._largest + 1
+        if node.op_type == "OneHot":
+            return read[0].size * int(read[1].reshape(-1)[0])
+        if node.op_type in ("Gather", "Concat"):
+            return sum(each.size for each in read) if node.op_type == "Concat" else read[0].size * read[1].size
+        try:
+            wanted = tuple(int(size) for size in read[1].reshape(-1)) if node.op_type == "Expand" else ()
+            shapes = [each.shape for each in read[: 1 if wanted else None]]
+            return math.prod(np.broadcast_shapes(*shapes, wanted))
+        except ValueError:  # operands that are not combined element by element
+            return max((each.size for each in read), default=0)
+
+    def _evaluated(self, node: Message, read: list[str]) -> Array | None:
+        if self._elements(node) > self._largest:
+            return None
+        make = self._onnx.helper
+        inputs = [make.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(read)]
+        graph = make.make_graph([node], "node", inputs, [make.make_tensor_value_info(node.output[0], 0, None)])
+        model = make.make_model(graph, opset_imports=self._imports, ir_version=self._version)
+        result: Array = self._onnx.reference.ReferenceEvaluator(model).run(None, {n: self.values[n] for n in read})[0]
+        return result
+
+    def _keep(self, name: str, compute: Any) -> None:
+        """Keep a constant that can be computed; one that cannot stays unknown, and with it the shapes that need it."""
+        try:
+            with np.errstate(all="ignore"):
+                value = np.asarray(compute())
+        except Exception:
+            return
+        if value.dtype != object and value.size <= self._largest:
+            self.values[name] = value
+
+
+INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
+_DOMAINS = ("", "ai.onnx")
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_FLOATS = (1, 10, 11, 16, 17, 18, 19, 20)
+"""``TensorProto.DataType`` of float, float16, double, bfloat16 and the float8 formats."""
+_SEQUENCE_NAMES = ("seq", "token", "length")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """Shape of a tensor of the graph, and whether it holds floating-point numbers."""
+
+    shape: tuple[int, ...]
+    floating: bool
+    data_type: int = 1
+    """``TensorProto.DataType``."""
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedModel:
+    """Nodes in order, with the shapes of all tensors."""
+
+    nodes: tuple[Message, ...]
+    """``onnx.NodeProto``, but those without known shapes, which nothing reads."""
+    values: Mapping[str, Value]
+    inputs: tuple[str, ...]
+    """Names of inputs that no initializer gives."""
+    initializers: frozenset[str]
+    outputs: tuple[str, ...]
+    """Names of the results of the model."""
+    constants: Constants
+    """Values of the constants that the model computes."""
+    batch: int
+    """Size of the first axis of the first input."""
+    assumptions: tuple[str, ...]
+
+
+def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definitions: Mapping[str, str]) -> ShapedModel:
+    """Read a model and infer the shape of every tensor.
+
+    Args:
+        path: the file; data outside of it are not read.
+        batch: size of a dynamic first axis.
+        sequence_length: size of a dynamic axis that is named as one of tokens.
+        definitions: sizes of other dynamic axes, by their names, or by ``INPUT.AXIS`` where they have none.
+
+    Raises:
+        ConfigError: unreadable, no model, or a dynamic dimension without a size (names it and the option).
+        WorkloadError: ``onnx`` is missing, control flow, an operator or domain that ONNX does not define, or a shape
+            that cannot be inferred (names the node).
+    """
+    onnx = _library(path)
+    model = _loaded(onnx, path)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    given = {each.name for each in model.graph.initializer} | {
+        each.values.name for each in model.graph.sparse_initializer
+    }
+    inputs = [each for each in model.graph.input if each.name not in given]
+    _check_nodes(onnx, model, path)
+    chosen = _Sizes(path, batch, sequence_length, dict(definitions))
+    for number, entry in enumerate(inputs):
+        chosen.fix(entry, first=number == 0)
+    chosen.check_all_used()
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+    except Exception as error:
+        raise WorkloadError(f"{path}: shapes cannot be inferred: {' '.join(str(error).split())[:200]}") from error
+    values = dict(_values(model))
+    if next(_without_shape(model, values), None):
+        values |= dict(_completed(onnx, model))
+    _check_shapes(model, values, path)
+    first = values[inputs[0].name].shape if inputs else ()
+    return ShapedModel(
+        nodes=tuple(node for node in model.graph.node if any(name in values for name in node.output)),
+        values=values,
+        inputs=tuple(each.name for each in inputs),
+        initializers=frozenset(given),
+        outputs=tuple(each.name for each in model.graph.output),
+        constants=Constants(onnx, model),
+        batch=max(first[0] if first else 1, 1),
+        assumptions=tuple(chosen.assumptions),
+    )
+
+
+def _library(path: Path) -> Message:
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.inliner
+        import onnx.reference
+        import onnx.shape_inference
+    except ImportError as error:
+        raise WorkloadError(f"{path}: {INSTALL}") from error
+    return onnx
+
+
+def _loaded(onnx: Message, path: Path) -> Message:
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except Exception as error:
+        raise ConfigError(f"{path}: no ONNX model: {' '.join(str(error).split())[:200]}") from error
+    if not model.graph.node:
+        raise ConfigError(f"{path}: no ONNX model, or one without operators")
+    if not all(isinstance(text, str) for text in _texts(model)):  # else protobuf hands out bytes
+        raise ConfigError(f"{path}: no ONNX model: it holds names that are no UTF-8")
+    return model
+
+
+def _texts(model: Message) -> Iterator[object]:
+    """Yield all names of a model."""
+    for node in model.graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    for held in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        yield held.name
+        yield from (dimension.dim_param for dimension in held.type.tensor_type.shape.dim)
+    for held in (*model.graph.initializer, *(each.values for each in model.graph.sparse_initializer)):
+        yield held.name
+    yield from (each.domain for each in model.opset_import)
+
+
+def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
+    """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work."""
+    made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
+    made |= {each.values.name for each in model.graph.sparse_initializer}
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {each.domain: each.version for each in model.opset_import}
+    for node in model.graph.node:
+        where = f"{path}: node {(node.name or ' '.join(node.output) or node.op_type)!r}"
+        missing = next((name for name in node.input if name not in made), None)
+        if missing is not None or not any(node.output):
+            lacks = "makes nothing" if missing is None else f"reads {missing!r}, which no node before it makes"
+            raise WorkloadError(f"{where} ({node.op_type}) {lacks}: expected nodes in the order of their work")
+        again = next((name for name in node.output if name and name in made), None)
+        if again is not None:
+            raise WorkloadError(f"{where} ({node.op_type}) makes {again!r}, which exists: expected a name of its own")
+        made.update(node.output)
+        if node.domain not in _DOMAINS:
+            raise WorkloadError(
+                f"{where}: operator {node.op_type!r} of domain {node.domain!r}: expected operators of ONNX itself"
+            )
+        if node.op_type in _CONTROL:
+            raise WorkloadError(f"{where}: {node.op_type}: control flow has no fixed cost: expected a graph without it")
+        if not onnx.defs.has(node.op_type):
+            raise WorkloadError(f"{where}: operator {node.op_type!r}: expected one that ONNX defines")
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError as error:
+            raise WorkloadError(f"{where}: {' '.join(str(error).split())[:200]}") from error
+
+
+class _Sizes:
+    """Sizes of dynamic dimensions of inputs."""
+
+    def __init__(self, path: Path, batch: int, length: int | None, definitions: dict[str, str]) -> None:
+        self._path, self._batch, self._length = path, batch, length
+        self._definitions, self._used = definitions, set[str]()
+        self._first_name: str | None = None
+        self.assumptions: list[str] = []
+
+    def fix(self, entry: Message, *, first: bool) -> None:
+        """Give every dynamic dimension of an input its size."""
+        if not entry.type.HasField("tensor_type"):
+            raise WorkloadError(f"{self._path}: input {entry.name!r} is no tensor: expected one")
+        if not entry.type.tensor_type.HasField("shape"):
+            raise WorkloadError(f"{self._path}: input {entry.name!r} states no shape: expected one")
+        for axis, dimension in enumerate(entry.type.tensor_type.shape.dim):
+            name = dimension.dim_param
+            if not name and dimension.dim_value > 0:
+                continue
+            size = self._size(entry.name, axis, name, first)
+            dimension.Clear()
+            dimension.dim_value = size
+
+    def _size(self, entry: str, axis: int, name: str, first: bool) -> int:
+        place = f"{entry}.{axis}"
+        for key in (name, place):
+            if key and key in self._definitions:
+                self._used.add(key)
+                text = self._definitions[key]
+                if not text.isdecimal() or int(text) < 1:
+                    raise ConfigError(f"--define {key}={text}: expected a whole number of at least 1")
+                return int(text)
+        if axis == 0 and (first or not name or name == self._first_name):
+            if first:
+                self._first_name = name
+            return self._batch
+        if self._length is not None and any(word in name.lower() for word in _SEQUENCE_NAMES):
+            return self._length
+        option = f"--define {name or place}=SIZE"
+        also = " or --sequence-length" if any(word in name.lower() for word in _SEQUENCE_NAMES) else ""
+        raise ConfigError(
+            f"{self._path}: input {entry!r}, axis {axis}: dimension {name or '?'!r} is dynamic: expected its size, by "
+            f"{option}{also}"
+        )
+
+    def check_all_used(self) -> None:
+        """Refuse definitions of what no input has."""
+        for key in self._definitions:
+            if key not in self._used:
+                raise ConfigError(f"--define {key}: {self._path} has no dynamic dimension {key!r}")
+
+
+def _values(model: Message) -> Iterator[tuple[str, Value]]:
+    for each in model.graph.initializer:
+        yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS, data_type=each.data_type)
+    for each in model.graph.sparse_initializer:
+        yield each.values.name, Value(shape=tuple(each.dims), floating=each.values.data_type in _FLOATS)
+    for entry in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        value = _value(entry.type)
+        if value is not None:
+            yield entry.name, value
+
+
+def _value(kind: Message) -> Value | None:
+    """Return the shape in a type; None for a type without a fixed one."""
+    tensor = kind.tensor_type
+    sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
+    if not kind.HasField("tensor_type") or not tensor.HasField("shape") or min(sizes, default=0) < 0:
+        return None
+    return Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS, data_type=tensor.elem_type)
+
+
+def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
+    """Yield the shapes that follow from constants which the model computes, node by node."""
+    types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    for each in model.graph.initializer:
+        types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
+    shapes = {name: value.shape for name, value in _values(model)}
+    versions = {each.domain: each.version for each in model.opset_import}
+    constants = Constants(onnx, model)
+    for node in model.graph.node:
+        if any(name and name not in shapes for name in node.output):
+            known = {name: types[name] for name in node.input if name in types}
+            for name, kind in _outputs(onnx, model, node, versions, known, constants).items():
+                types[name] = kind
+                value = _value(kind)
+                if value is not None:
+                    shapes[name] = value.shape
+                    yield name, value
+        constants.add(node, shapes)
+
+
+def _outputs(
+    onnx: Message,
+    model: Message,
+    node: Message,
+    versions: Mapping[str, int],
+    known: Mapping[str, Message],
+    constants: Constants,
+) -> Mapping[str, Message]:
+    """Return the types of the results of one node; none where they cannot be inferred."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
+        outputs: Mapping[str, Message] = onnx.shape_inference.infer_node_outputs(
+            schema,
+            node,
+            known,
+            constants.tensors(node),
+            opset_imports=list(model.opset_import),
+            ir_version=model.ir_version,
+        )
+    except Exception:  # of any class: what is then without a shape is named
+        return {}
+    return outputs
+
+
+def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
+    """Yield nodes with the results that something reads and whose shape is not known."""
+    read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
+    for node in model.graph.node:
+        for name in node.output:
+            if name and name in read and name not in values:
+                yield node, name
+
+
+def _check_shapes(model: Message, values: Mapping[str, Value], path: Path) -> None:
+    for node, name in _without_shape(model, values):
+        raise WorkloadError(
+            f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
+            "cannot be inferred: expected a graph with fixed shapes"
+        )
+
+
+def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
+    """Return whether strides can say what a reshaped tensor means, whose axes were put in another order before."""
+    strides = [1] * len(before)
+    for axis in range(len(before) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * before[axis + 1]
+    axes = [(before[axis], strides[axis]) for axis in order if before[axis] != 1]
+    runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
+    for size, stride in axes:
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = [runs[-1][0] * size, stride]
+        else:
+            runs.append([size, stride])
+    wanted = [size for size in after if size != 1]
+    for size, _ in runs:
+        made = 1
+        while made < size and wanted:
+            made *= wanted.pop(0)
+        if made != size:
+            return False
+    return True
+
+
+# Parts of one kernel as one node: exporters write attention, norms and activations in the operators that ONNX has.
+#
+# MatMul ──► Mul ──► Add(mask) ──► Softmax ──► MatMul           Attention(q, k, v)
+# Pow ──► ReduceMean ──► Add ──► Sqrt ──► Div ──► Mul ──► Mul   RMSNormalization(x, weight)
+# Div ──► Erf ──► Add ──► Mul ──► Mul                           Gelu(x)
+# MatMul ──► Add(bias)                                          Gemm(x, weight, bias)
+#
+# Accelerators run each as one kernel, and modules are traced so. Parts whose results something else reads stay apart.
+
+Node: TypeAlias = Any
+"""A ``NodeProto``; ONNX is optional, so that its types are not imported."""
+
+_MERGING_WORDS = "Abs Add Clip Div Erf Exp Max Min Mul Neg Pow Reciprocal Sigmoid Sqrt Sub Tanh"
+_POINTWISE = frozenset(_MERGING_WORDS.split())
+_ACTIVATIONS = {"Erf": "Gelu", "Tanh": "Gelu", "Sigmoid": "Swish"}
+"""What tells a kind of activation."""
+_VIEWS = ("Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+_CASTS = ("Cast", "Identity")
+_DEEPEST = 12
+"""Most parts of an activation."""
+
+
+def merged(model: ShapedModel) -> ShapedModel:
+    """Return the model with each kernel that is written in parts as one node, in the place of its last part."""
+    return _Merger(model).model()
+
+
+class _Merger:
+    def __init__(self, model: ShapedModel) -> None:
+        self._model, self._values = model, dict(model.values)
+        self._nodes: dict[int, Node] = dict(enumerate(model.nodes))
+        self._aliases: dict[int, list[Node]] = {}
+        """Views that come before the node at a place."""
+        self._made = {name: place for place, node in self._nodes.items() for name in node.output if name}
+        self._constant = set(model.initializers)
+        for node in model.nodes:
+            if node.op_type in ("Constant", "ConstantOfShape", "Shape", "Range") or (
+                node.input and all(name in self._constant for name in node.input if name)
+            ):
+                self._constant.update(node.output)
+        self._readers: dict[str, set[int]] = {}
+        for place, node in self._nodes.items():
+            for name in node.input:
+                self._readers.setdefault(name, set()).add(place)
+        self._outputs = set(model.outputs)
+        self._shapes = {name: value.shape for name, value in model.values.items()}
+        self._known: dict[tuple[str, ...], bool] = {}
+
+    def model(self) -> ShapedModel:
+        """Merge one kind of kernel after the other."""
+        for place in list(self._nodes):
+            self._drop_nothing(place)
+            self._keep_type(place)
+            self._select(place)
+            self._copy(place)
+        for place in list(self._nodes):
+            self._merge_norm(place)
+        for place in list(self._nodes):
+            self._merge_activation(place)
+        for place in list(self._nodes):
+            self._merge_attention(place)
+        for place in list(self._nodes):
+            self._merge_experts(place)
+            self._merge_bias(place)
+        nodes = [each for place in sorted(self._nodes) for each in (*self._aliases.get(place, ()), self._nodes[place])]
+        return replace(self._model, nodes=tuple(nodes), values=self._values)
+
+    def _drop_nothing(self, place: int) -> None:
+        """Make a view of dropout that drops nothing."""
+        node = self._nodes[place]
+        if node.op_type != "Dropout" or not (node.input[1:] or node.attribute):
+            return
+        given = [self._number(name) for name in node.input[1:]]
+        ratios = [each.f for each in node.attribute if each.name == "ratio"]
+        if 0 in given or 0 in ratios:
+            self._view(place)
+
+    def _keep_type(self, place: int) -> None:
+        """Make a view of a cast to the type that a tensor has."""
+        node = self._nodes[place]
+        if node.op_type != "Cast":
+            return
+        read, made = self._values.get(node.input[0]), self._values.get(node.output[0])
+        if read is not None and made is not None and read.data_type == made.data_type:
+            self._view(place)
+
+    def _select(self, place: int) -> None:
+        """Make a view of what is taken at one constant index of an axis."""
+        node = self._nodes[place]
+        if node.op_type == "Gather" and node.input[0] not in self._constant and self._is_scalar(node.input[1]):
+            self._view(place, "Squeeze")
+
+    def _view(self, place: int, kind: str = "Identity") -> None:
+        node = self._nodes[place]
+        for name in node.input[1:]:
+            self._readers[name].discard(place)
+        self._nodes[place] = type(node)(op_type=kind, input=node.input[:1], output=node.output[:1], name=node.name)
+
+    def _copy(self, place: int) -> None:
+        """Make a copy of a reshaped tensor whose axes were transposed so that no strides can say what is meant."""
+        node = self._nodes[place]
+        source = self._maker(node.input[0]) if node.op_type == "Reshape" else None
+        if source is None or not self._is(source, "Transpose") or node.input[0] in self._constant:
+            return
+        before, after = (self._values[name].shape for name in (self._nodes[source].input[0], node.output[0]))
+        order = _attribute(self._nodes[source], "perm") or list(range(len(before)))[::-1]
+        if not is_view(before, order, after):
+            self._view(place, "Contiguous")
+
+    # Norms
+
+    def _merge_norm(self, place: int) -> None:
+        root = self._nodes.get(place)
+        if root is None or root.op_type != "Sqrt":
+            return
+        parts, name = {place}, root.input[0]
+        while (source := self._maker(name)) is not None and self._is(source, "Add", "Clip", "Max", *_CASTS):
+            parts.add(source)
+            name = self._varying(self._nodes[source])
+        if source is None or not self._is(source, "ReduceMean"):
+            return
+        square = self._maker(self._nodes[source].input[0])
+        if square is None or not self._squares(self._nodes[square]):
+            return
+        values = self._nodes[square].input[0]
+        parts |= {source, square}
+        scale, end = root.output[0], self._only_reader(root.output[0])
+        if end is not None and self._inverts(self._nodes[end], scale):
+            parts.add(end)
+            scale, end = self._nodes[end].output[0], self._only_reader(self._nodes[end].output[0])
+        if end is None or not self._is(end, "Mul", "Div") or values not in self._nodes[end].input:
+            return
+        parts.add(end)
+        parts, end, weights = self._with_channels(parts, end)
+        centred, parts, values = self._before_norm(parts, values)
+        self._replace(
+            parts, end, "LayerNormalization" if centred or len(weights) > 1 else "RMSNormalization", [values, *weights]
+        )
+
+    def _with_channels(self, parts: set[int], end: int) -> tuple[set[int], int, list[str]]:
+        """Add weight and bias of the channels, which follow."""
+        weights: list[str] = []
+        while (follower := self._only_reader(self._nodes[end].output[0])) is not None:
+            node = self._nodes[follower]
+            channels = [n for n in node.input if n in self._constant and self._is_channels(n, node.output[0])]
+            if node.op_type in _CASTS:
+                pass
+            elif node.op_type in ("Mul", "Add") and len(channels) == 1:
+                weights += channels
+            else:
+                break
+            parts.add(follower)
+            end = follower
+        return parts, end, weights
+
+    def _before_norm(self, parts: set[int], values: str) -> tuple[bool, set[int], str]:
+        """Add casts of what a norm reads, and what takes away the mean."""
+        source, centred = self._maker(values), False
+        if source is not None and self._is(source, "Sub") and self._readers[values] <= parts:
+            mean = self._maker(self._nodes[source].input[1])
+            if mean is not None and self._is(mean, "ReduceMean"):
+                centred = True
+                parts |= {source, mean}
+                values = self._nodes[source].input[0]
+                source = self._maker(values)
+        if source is not None and self._is(source, *_CASTS) and self._readers[values] <= parts:
+            parts.add(source)
+            values = self._nodes[source].input[0]
+        return centred, parts, values
+
+    def _squares(self, node: Node) -> bool:
+        if node.op_type == "Pow":
+            return self._number(node.input[1]) == 2
+        return bool(node.op_type == "Mul") and len(set(node.input)) == 1
+
+    def _inverts(self, node: Node, name: str) -> bool:
+        if node.op_type == "Reciprocal":
+            return True
+        return node.op_type == "Div" and bool(node.input[1] == name) and self._is_scalar(node.input[0])
+
+    # Activations
+
+    def _merge_activation(self, place: int) -> None:
+        seed = self._nodes.get(place)
+        if seed is None or seed.op_type not in _ACTIVATIONS:
+            return
+        best: set[int] = set()
+        source = ""
+        for name in self._arguments(place):
+            region = self._region(place, name)
+            if len(region) > len(best):
+                best, source = region, name
+        if len(best) > 1:
+            self._replace(best, max(best), _ACTIVATIONS[seed.op_type], [source])
+
+    def _arguments(self, place: int) -> Iterator[str]:
+        """Yield the tensors of which what is computed there may be a function."""
+        waiting, seen = [place], set[str]()
+        while waiting and len(seen) < _DEEPEST:
+            node = self._nodes[waiting.pop()]
+            for name in node.input:
+                if not name or name in self._constant or name in seen:
+                    continue
+                seen.add(name)
+                yield name
+                maker = self._maker(name)
+                if maker is not None and self._nodes[maker].op_type in _POINTWISE:
+                    waiting.append(maker)
+
+    def _region(self, place: int, argument: str) -> set[int]:
+        """Return the nodes that compute an element from one of ``argument``; none if others read parts of it."""
+        region, waiting = set[int](), [place]
+        while waiting:
+            at = waiting.pop()
+            if at in region:
+                continue
+            if self._nodes[at].op_type not in _POINTWISE or len(region) >= _DEEPEST:
+                return set()
+            region.add(at)
+            for name in self._nodes[at].input:
+                if not self._is_of(argument, name):
+                    maker = self._maker(name)
+                    if maker is None:
+                        return set()
+                    waiting.append(maker)
+        while len(region) < _DEEPEST:
+            last = max(region)
+            follower = self._only_reader(self._nodes[last].output[0])
+            if follower is None or self._nodes[follower].op_type not in _POINTWISE:
+                break
+            inner = {name for at in region for name in self._nodes[at].output}
+            others = [n for n in self._nodes[follower].input if n not in inner and not self._is_of(argument, n)]
+            beside = {maker for name in others if (maker := self._maker(name)) is not None}
+            if len(beside) < len(others) or not all(self._scales(at, argument) for at in beside):
+                break
+            region |= {follower, *beside}
+        return region if self._closed(region) else set()
+
+    def _scales(self, place: int, argument: str) -> bool:
+        """Whether a node is arithmetic of one tensor and scalars."""
+        node = self._nodes[place]
+        return node.op_type in _POINTWISE and all(self._is_of(argument, name) for name in node.input)
+
+    def _is_of(self, argument: str, name: str) -> bool:
+        return name == argument or self._is_scalar(name)
+
+    # Attention
+
+    def _merge_attention(self, place: int) -> None:
+        softmax = self._nodes.get(place)
+        if softmax is None or softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
+            return
+        if any(each.name == "axis" and each.i not in (-1, 3) for each in softmax.attribute):
+            return
+        parts, masks, name = {place}, list[tuple[str, ...]](), softmax.input[0]
+        while (source := self._maker(name)) is not None and self._is(source, "Add", "Mul", "Div", "Where", *_CASTS):
+            node = self._nodes[source]
+            varying = [each for each in node.input if each not in self._constant]
+            if len(varying) != 1:
+                return
+            if not all(self._is_scalar(each) for each in node.input if each in self._constant):
+                masks.append((node.op_type, *("" if each in varying else each for each in node.input)))
+            parts.add(source)
+            name = varying[0]
+        if source is None or not self._is(source, "MatMul"):
+            return
+        parts.add(source)
+        end = self._finite(parts, softmax.output[0])
+        while end is not None and self._is(end, "Dropout", *_CASTS):
+            parts.add(end)
+            end = self._only_reader(self._nodes[end].output[0])
+        if end is None or not self._is(end, "MatMul") or self._maker(self._nodes[end].input[0]) not in parts:
+            return
+        parts.add(end)
+        q, k = (self._unscaled(parts, each) for each in self._nodes[source].input)
+        k, v = self._heads(self._keys(k)), self._heads(self._nodes[end].input[1])
+        if not k or min(len(self._values[each].shape) for each in (q, k, v)) != 4:
+            return
+        causal = bool(masks)
+        if not all(self._is_causal(mask) for mask in masks):
+            return
+        self._replace(parts, end, "Attention", [q, k, v], is_causal=int(causal))
+
+    def _finite(self, parts: set[int], name: str) -> int | None:
+        """Return what reads the weights, where those of tokens that see none are first made 0."""
+        readers = self._readers.get(name, set())
+        chosen = [at for at in readers if self._is(at, "Where")]
+        if len(readers) == 2 and len(chosen) == 1 and all(self._is(at, "Where", "IsNaN") for at in readers):
+            parts |= readers
+            return self._only_reader(self._nodes[chosen[0]].output[0])
+        return self._only_reader(name)
+
+    def _unscaled(self, parts: set[int], name: str) -> str:
+        """Return an operand before its scaling."""
+        while (source := self._maker(name)) is not None and self._is(source, "Mul", "Div"):
+            if self._readers[name] - parts or not any(self._is_scalar(each) for each in self._nodes[source].input):
+                break
+            parts.add(source)
+            name = self._varying(self._nodes[source])
+        return name
+
+    def _keys(self, name: str) -> str:
+        """Return keys (sample, head, T, D) of keys (sample, head, D, T); nothing if they were never so."""
+        source = self._maker(name)
+        if source is None or not self._is(source, "Transpose") or len(self._values[name].shape) != 4:
+            return ""
+        samples, heads, size, tokens = self._values[name].shape
+        node = self._nodes[source]
+        if _attribute(node, "perm") == [0, 1, 3, 2]:
+            return str(node.input[0])
+        return self._viewed(source, node.input[0], (samples, heads, tokens, size))
+
+    def _heads(self, name: str) -> str:
+        """Return keys or values as computed, not repeated for the heads of queries that share them."""
+        if not name:
+            return name
+        reshape = self._maker(name)
+        expand = self._maker(self._nodes[reshape].input[0]) if reshape is not None else None
+        single = self._maker(self._nodes[expand].input[0]) if expand is not None else None
+        if reshape is None or expand is None or single is None:
+            return name
+        if not (self._is(reshape, "Reshape") and self._is(expand, "Expand") and self._is(single, "Unsqueeze")):
+            return name
+        return str(self._nodes[single].input[0])
+
+    def _viewed(self, place: int, source: str, shape: tuple[int, ...]) -> str:
+        name = f"{source} as {shape}"
+        if name not in self._values:
+            self._values[name] = Value(shape=shape, floating=True)
+            view = type(self._nodes[place])(op_type="Identity", input=[source], output=[name])
+            self._aliases.setdefault(place, []).append(view)
+        return name
+
+    def _is_causal(self, mask: tuple[str, ...]) -> bool:
+        """Whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
+        if mask not in self._known:
+            kept = self._kept(*mask)
+            self._known[mask] = (
+                kept is not None
+                and kept.ndim >= 2
+                and kept.shape[-1] == kept.shape[-2]
+                and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
+            )
+        return self._known[mask]
+
+    def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
+        """Return which scores a node leaves, where it adds to them or chooses between them and a constant."""
+        name = operands[0] or operands[-1] if word == "Add" else operands[0] if word == "Where" else ""
+        mask = self._model.constants.evaluate(name, self._shapes, LARGEST_MASK) if name else None
+        if mask is None:
+            return None
+        kept: NDArray[np.bool_] = mask > -1e4 if word == "Add" else mask.astype(bool) == (operands[1] == "")
+        return kept
+
+    # Products
+
+    def _merge_experts(self, place: int) -> None:
+        """Make one product of the rows of experts out of one for each row, which copies the weights of its expert.
+
+        Rows of one product lie by expert; a copy puts them back into the order of the tokens.
+        """
+        product = self._nodes.get(place)
+        if product is None or product.op_type != "MatMul":
+            return
+        for side, name in enumerate(product.input):
+            parts, weights = self._chosen(name)
+            if not weights or len(self._values[name].shape) != 3:
+                continue
+            experts, *matrix = self._values[weights].shape
+            rows, *chosen = self._values[name].shape
+            summed, wide = chosen[1 - side], chosen[side]
+            if sorted(chosen) != sorted(matrix) or self._values[product.output[0]].elements != rows * wide:
+                return
+            tokens = self._viewed(place, product.input[1 - side], (rows, summed))
+            weights = self._viewed(place, weights, (experts, summed, wide))
+            made, node = product.output[0], type(product)
+            rows_made = f"{made} as rows"
+            self._values[rows_made] = Value(shape=(rows, wide), floating=True)
+            self._aliases[place].append(
+                node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
+            )
+            back = "Reshape" if self._meets_experts(made) else "Contiguous"
+            self._replace({*parts, place}, place, back, [rows_made])
+            return
+
+    def _meets_experts(self, name: str) -> bool:
+        """Whether the elements of a tensor go on to another product with the weights of experts."""
+        waiting, seen = [name], set[int]()
+        while waiting:
+            for place in self._readers.get(waiting.pop(), set()) - seen:
+                seen.add(place)
+                node = self._nodes[place]
+                if node.op_type == "MatMul" and any(self._chosen(each)[1] for each in node.input):
+                    return True
+                if node.op_type in _POINTWISE or node.op_type in _VIEWS or node.op_type in _ACTIVATIONS.values():
+                    waiting += node.output
+        return False
+
+    def _chosen(self, name: str) -> tuple[set[int], str]:
+        """Return the nodes that choose a matrix for each row out of a constant stack of them, and the stack."""
+        parts: set[int] = set()
+        while (source := self._maker(name)) is not None and self._is(source, "Transpose", *_CASTS):
+            parts.add(source)
+            name = self._nodes[source].input[0]
+        if source is None or not self._is(source, "Gather") or len(self._values[name].shape) != 3:
+            return parts, ""
+        stack, chosen = self._nodes[source].input
+        stacked = stack in self._constant and len(self._values[stack].shape) == 3 and self._values[stack].floating
+        return parts | {source}, str(stack) if stacked and chosen not in self._constant else ""
+
+    def _merge_bias(self, place: int) -> None:
+        product = self._nodes.get(place)
+        if product is None or product.op_type != "MatMul" or product.input[1] not in self._constant:
+            return
+        follower = self._only_reader(product.output[0])
+        if follower is None or not self._is(follower, "Add"):
+            return
+        node = self._nodes[follower]
+        bias = [n for n in node.input if n in self._constant and self._is_channels(n, node.output[0])]
+        if len(bias) == 1 and len(self._values[product.input[1]].shape) == 2:
+            self._replace({place, follower}, follower, "Gemm", [*product.input, *bias], name=product.name)
+
+    # What nodes are
+
+    def _is(self, place: int, *names: str) -> bool:
+        return self._nodes[place].op_type in names
+
+    def _maker(self, name: str) -> int | None:
+        place = self._made.get(name)
+        return place if place in self._nodes else None
+
+    def _varying(self, node: Node) -> str:
+        return next((name for name in node.input if name not in self._constant), "")
+
+    def _is_scalar(self, name: str) -> bool:
+        value = self._values.get(name)
+        return not name or (name in self._constant and value is not None and value.elements == 1)
+
+    def _number(self, name: str) -> float | None:
+        """Return the value of a constant of one element; None for others."""
+        value = self._model.constants.evaluate(name, self._shapes, 1) if self._is_scalar(name) and name else None
+        return None if value is None else float(value.reshape(-1)[0])
+
+    def _is_channels(self, name: str, result: str) -> bool:
+        value, made = self._values.get(name), self._values[result]
+        return value is not None and value.floating and value.shape[-1:] == made.shape[-1:] == (value.elements,)
+
+    def _only_reader(self, name: str) -> int | None:
+        readers = self._readers.get(name, set())
+        return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
+
+    def _closed(self, parts: set[int]) -> bool:
+        """Whether nothing else reads what the parts make, but for the last of them."""
+        return all(
+            self._readers.get(name, set()) <= parts and name not in self._outputs
+            for place in parts - {max(parts)}
+            for name in self._nodes[place].output
+        )
+
+    def _replace(
+        self, parts: set[int], end: int, kind: str, inputs: Sequence[str], name: str = "", **attributes: int
+    ) -> None:
+        if end != max(parts) or not self._closed(parts):
+            return
+        last = self._nodes[end]
+        node = type(last)(op_type=kind, input=inputs, output=last.output[:1], name=name or last.name)
+        for key, value in attributes.items():
+            attribute = node.attribute.add()
+            attribute.name, attribute.type, attribute.i = key, 2, value
+        for place in parts:
+            for read in self._nodes.pop(place).input:
+                self._readers[read].discard(place)
+        self._nodes[end] = node
+        for read in inputs:
+            self._readers.setdefault(read, set()).add(end)
+
+
+def _attribute(node: Node, name: str) -> list[int]:
+    return next((list(each.ints) for each in node.attribute if each.name == name), [])

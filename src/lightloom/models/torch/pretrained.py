@@ -1,0 +1,526 @@
+"""Modules of ``transformers`` from the fields of a ``config.json``, on the meta device; nothing is downloaded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lightloom.core.errors import WorkloadError
+from lightloom.models.decoder import DecoderSizes, LatentAttention
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.torch.trace import trace_factory
+from lightloom.models.torch.zoo.llama import _rotate
+
+# Beside a PyTorch for processors, torchvision's wheel for CUDA loads no compiled operators; libraries that import it,
+# transformers among them, then fail although they need none of these.
+
+_OPERATORS = ("nms", "qnms")
+
+
+@cache
+def declare_operators() -> Any:
+    """Declare the operators whose shapes torchvision registers on import, where its compiled ones cannot be loaded.
+
+    Returns what keeps the declarations alive; None where none are needed.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        torch.ops.load_library(str(Path(spec.origin).parent / "_C.so"))  # type: ignore[no-untyped-call]
+    except (OSError, ImportError):
+        declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for operator in _OPERATORS:
+            declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
+        return declared
+    return None
+
+
+Configuration: TypeAlias = Any
+"""A configuration of transformers, or a class or module of it; its types are not imported."""
+Fields: TypeAlias = Mapping[str, Any]
+"""Fields of a ``config.json``."""
+
+INSTALL = "needs transformers, which is not installed: pip install 'lightloom[transformers]'"
+LONGEST = 4096
+"""Tokens of a sample where the configuration allows more, and nothing else is asked for: an assumption."""
+_UNLIMITED = 512
+"""Tokens of a sample where the configuration sets no limit: an assumption."""
+_IMAGE = 224
+_SECONDS, _SAMPLES_A_SECOND = 10, 16_000
+_LIMITS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_source_positions", "seq_length")
+_OF_ALL = ("torch_dtype", "auto_map", "transformers_version", "rope_theta", "rope_scaling", "_name_or_path")
+"""Fields of every configuration, or of many under an older name."""
+_SILENT = 50
+"""Level above errors, of the library's messages."""
+_GROUPED = "grouped_mm"
+"""Experts in one product, whose shapes do not depend on values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """A traced model of ``transformers``."""
+
+    graph: ComputeGraph
+    architecture: str
+    """Name of its class."""
+    assumptions: tuple[str, ...]
+    """What the configuration does not say, a sentence each."""
+    unknown: tuple[str, ...]
+    """Fields of the configuration that the class of configurations does not know."""
+
+
+def trace_configuration(fields: Fields, *, name: str, batch: int, sequence_length: int | None) -> Pretrained:
+    """Build the model that a ``config.json`` describes, and trace it with inputs of its kind.
+
+    Args:
+        fields: the object in the file.
+        name: of the graph, and in messages.
+        sequence_length: tokens of a sample; else as many as the configuration allows, up to :data:`LONGEST`.
+
+    Raises:
+        WorkloadError: ``transformers`` is missing, does not know the architecture, or cannot build or trace it.
+    """
+    library = _library(name)
+    with _offline(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = _configuration(library, fields, name)
+        kind = _architecture(library, config, fields, name)
+        graph, assumptions = _traced(kind, config, name, batch, sequence_length)
+    unknown = _unknown_fields(config, fields)
+    return Pretrained(graph=graph, architecture=kind.__name__, assumptions=tuple(assumptions), unknown=unknown)
+
+
+def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
+    """Return fields that no configuration of this kind has, none where its defaults cannot tell."""
+    try:
+        known = set(type(config)().to_dict()) | set(config.attribute_map)
+    except Exception:
+        return ()
+    return tuple(key for key in fields if key not in known and key not in _OF_ALL and not hasattr(type(config), key))
+
+
+def _traced(
+    kind: Configuration, config: Configuration, name: str, batch: int, sequence_length: int | None
+) -> tuple[ComputeGraph, list[str]]:
+    """Trace the model in training mode, or where dice or values steer that, in evaluation mode."""
+
+    def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
+        inputs = _Inputs(config, sequence_length, name)
+        graph = trace_factory(
+            lambda: inputs.with_module(_built(kind, config, name).train(training)), name=name, batch=batch
+        )
+        return graph, inputs.assumptions
+
+    try:
+        return traced(True)
+    except WorkloadError as error:
+        if "cannot steer" not in str(error):
+            raise
+        graph, assumptions = traced(False)
+        return graph, [*assumptions, "dropped layers and dropout: none, its training mode cannot be traced"]
+
+
+def _library(name: str) -> Configuration:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    declare_operators()
+    try:
+        import transformers
+    except ImportError as error:
+        raise WorkloadError(f"{name}: {INSTALL}") from error
+    return transformers
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Keep messages of the library below errors while the context lasts."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(_SILENT)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _configuration(library: Configuration, fields: Fields, name: str) -> Configuration:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    kind = fields.get("model_type") or _type_of(fields.get("architectures"))
+    version = f"transformers {library.__version__}"
+    if not isinstance(kind, str):
+        raise WorkloadError(
+            f"{name}: field 'model_type' is missing: expected one that {version} knows, such as 'llama'"
+        )
+    if kind not in CONFIG_MAPPING:
+        own = " (the file brings code of its own, which is not run)" if fields.get("auto_map") else ""
+        raise WorkloadError(f"{name}: field 'model_type': {kind!r}: no architecture that {version} knows{own}")
+    skipped = ("quantization_config", "auto_map", "model_type")
+    given = {key: value for key, value in fields.items() if key not in skipped}
+    try:
+        config = CONFIG_MAPPING[kind].from_dict(given)
+    except Exception as error:
+        raise WorkloadError(f"{name}: {version} refuses the configuration: {_line(error)}") from error
+    config.use_cache = False
+    return config
+
+
+def _type_of(architectures: Any) -> str | None:
+    """Return the type of model that the first architecture belongs to, for files that name no type."""
+    from transformers.models.auto import modeling_auto as auto
+
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    for table in vars(auto).values():
+        if isinstance(table, dict) and isinstance(name, str):
+            for kind, models in table.items():
+                if name == models or (isinstance(models, (tuple, list)) and name in models):
+                    return str(kind)
+    return None
+
+
+def _architecture(library: Configuration, config: Configuration, fields: Fields, name: str) -> Configuration:
+    """Return the class that the file names, else the one for causal language models or the plain one."""
+    named = fields.get("architectures")
+    wanted = named[0] if isinstance(named, list) and named else None
+    if isinstance(wanted, str):
+        # Early files write some names otherwise, such as LLaMAForCausalLM.
+        spellings = {other.lower(): other for other in dir(library)}
+        kind = getattr(library, spellings.get(wanted.lower(), wanted), None)
+        if kind is not None:
+            return kind
+    from transformers.models.auto import modeling_auto as auto
+
+    if isinstance(wanted, str):
+        raise WorkloadError(
+            f"{name}: field 'architectures': {wanted!r}: no class of transformers {library.__version__}: expected one, "
+            f"or no such field, which takes the class for {config.model_type!r}"
+        )
+    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_FOR_MASKED_LM_MAPPING, auto.MODEL_MAPPING):
+        if type(config) in mapping:
+            kind = mapping[type(config)]
+            return kind[0] if isinstance(kind, tuple) else kind
+    raise WorkloadError(f"{name}: transformers {library.__version__} has no model for {config.model_type!r}")
+
+
+def _built(kind: Configuration, config: Configuration, name: str) -> nn.Module:
+    """Return the module, its experts in one product where it offers that."""
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if getattr(kind, "_can_set_experts_implementation", lambda: False)():
+        options["experts_implementation"] = _GROUPED
+    try:
+        module = kind._from_config(config, **options)
+    except Exception as error:
+        raise WorkloadError(f"{name}: {kind.__name__} cannot be built: {_line(error)}") from error
+    assert isinstance(module, nn.Module)
+    return module
+
+
+class _Inputs:
+    """Example inputs of a model by its kind: tokens, images, sound or features of sound."""
+
+    def __init__(self, config: Configuration, sequence_length: int | None, name: str) -> None:
+        self._config, self._length, self._name = config, sequence_length, name
+        self._text = _sub_configuration(config, "text_config", "text")
+        self._vision = _sub_configuration(config, "vision_config")
+        self.assumptions: list[str] = []
+
+    def with_module(self, module: nn.Module) -> tuple[nn.Module, dict[str, Tensor], int]:
+        """Return the module, its example inputs for one sample, and the axis of samples."""
+        import inspect
+
+        taken = inspect.signature(module.forward).parameters
+        main = getattr(module, "main_input_name", "input_ids")
+        makers = {
+            "pixel_values": self._image,
+            "input_values": self._sound,
+            "input_features": self._features,
+        }
+        if main in makers:
+            if self._length is not None and "decoder_input_ids" not in taken:
+                raise WorkloadError(
+                    f"{self._name}: {type(module).__name__} takes no tokens: expected no sequence length"
+                )
+            inputs = {main: makers[main]()}
+        else:
+            inputs = {"input_ids": self._tokens(module)}
+        both = self._vision is not None and self._text is not None and "image_embeds" not in taken
+        if main == "input_ids" and both and "pixel_values" in taken and not _has_image_tokens(self._config):
+            inputs["pixel_values"] = self._image()
+        if getattr(self._config, "is_encoder_decoder", False) and "decoder_input_ids" in taken:
+            limit = getattr(self._config, "max_target_positions", None)
+            length = self._length or limit or inputs[main].shape[-1]
+            inputs["decoder_input_ids"] = torch.zeros(2, length, dtype=torch.long, device="meta")
+            if main != "input_ids" or self._length is None:
+                self.assumptions.append(f"targets: {length:,} tokens a sample")
+        if self._vision is not None and "pixel_values" not in inputs and "pixel_values" in taken:
+            self.assumptions.append("images: none among the inputs, so that the vision model computes nothing")
+        return module, inputs, 0
+
+    def _tokens(self, module: nn.Module) -> Tensor:
+        limit = self._limit(module)
+        length = self._length
+        if length is None:
+            length = min(limit or _UNLIMITED, LONGEST)
+            allowed = f"the configuration allows {limit:,}" if limit else "the configuration sets no limit"
+            self.assumptions.append(
+                f"sequence length: {length:,} tokens a sample, {allowed}; --sequence-length sets it"
+            )
+        elif limit is not None and length > limit and self._has_table(module):
+            raise WorkloadError(
+                f"{self._name}: --sequence-length {length}: its table of positions holds {limit}: expected at most that"
+            )
+        return torch.zeros(2, length, dtype=torch.long, device="meta")
+
+    def _limit(self, module: nn.Module) -> int | None:
+        values = (getattr(self._text, limit, None) for limit in _LIMITS)
+        limit = next((value for value in values if isinstance(value, int) and value > 0), None)
+        table = self._table(module)
+        if table is not None and table.padding_idx is not None and limit == table.num_embeddings:
+            return limit - table.padding_idx - 1  # positions begin after the one of the padding
+        return limit
+
+    def _table(self, module: nn.Module) -> nn.Embedding | None:
+        tables = (
+            part
+            for path, part in module.named_modules()
+            if isinstance(part, nn.Embedding) and path.rpartition(".")[2] in ("position_embeddings", "wpe")
+        )
+        return next(tables, None)
+
+    def _has_table(self, module: nn.Module) -> bool:
+        return self._table(module) is not None
+
+    def _image(self) -> Tensor:
+        config = self._vision or self._config
+        size, channels = getattr(config, "image_size", None), getattr(config, "num_channels", None) or 3
+        if size is None:
+            size = _IMAGE
+            self.assumptions.append(f"images: {size} x {size}, the configuration states no size")
+        height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+        return torch.zeros(2, channels, height, width, device="meta")
+
+    def _sound(self) -> Tensor:
+        self.assumptions.append(f"sound: {_SECONDS} s of {_SAMPLES_A_SECOND:,} samples a second, an assumption")
+        return torch.zeros(2, _SECONDS * _SAMPLES_A_SECOND, device="meta")
+
+    def _features(self) -> Tensor:
+        frames = 2 * int(getattr(self._config, "max_source_positions", 0) or 1500)
+        bins = int(getattr(self._config, "num_mel_bins", 0) or 80)
+        return torch.zeros(2, bins, frames, device="meta")
+
+
+def _sub_configuration(config: Configuration, *names: str) -> Configuration:
+    """Return a configuration inside another one; for text, the whole one where it has no parts."""
+    for name in names:
+        if (inner := getattr(config, name, None)) is not None:
+            return inner
+    return config if "text_config" in names else None
+
+
+def _has_image_tokens(config: Configuration) -> bool:
+    """Whether images stand among the tokens, whose places only values tell."""
+    return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join((str(error).strip() or "no message").split())
+    return f"{type(error).__name__}: {text[:300]}"
+
+
+# Decoders from their sizes, as training frameworks configure them.
+#
+# Legend: B sample, T sequence, C hidden, H heads, D width of a head, E experts, k experts a token, V = B·T·k visits.
+#
+# x ─┬─► norm ─► attention ─► + ─┬─► norm ─► feed-forward or mixture ─► + ──►
+# └────────────────────────►┘ └──────────────────────────────────►┘
+
+
+def _norm(sizes: DecoderSizes, width: int) -> nn.Module:
+    return nn.RMSNorm(width) if sizes.norm == "rms" else nn.LayerNorm(width)
+
+
+class Attention(nn.Module):
+    """Causal attention with rotated, learned or no positions; (B, T, C) to (B, T, C)."""
+
+    def __init__(self, sizes: DecoderSizes) -> None:
+        super().__init__()
+        self.width = sizes.head_width or sizes.hidden // sizes.heads
+        keys = self.width * (sizes.key_heads or sizes.heads)
+        self.shared, self.rotary, self.rate = keys < self.width * sizes.heads, sizes.rotary, sizes.dropout
+        bias = sizes.bias if sizes.query_bias is None else sizes.query_bias
+        self.widths = [self.width * sizes.heads, keys, keys]
+        joined = {"qkv": sum(self.widths)}
+        self.products = joined if sizes.joined_query else dict(zip("qkv", self.widths, strict=True))
+        for name, width in self.products.items():
+            self.add_module(name, nn.Linear(sizes.hidden, width, bias=bias))
+        self.o = nn.Linear(self.width * sizes.heads, sizes.hidden, bias=sizes.bias)
+        norms = [_norm(sizes, self.width) if sizes.head_norms else nn.Identity() for _ in range(2)]
+        self.q_norm, self.k_norm = norms
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        parts = [getattr(self, name)(x) for name in self.products]
+        if len(parts) == 1:
+            parts = parts[0].split(self.widths, -1)
+        q, k, v = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if self.rotary:
+            q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.rate, is_causal=True, enable_gqa=self.shared
+        )  # (B, H, T, D)
+        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
+        return y
+
+
+class CompressedAttention(nn.Module):
+    """Multi-head latent attention; (B, T, C) to (B, T, C)."""
+
+    def __init__(self, sizes: DecoderSizes, latent: LatentAttention) -> None:
+        super().__init__()
+        self.heads, self.latent, self.rate = sizes.heads, latent, sizes.dropout
+        width = latent.plain_width + latent.rotated_width
+        rank = latent.query_rank
+        self.q_down = nn.Identity() if rank is None else nn.Linear(sizes.hidden, rank, bias=False)
+        self.q_norm = nn.Identity() if rank is None else _norm(sizes, rank)
+        self.q_up = nn.Linear(rank or sizes.hidden, sizes.heads * width, bias=False)
+        self.down = nn.Linear(sizes.hidden, latent.key_rank + latent.rotated_width, bias=False)
+        self.norm = _norm(sizes, latent.key_rank)
+        self.up = nn.Linear(latent.key_rank, sizes.heads * (latent.plain_width + latent.value_width), bias=False)
+        self.o = nn.Linear(sizes.heads * latent.value_width, sizes.hidden, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        latent = self.latent
+        q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)
+        compressed, key = self.down(x).split([latent.key_rank, latent.rotated_width], -1)
+        key = _rotate(key[:, None], cos, sin).expand(-1, self.heads, -1, -1)
+        both = self.up(self.norm(compressed)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        plain_key, value = both.split([latent.plain_width, latent.value_width], -1)
+        q = torch.cat([plain, _rotate(rotated, cos, sin)], -1)
+        mixed = F.scaled_dot_product_attention(
+            q, torch.cat([plain_key, key], -1), value, dropout_p=self.rate, is_causal=True
+        )
+        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
+        return y
+
+
+class FeedForward(nn.Module):
+    """Two products, or three with a gate."""
+
+    def __init__(self, sizes: DecoderSizes, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(sizes.hidden, inner, bias=sizes.bias) if sizes.gated else None
+        self.up = nn.Linear(sizes.hidden, inner, bias=sizes.bias)
+        self.down = nn.Linear(inner, sizes.hidden, bias=sizes.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
+        y: Tensor = self.down(inner)
+        return y
+
+
+class Mixture(nn.Module):
+    """Of E experts each token visits k; beside them an expert that all visit.
+
+    Gates and products from the same visits are one product, as in Megatron-LM and ``transformers``.
+    """
+
+    def __init__(self, sizes: DecoderSizes) -> None:
+        super().__init__()
+        self.experts, self.visited = sizes.experts, sizes.visited
+        inner = sizes.expert_ffn or sizes.ffn
+        self.router = nn.Linear(sizes.hidden, sizes.experts, bias=sizes.bias)
+        self.gated, into = sizes.gated, (1 + sizes.gated) * inner
+        self.up = nn.Parameter(torch.empty(sizes.experts, sizes.hidden, into))
+        self.down = nn.Parameter(torch.empty(sizes.experts, inner, sizes.hidden))
+        widths = {"up": into, "down": sizes.hidden} if sizes.bias else {}
+        self.biases = nn.ParameterDict({name: torch.empty(sizes.experts, 1, width) for name, width in widths.items()})
+        self.shared = FeedForward(sizes, sizes.shared_ffn) if sizes.shared_ffn else None
+        self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores, chosen = self.router(x).topk(self.visited)
+        order = chosen.flatten().argsort()
+        visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
+        inner = self._each(visits, self.up, "up")
+        if self.gated:
+            gate, inner = inner.chunk(2, -1)
+            inner = F.silu(gate) * inner
+        else:
+            inner = F.gelu(inner)
+        experts = self._each(inner, self.down, "down")[order.argsort()] * scores.softmax(-1).flatten()[:, None]
+        y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
+        if self.shared is not None:
+            beside = self.shared(x)
+            y = y + (beside if self.weigh is None else beside * self.weigh(x).sigmoid())
+        return y
+
+    def _each(self, visits: Tensor, weights: Tensor, name: str) -> Tensor:
+        """(V, K) times the weights of the expert visited, (E, K, C), and its bias: (V, C)."""
+        product = torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights)
+        return (product + self.biases[name] if name in self.biases else product).flatten(0, 1)
+
+
+class Layer(nn.Module):
+    """Attention, then a feed-forward layer or a mixture, each beside a shortcut."""
+
+    def __init__(self, sizes: DecoderSizes, number: int) -> None:
+        super().__init__()
+        self.attention_norm = _norm(sizes, sizes.hidden)
+        self.attention = Attention(sizes) if sizes.latent is None else CompressedAttention(sizes, sizes.latent)
+        self.feed_forward_norm = _norm(sizes, sizes.hidden)
+        mixes = sizes.experts and number not in sizes.dense_layers
+        self.feed_forward = Mixture(sizes) if mixes else FeedForward(sizes, sizes.ffn)
+        self.dropout1, self.dropout2 = (nn.Dropout(sizes.dropout) if sizes.dropout else nn.Identity() for _ in range(2))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.dropout1(self.attention(self.attention_norm(x), cos, sin))
+        y: Tensor = x + self.dropout2(self.feed_forward(self.feed_forward_norm(x)))
+        return y
+
+
+class Decoder(nn.Module):
+    """Tokens (B, T) to logits (B, T, vocabulary)."""
+
+    def __init__(self, sizes: DecoderSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.tokens = nn.Embedding(sizes.vocabulary, sizes.hidden)
+        self.positions = None if sizes.table_length is None else nn.Embedding(sizes.table_length, sizes.hidden)
+        self.dropout = nn.Dropout(sizes.dropout) if sizes.dropout else nn.Identity()
+        self.layers = nn.ModuleList(Layer(sizes, number) for number in range(sizes.layers))
+        self.norm = _norm(sizes, sizes.hidden)
+        self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
+        if sizes.tied:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        sizes = self.sizes
+        width = sizes.latent.rotated_width if sizes.latent else sizes.head_width or sizes.hidden // sizes.heads
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        angles = places[:, None] * 10_000.0 ** (-torch.arange(0, width, 2, device=tokens.device) / width)
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            x = x + self.positions(places)
+        x = self.dropout(x)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        y: Tensor = self.head(self.norm(x))
+        return y
+
+    def example_inputs(self, batch: int) -> tuple[Tensor]:
+        """Return tokens (batch, sequence)."""
+        return (torch.zeros(batch, self.sizes.sequence_length, dtype=torch.long),)

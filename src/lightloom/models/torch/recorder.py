@@ -1,0 +1,510 @@
+"""Watches a forward pass on meta tensors and writes down one operator per torch function that computes something.
+
+Two listeners (``listeners.py``), one above autograd and one below:
+
+    model code ──► torch function (F.linear, +, torch.cat)   opens a frame: the operator's kind and name
+                     └──► ATen calls (view, addmm, view)      fill the frame: FLOPs, bytes, who produced what
+
+A tensor is known by its *storage*, so that views need no bookkeeping and an in-place call simply becomes the
+storage's new producer. Calls that depend on neither an input nor a parameter (masks, position numbers) are
+constants: no operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint as torch_checkpoint
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lightloom.models.graph import TENSOR_KINDS, Operator, has_samples
+from lightloom.models.operator_words import NO_RULE, is_move, kind_of
+from lightloom.models.torch import frame as assembly
+from lightloom.models.torch import frame as naming
+from lightloom.models.torch.frame import (
+    Frame,
+    Origin,
+    Origins,
+    Region,
+    Sources,
+    distinct_elements,
+    elements,
+    has_rule,
+    key_of,
+    looked_up,
+    product,
+    tensors_in,
+)
+from lightloom.models.torch.values import ELEMENT_BYTES, ONE_KERNEL, Hidden, SavedTensors, Values
+
+# Adds one ATen call to the frame of the torch function that makes it: FLOPs, rows looked up, missing rules.
+
+_WITHOUT_GRADIENT = ("_scaled_mm", "_scaled_grouped_mm")
+
+
+class Call(NamedTuple):
+    """One ATen call that computes something, after it has returned."""
+
+    function: Any
+    """The overload, such as ``torch.ops.aten.mm.default``."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    operands: list[Tensor]
+    """All tensors among its arguments, nested ones included, in their order."""
+    outputs: list[Tensor]
+    """All tensors that it returned; operands too where it works in place."""
+
+
+def account(frame: Frame, origins: Origins, call: Call) -> None:
+    """Add the FLOPs of a call, unless it only computes a constant."""
+    if all(origins.of(frame, tensor).constant for tensor in call.operands):
+        return
+    name = call.function._schema.name.split("::")[-1]
+    frame.calls.append(name)
+    cost = product(name, call.args, call.operands, call.outputs[0]) if call.outputs else None
+    if cost is not None:
+        frame.products.append((name, cost, call.args))
+        frame.product_backward += cost.flops * sum(_needs_gradient(name, origins, t) for t in cost.operands)
+    elif not is_move(name):
+        rows = looked_up(name, call.args)
+        size = rows or elements([*call.operands, *call.outputs])
+        frame.looked_up += rows
+        frame.forward += size
+        frame.backward += size * any(tensor.requires_grad for tensor in call.operands)
+        if not has_rule(call.function) and any(_is_matrix(frame, origins, tensor) for tensor in call.operands):
+            frame.unknown.append(call.function._schema.name)
+
+
+def _needs_gradient(name: str, origins: Origins, operand: Tensor) -> bool:
+    """Whether a product's operand gets a gradient.
+
+    Scaled products have no gradient of their own: they lie in functions that give it, where no tensor asks for one, so
+    that everything which follows from a parameter or a sample counts.
+    """
+    if not name.startswith(_WITHOUT_GRADIENT) or operand.requires_grad:
+        return operand.requires_grad
+    origin = origins.get(key_of(operand))
+    return origin is None or not origin.constant
+
+
+def _is_matrix(frame: Frame, origins: Origins, tensor: Tensor) -> bool:
+    """Whether an operand is a parameter, or a view of one, with at least two axes."""
+    return origins.of(frame, tensor).parameter is not None and sum(size > 1 for size in tensor.shape) > 1
+
+
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+"""Normalisations that call one function."""
+
+
+class Recorder:
+    """Collects the operators of one forward pass of ``module`` ."""
+
+    def __init__(self, module: nn.Module, batch: int, values: Values) -> None:
+        self.values = values
+        self.operators: list[Operator] = []
+        self._batch = batch
+        self._names: set[str] = set()
+        self._origins = Origins()
+        self._counted: set[int] = set()
+        self._frame: Frame | None = None
+        self._whole: Frame | None = None
+        """The frame of a module that is one operator, while it runs."""
+        self._scopes: list[tuple[str, bool]] = [("", False)]
+        self._region: Region | None = None
+        self._saved = SavedTensors(module, batch)
+        self.uncounted: list[str] = []
+        """What the counts only guess, a sentence each."""
+        for parameter in module.parameters():
+            storage = parameter.untyped_storage()
+            self._origins[key_of(parameter)] = Origin(storage, parameter=parameter)
+            values.assume(parameter, 0.0)
+
+    # Modules: which path are we in?
+
+    def enter(self, path: str, module: nn.Module) -> None:
+        """A module's forward begins; one that normalizes is one operator, whatever it calls."""
+        whole = self._frame is None and _normalizes(module)
+        leaf = next(module.children(), None) is None and type(module).__module__.startswith("torch.nn.")
+        self._scopes.append((path, (leaf or whole) and path != ""))
+        if whole:
+            self._frame = self._whole = Frame("rms_norm")
+
+    def leave(self, result: Any) -> None:
+        """A module's forward ends, without a result where it has failed."""
+        frame, self._whole = self._whole, None
+        if frame is not None:
+            self._frame, frame.arguments = None, tuple(frame.reads.values())
+            if result is not None:
+                self.close(frame, result)
+        self._scopes.pop()
+
+    def add_input(self, name: str, tensor: Tensor) -> None:
+        """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
+        axes = naming.input_axes(tensor)
+        dimensions, axes = naming.output_dimensions(tensor.shape, self._batch, axes)
+        nbytes = tensor.numel() * ELEMENT_BYTES
+        operator = Operator(
+            name=self._unique(f"input.{name}"),
+            kind="input",
+            dimensions=dimensions,
+            activation_bytes=nbytes,
+            forward_bytes=0,
+        )
+        self.operators.append(operator)
+        self._origins[key_of(tensor)] = Origin(tensor.untyped_storage(), operator.name, None, True, axes)
+
+    # What autograd keeps
+
+    @contextmanager
+    def region(self, entering: Iterable[Tensor], *, stops_early: bool) -> Iterator[None]:
+        """Record a checkpointed region, for as long as the context lasts; one inside another is part of the outer one.
+
+        Args:
+            entering: the tensors that it is given.
+            stops_early: whether its second forward pass ends with the last tensor that the backward pass needs.
+        """
+        if self._region is not None:
+            yield
+            return
+        for tensor in entering:
+            self._saved.keep(tensor, "", len(self.operators))
+        earlier = frozenset(self._names)
+        name = self._unique(f"{self._scopes[-1][0]}.checkpoint".lstrip("."))
+        region = self._region = Region(name, len(self.operators), earlier)
+        try:
+            yield
+        finally:
+            self._region = None
+            for index in range(region.first, len(self.operators)):
+                operator = self.operators[index]
+                repeated = region.repeated(index, operator) if stops_early else operator.forward_flops
+                self.operators[index] = replace(
+                    operator,
+                    checkpoint=region.name,
+                    recomputed_flops=repeated,
+                    backward_flops=operator.backward_flops + repeated,
+                )
+
+    def pack(self, tensor: Tensor) -> None:
+        """Autograd keeps a tensor for the backward pass."""
+        frame = self._frame
+        if self._region is not None:
+            self._region.note(len(self.operators), frame)
+        if frame is None or frame.word not in ONE_KERNEL:
+            mask = frame is not None and naming.is_dropout(frame.word) and key_of(tensor) in frame.own
+            self._keep(tensor, frame, mask=mask)
+
+    def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
+        region = self._region
+        key = key_of(tensor)
+        inside = region is not None and (
+            (frame is not None and key in frame.own)
+            or (origin := self._origins.get(key)) is None
+            or origin.producer not in region.earlier
+        )
+        self._saved.keep(tensor, region.name if region and inside else "", len(self.operators), mask=mask)
+
+    def _keep_whole(self, frame: Frame, outputs: list[Tensor]) -> None:
+        """Keep what a function of one kernel needs: what it reads, a statistic of each row, attention its output."""
+        arguments = list(tensors_in([frame.arguments, frame.named]))
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in arguments):
+            return
+        for tensor in [*arguments, *(outputs if frame.word == "attention" else [])]:
+            self._keep(tensor, frame)
+        self._saved.keep_statistic(sum(tensor.numel() // tensor.shape[-1] for tensor in outputs), len(self.operators))
+
+    def finished(self) -> tuple[Operator, ...]:
+        """Return all operators, with what autograd keeps of each."""
+        return tuple(self._saved.counted(self.operators, self._origins))
+
+    # Functions and ATen calls
+
+    def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
+        """Open a frame: a torch function begins."""
+        self._frame = self._whole or Frame(naming.label(function), args, kwargs)
+        return self._frame
+
+    def abandon(self) -> None:
+        """Drop the frame of a torch function that has raised, which the model may catch."""
+        self._frame = self._whole
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """An ATen call was made, by the torch function in progress or by itself."""
+        alone = self._frame is None
+        frame = self._frame or self.open(function, args, kwargs)
+        operands = [*tensors_in(args), *tensors_in(kwargs)]
+        before = [self._origins.of(frame, tensor) for tensor in operands]
+        outputs = list(tensors_in(result))
+        operands_known = {key_of(tensor) for tensor in operands}
+        in_place = function._schema.is_mutable
+        if in_place or any(key_of(tensor) not in operands_known for tensor in outputs):
+            account(frame, self._origins, Call(function, args, kwargs, operands, outputs))
+            self._note_reads(frame, operands, before)
+            self._note_writes(frame, operands, before, outputs)
+        if alone:
+            self.close(frame, result)
+
+    def _note_reads(self, frame: Frame, operands: list[Tensor], before: list[Origin]) -> None:
+        for tensor, origin in zip(operands, before, strict=True):
+            key = key_of(tensor)
+            if key not in frame.own and self._origins.get(key) is origin:
+                view = (key, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+                frame.reads.setdefault(view, tensor)
+
+    def _note_writes(self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]) -> None:
+        operand_keys = {key_of(tensor) for tensor in operands}
+        # A parameter stands as producer here only to say "not a constant" until the frame closes.
+        alive = any(not origin.constant for origin in before)
+        sampled = any(origin.sampled for origin in before)
+        frame.last = outputs
+        for tensor in outputs:
+            key = key_of(tensor)
+            statistic = naming.is_channel_statistic(frame.word, tensor)
+            producer = frame.word if alive else None
+            origin = Origin(tensor.untyped_storage(), producer, sampled=sampled, over_samples=statistic)
+            if key in operand_keys and key not in frame.own:
+                if alive:
+                    frame.changed[key] = tensor
+            else:
+                frame.own[key] = origin
+
+    def close(self, frame: Frame, result: Any) -> None:
+        """Add the operator of a torch function that has returned, if it computed anything."""
+        if frame is self._whole:
+            return
+        self._frame = None
+        outputs = [t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed] or frame.last
+        sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
+        if not frame.calls or not outputs:
+            for key, origin in frame.own.items():
+                self._origins[key] = origin
+            return
+        operator, axes = self._operator(frame, sources, outputs)
+        for name in dict.fromkeys(frame.unknown):
+            self.uncounted.append(f"{operator.name}: {name} {NO_RULE}")
+        if frame.word in ONE_KERNEL:
+            self._keep_whole(frame, outputs)
+        self.operators.append(operator)
+        sampled = "sample" in operator.dimensions
+        for key, origin in frame.own.items():
+            # A constant that a function made on the way (an attention mask) stays one.
+            producer = operator.name if not origin.constant else None
+            self._origins[key] = replace(origin, producer=producer, sampled=sampled and producer is not None, axes=axes)
+        for key, tensor in frame.changed.items():
+            self._origins[key] = Origin(tensor.untyped_storage(), operator.name, None, sampled, axes)
+
+    # Putting an operator together
+
+    def _operator(
+        self, frame: Frame, sources: Sources, outputs: list[Tensor]
+    ) -> tuple[Operator, tuple[str, ...] | None]:
+        sampled = any(origin.sampled for _, origin in sources)
+        kind = kind_of(
+            frame.word,
+            [name for name, _, _ in frame.products],
+            frame.calls,
+            len({origin.producer for _, origin in sources if origin.producer is not None}),
+            stacked=any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
+        )
+        dimensions, axes = assembly.dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
+        parameters = self._first_used(sources)
+        written = distinct_elements(outputs)
+        shared, read = assembly.elements_read(kind, sources, frame.looked_up or written)
+        if not sampled or not has_samples(kind, written, self._batch):
+            shared += written
+        tensor_kind = kind in TENSOR_KINDS
+        name, block = self._place(frame.word)
+        hidden = self._hidden(name, frame) if kind == "attention" else Hidden(causal=False, visible=None)
+        operator = Operator(
+            name=name,
+            kind=kind,
+            inputs=tuple(dict.fromkeys(o.producer for _, o in sources if o.producer is not None)),
+            dimensions=dimensions,
+            forward_flops=sum(cost.flops for _, cost, _ in frame.products) if tensor_kind else frame.forward,
+            backward_flops=frame.product_backward if tensor_kind else frame.backward,
+            parameter_bytes=parameters * ELEMENT_BYTES,
+            activation_bytes=written * ELEMENT_BYTES,
+            parameters=parameters,
+            forward_bytes=(read + written) * ELEMENT_BYTES,
+            shared_bytes=shared * ELEMENT_BYTES,
+            block=block,
+            causal=hidden.causal,
+            visible=hidden.visible,
+        )
+        return operator, axes
+
+    def _hidden(self, name: str, frame: Frame) -> Hidden:
+        """Return what the mask of an attention hides."""
+        call = naming.attention_call(frame.arguments, frame.named)
+        if call.mask is None:
+            return Hidden(call.causal, None)
+        hidden = self.values.hidden(call.mask, call.query.shape[-2], call.key.shape[-2])
+        if hidden is None:
+            self.uncounted.append(f"{name}: what its mask hides is unknown: counted as attention to all tokens")
+            return Hidden(causal=False, visible=None)
+        return hidden
+
+    def _first_used(self, sources: Sources) -> int:
+        """Return the number of parameters that no earlier operator has used."""
+        used = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
+        fresh = used.keys() - self._counted
+        self._counted |= fresh
+        return sum(used[key] for key in fresh)
+
+    def _place(self, word: str) -> tuple[str, str]:
+        """Return the name and block of a new operator, from the module that is running."""
+        path, leaf = self._scopes[-1]
+        name = path if leaf else f"{path}.{word}" if path else word
+        return self._unique(name), path.rpartition(".")[0] if leaf else path
+
+    def _unique(self, name: str) -> str:
+        candidate, repeat = name, 1
+        while candidate in self._names:
+            repeat += 1
+            candidate = f"{name}#{repeat}"
+        self._names.add(candidate)
+        return candidate
+
+
+def _normalizes(module: nn.Module) -> bool:
+    """Whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``."""
+    return (
+        "norm" in type(module).__name__.lower()
+        and not type(module).__module__.startswith("torch.")
+        and not isinstance(module, _NORMS)
+        and next(module.children(), None) is None
+        and all(parameter.dim() < 2 for parameter in module.parameters())
+    )
+
+
+# The two listeners that report to a recorder: torch functions above autograd, ATen calls below.
+
+
+class Functions(TorchFunctionMode):
+    """Opens a frame for each torch function."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.multi_head_attention_forward:
+            with self:
+                return _SEEN_THROUGH(*args, **(kwargs or {}))
+        frame = self._recorder.open(func, args, kwargs or {})
+        try:
+            result = func(*args, **(kwargs or {}))
+        except BaseException:
+            self._recorder.abandon()
+            raise
+        self._recorder.close(frame, result)
+        return result
+
+
+class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Reports each ATen call."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        run = _grouped_shape if func is torch.ops.aten._grouped_mm.default else func
+        kwargs = kwargs or {}
+        try:
+            result = run(*args, **kwargs)
+        except Exception as error:
+            try:  # what follows from values has an answer where they are constants
+                return self._recorder.values.computed(func, args, kwargs)
+            except KeyError:
+                raise error from None
+        self._recorder.values.note(func, args, kwargs, result)
+        self._recorder.call(func, args, kwargs, result)
+        return result
+
+
+def _grouped_shape(
+    a: Tensor, b: Tensor, offs: Tensor | None = None, *_: Any, out_dtype: Any = None, **__: Any
+) -> Tensor:
+    """Return what a grouped matrix product would: PyTorch's own rule for shapes refuses all but bfloat16."""
+    if b.dim() == 3:
+        shape = (*a.shape[:-1], b.shape[-1])
+    elif a.dim() == 3:
+        shape = (a.shape[1], b.shape[1])
+    else:
+        shape = (offs.numel() if offs is not None else 1, a.shape[0], b.shape[1])
+    return torch.empty(shape, dtype=out_dtype or a.dtype, device=a.device)
+
+
+def _without_override_check(function: Any) -> Any:
+    """Return the function with its own ``has_torch_function`` test always false.
+
+    ``F.multi_head_attention_forward`` is Python made of linear layers and attention. Called under a function mode it
+    asks the mode first and would ask for ever; so its body runs with that one test switched off, and the mode sees its
+    parts.
+    """
+    scope = {**function.__globals__, "has_torch_function": lambda *_: False}
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+_SEEN_THROUGH = _without_override_check(F.multi_head_attention_forward)
+
+
+# Regions of ``torch.utils.checkpoint``: what enters one is kept, what it makes is computed again in the backward
+# pass.
+#
+# x ──► ( [norm] ──► [linear] ──► [gelu] ──► [linear] ) ──► y      keeps x
+# backward: forward once more, then backward
+#
+# Without reentrance the second forward pass stops once it has made all that the backward pass needs (PyTorch's early
+# stop): a region's last product is not repeated. Source: Chen et al., "Training Deep Nets with Sublinear Memory
+# Cost", 2016, section 3.
+
+
+@contextmanager
+def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
+    """Tell the recorder where checkpointed regions begin and end, for as long as the context lasts.
+
+    ``torch.utils.checkpoint.checkpoint`` looks its two implementations up in its module, where they are replaced:
+    models have long imported the function itself.
+    """
+    generator, function = torch_checkpoint._checkpoint_without_reentrant_generator, torch_checkpoint.CheckpointFunction
+
+    def without_reentrance(region: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
+        with recorder.region(_entering(region, args, kwargs), stops_early=True):
+            yield
+
+    class Reentrant:
+        @staticmethod
+        def apply(region: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
+            with recorder.region(_entering(region, args, {}), stops_early=False):
+                return region(*args)
+
+    replacements: dict[str, Any] = {
+        "_checkpoint_without_reentrant_generator": without_reentrance,
+        "CheckpointFunction": Reentrant,
+    }
+    for name, value in replacements.items():
+        setattr(torch_checkpoint, name, value)
+    try:
+        yield
+    finally:
+        torch_checkpoint._checkpoint_without_reentrant_generator = generator
+        torch_checkpoint.CheckpointFunction = function  # type: ignore[misc]
+
+
+def _entering(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Tensors that a region is given, also as arguments that were bound before."""
+    bound = [region.args, region.keywords] if isinstance(region, partial) else []
+    return list(tensors_in([list(args), kwargs, *bound]))

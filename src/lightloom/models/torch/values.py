@@ -1,0 +1,589 @@
+"""Values of tensors that hold none: constants, and attention masks that follow from inputs.
+
+A trace runs on shapes. Models still branch on values that no input decides (whether positions are consecutive), and
+what an attention mask hides is a matter of its values. So every call is noted as an expression, which is computed when
+somebody asks, on the processor:
+
+    small tensors (up to :data:`LARGEST` elements)    whole, by any call
+    larger masks                                      at :data:`POINTS` points, by calls that work element by element
+
+Constants are *known*, and steer the forward pass. What follows from inputs or parameters does not; it only tells what
+masks hide. Integers among inputs without values are *assumed* to be ones, so that nothing is padding, and parameters
+zeros; only calls after which an assumption still says something are noted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map
+
+from lightloom.models.graph import Operator
+from lightloom.models.torch.frame import Origin, key_of, tensors_in
+
+LARGEST = 1 << 24
+"""Elements of a tensor that is computed whole."""
+POINTS = 1 << 20
+"""Points of a larger mask that are looked at."""
+HIDDEN = -1e4
+"""Greatest number that hides a score to which a mask adds it; early models use -10,000, others the least float."""
+_CALLS = 1 << 14
+"""Calls after which computing a value is given up."""
+_STEPS = tuple(math.sqrt(prime) % 1 for prime in (2, 3, 5, 7, 11, 13))
+"""Irrational steps of evenly spread points along each axis (a Kronecker sequence)."""
+_ALIKE = frozenset(
+    ("clone", "_to_copy", "copy_", "fill", "fill_", "zero_", "zeros_like", "ones_like", "full_like", "masked_fill_")
+)
+"""Calls that work element by element and are not tagged so."""
+_FILLED = {"full": 0, "ones": 0, "zeros": 0, "new_full": 1, "new_ones": 1, "new_zeros": 1}
+"""Calls that fill a tensor with one value, and the place of its shape among their arguments."""
+_MOVED = frozenset(("cat", "stack", "constant_pad_nd", "flip", "repeat", "tril", "triu"))
+_LOOKED_UP = frozenset(("index", "embedding"))
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+Result = TypeVar("Result")
+
+
+class _UnknownValuesError(Exception):
+    """The values of a tensor cannot be computed."""
+
+
+class _View(NamedTuple):
+    """A tensor as elements of a storage."""
+
+    content: _Content
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+    def points(self, offsets: Tensor) -> Tensor:
+        """Return the places [axis, point] of elements of the storage in this tensor, which fills it."""
+        rest, places = offsets - self.offset, torch.zeros(len(self.shape), len(offsets), dtype=torch.int64)
+        for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
+            if self.shape[axis] > 1:
+                places[axis] = rest // self.strides[axis]
+                rest = rest % self.strides[axis]
+        return places
+
+    def offsets(self, points: Tensor) -> Tensor:
+        """Return where elements at points [axis, point] of a shape that this one broadcasts to lie in the storage."""
+        total = torch.full(points.shape[1:], self.offset)
+        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True), -len(self.shape)):
+            if size > 1:
+                total += stride * points[axis]
+        return total
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Content:
+    """What a storage holds: given elements, one value throughout, or the result of a call."""
+
+    storage: torch.UntypedStorage
+    """Held so that its address is not given to another tensor."""
+    known: bool
+    assumed: bool = False
+    given: Tensor | None = None
+    fill: float = 0.0
+    call: _Call | None = None
+
+
+class _Call(NamedTuple):
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: _View
+    place: int
+    """Which of its results this is."""
+    under: _View | None
+    """What a call in place leaves where it does not write."""
+
+
+class Hidden(NamedTuple):
+    """What a mask hides from attention."""
+
+    causal: bool
+    """No token sees a later one."""
+    visible: float | None
+    """Share of the scores that is left; None where those of all earlier tokens are left, or all."""
+
+
+class Values:
+    """Expressions of what tensors hold, by storage."""
+
+    def __init__(self) -> None:
+        self._contents: dict[int, _Content] = {}
+        self._masks: dict[Any, Hidden | None] = {}
+
+    def copy(self, stand_in: Tensor, tensor: Tensor) -> None:
+        """Note that a tensor without values stands for another one, such as a buffer on another device."""
+        view = self._view(tensor)
+        if view is not None:
+            self._stand_in(stand_in, view)
+
+    def enter(self, stand_in: Tensor, example: Tensor) -> None:
+        """Note an input of the model: as the example has it; integers and truth values that are missing are ones.
+
+        Integers that are all zero are tokens without a meaning: they would hide everything if they were a mask.
+        """
+        view = self._view(example)
+        values = None if view is None else _computed(lambda computation: computation.whole(view))
+        if values is not None and (stand_in.is_floating_point() or bool(values.any())):
+            content = _Content(storage=values.untyped_storage(), known=False, given=values)
+            self._stand_in(stand_in, _view(values, content))
+        elif not stand_in.is_floating_point():
+            self.assume(stand_in, 1.0)
+
+    def assume(self, tensor: Tensor, value: float) -> None:
+        """Assume that a tensor, an input or a parameter, holds one value throughout."""
+        content = _Content(storage=tensor.untyped_storage(), known=False, assumed=True, fill=value)
+        self._contents[key_of(tensor)] = content
+
+    def note(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call that has returned tensors without values."""
+        before = {key_of(tensor) for tensor in tensors_in([args, kwargs])}
+        in_place = function._schema.is_mutable
+        outputs = [tensor for tensor in tensors_in(result) if tensor.is_meta]
+        if not in_place and all(key_of(tensor) in before for tensor in outputs):
+            return
+        if not outputs:
+            for key in before:
+                self._contents.pop(key, None)
+        views = {key_of(tensor): self._view(tensor) for tensor in outputs}
+        nested = self._nested((args, dict(kwargs)))
+        contents = None if nested is None else [view.content for view in _views_in(nested)]
+        for place, tensor in enumerate(outputs):
+            key, storage = key_of(tensor), tensor.untyped_storage()
+            if nested is None or contents is None or not _says_something(function, nested[0], contents):
+                self._contents.pop(key, None)
+                continue
+            known, assumed = all(part.known for part in contents), any(part.assumed for part in contents)
+            empty = _Content(storage=storage, known=known)
+            whole = tensor.numel() * tensor.element_size() == storage.nbytes()
+            call = _Call(function, *nested, _view(tensor, empty), place, None if whole else views[key])
+            self._contents[key] = _Content(storage=storage, known=known, assumed=assumed, call=call)
+
+    def computed(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a call on constants returns: numbers, or tensors without values that are noted.
+
+        Raises:
+            KeyError: its operands are no constants, or too large.
+        """
+        nested = self._nested((args, dict(kwargs)))
+        if nested is None or not all(view.content.known for view in _views_in(nested)):
+            raise KeyError(function)
+        result = _computed(lambda computation: computation.called(function, *nested))
+        if result is None:
+            raise KeyError(function)
+
+        def stand_in(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            with torch._C.DisableTorchFunction():
+                empty = torch.empty_like(value, device="meta")
+            self.copy(empty, value)
+            return empty
+
+        return tree_map(stand_in, result)
+
+    def hidden(self, mask: Tensor, queries: int, keys: int) -> Hidden | None:
+        """Return what a mask (broadcast to [..., queries, keys]) hides; None where its values cannot be known."""
+        view = self._view(mask)
+        if view is None:
+            return None
+        key = (id(view.content), *view[1:], queries, keys)
+        if key not in self._masks:
+            self._masks[key] = _computed(lambda computation: computation.hidden(view, queries, keys))
+        return self._masks[key]
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Note every call on tensors without values, for as long as the context lasts."""
+        with _Following(self):
+            yield
+
+    def _stand_in(self, tensor: Tensor, view: _View) -> None:
+        storage, content = tensor.untyped_storage(), view.content
+        call = _Call(torch.ops.aten.clone.default, (view,), {}, _view(tensor, content), 0, None)
+        noted = _Content(storage=storage, known=content.known, assumed=content.assumed, call=call)
+        self._contents[key_of(tensor)] = noted
+
+    def _view(self, tensor: Tensor) -> _View | None:
+        content = self._contents.get(key_of(tensor))
+        if content is None and not tensor.is_meta:
+            content = _Content(storage=tensor.untyped_storage(), known=True, given=tensor.detach())
+        return None if content is None else _view(tensor, content)
+
+    def _nested(self, arguments: Arguments) -> Arguments | None:
+        """Return arguments with views for tensors; None where the values of one are unknown."""
+        views = {id(tensor): self._view(tensor) for tensor in tensors_in(arguments)}
+        if None in views.values():
+            return None
+        args, kwargs = tree_map(lambda value: views[id(value)] if isinstance(value, Tensor) else value, arguments)
+        return tuple(args), {name: torch.device("cpu") if name == "device" else kwargs[name] for name in kwargs}
+
+
+class _Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, values: Values) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._values = values
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._values.note(func, args, kwargs or {}, result)
+        return result
+
+
+class _Computation:
+    """Computes values of one tensor; what it has computed whole is kept until its end."""
+
+    def __init__(self) -> None:
+        self._elements: dict[int, Tensor] = {}
+        self._calls = 0
+
+    def hidden(self, mask: _View, queries: int, keys: int) -> Hidden:
+        """Return what a mask hides, looked at whole or at evenly spread points."""
+        shape = (*mask.shape[:-2], queries, keys) if len(mask.shape) > 1 else (queries, keys)
+        if math.prod(shape) <= LARGEST:
+            seen = _is_visible(self.whole(mask)).expand(shape)
+            earlier = torch.ones(queries, keys, dtype=torch.bool).tril()
+        else:
+            steps = torch.arange(1, POINTS + 1, dtype=torch.float64)
+            places = [(steps * step % 1 * size).long() for step, size in zip(_STEPS, reversed(shape), strict=False)]
+            points = torch.stack(places[::-1])
+            seen = _is_visible(self.at(mask, points))
+            earlier = points[-1] <= points[-2]
+        share = float(seen.double().mean())
+        if share == 0:
+            raise _UnknownValuesError
+        causal = share < 1 and not bool((seen & ~earlier).any())
+        exact = share == 1 or (causal and bool((seen == earlier).all()))
+        return Hidden(causal, None if exact else share)
+
+    def whole(self, view: _View) -> Tensor:
+        """Return all values of a tensor."""
+        content = view.content
+        if content.given is not None:
+            return content.given.as_strided(view.shape, view.strides, view.offset)
+        if math.prod(view.shape) > LARGEST:
+            raise _UnknownValuesError
+        if content.call is None:
+            return torch.full(view.shape, content.fill, dtype=view.dtype)
+        elements = self._elements_of(content, content.call)
+        if elements.dtype != view.dtype:
+            raise _UnknownValuesError
+        return elements.as_strided(view.shape, view.strides, view.offset)
+
+    def at(self, view: _View, points: Tensor) -> Tensor:
+        """Return the values of a tensor at points [axis, point] of a shape that it broadcasts to."""
+        content = view.content
+        offsets = view.offsets(points)
+        if content.given is not None:
+            return content.given.as_strided((int(offsets.max()) + 1,), (1,), 0)[offsets]
+        if content.call is None:
+            return torch.full(offsets.shape, content.fill, dtype=view.dtype)
+        if content.call.output.dtype != view.dtype:
+            raise _UnknownValuesError
+        if content.storage.nbytes() // view.dtype.itemsize <= LARGEST:
+            return self._elements_of(content, content.call)[offsets]
+        return self._sampled(content.call, content.call.output.points(offsets))
+
+    def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function on all values of its operands."""
+        self._calls += 1
+        if self._calls > _CALLS:
+            raise _UnknownValuesError
+        in_place = function._schema.is_mutable
+
+        def values(value: Any) -> Any:
+            if not isinstance(value, _View):
+                return value
+            return self.whole(value).clone() if in_place else self.whole(value)
+
+        args, kwargs = tree_map(values, (args, kwargs), is_leaf=_is_view)
+        return function(*args, **kwargs)
+
+    def _elements_of(self, content: _Content, call: _Call) -> Tensor:
+        """Return all elements of a storage that a call has filled."""
+        if id(content) not in self._elements:
+            output, size = call.output, content.storage.nbytes() // call.output.dtype.itemsize
+            if size > LARGEST:
+                raise _UnknownValuesError
+            result = list(tensors_in(self.called(call.function, call.args, call.kwargs)))[call.place]
+            elements = torch.empty(size, dtype=output.dtype)
+            if call.under is not None:
+                below = call.under
+                elements = self.whole(below._replace(shape=(size,), strides=(1,), offset=0)).clone()
+            elements.as_strided(output.shape, output.strides, output.offset).copy_(result)
+            self._elements[id(content)] = elements
+        return self._elements[id(content)]
+
+    def _sampled(self, call: _Call, points: Tensor) -> Tensor:
+        """Return the values of a call's result at points, where each follows from one element of each operand."""
+        name = _name(call.function)
+        count = points.shape[1]
+        args = list(call.args)
+        if call.under is not None or call.place:
+            raise _UnknownValuesError
+        if name in ("tril", "triu"):
+            diagonal = points[-1] - points[-2] - (args[1] if len(args) > 1 else call.kwargs.get("diagonal", 0))
+            kept = diagonal <= 0 if name == "tril" else diagonal >= 0
+            values = self.at(args[0], points)
+            return torch.where(kept, values, torch.zeros_like(values))
+        if name in _FILLED:
+            args[_FILLED[name]] = [count]
+        elif not _is_elementwise(call.function):
+            raise _UnknownValuesError
+
+        def values_at(value: Any) -> Any:
+            return self.at(value, points) if isinstance(value, _View) else value
+
+        kwargs = {key: value for key, value in call.kwargs.items() if key != "memory_format"}
+        args, kwargs = tree_map(values_at, (args, kwargs), is_leaf=_is_view)
+        self._calls += 1
+        if self._calls > _CALLS:
+            raise _UnknownValuesError
+        result: Tensor = call.function(*args, **kwargs)
+        return result.expand(count)
+
+
+def _view(tensor: Tensor, content: _Content) -> _View:
+    return _View(content, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()), tensor.dtype)
+
+
+def _is_view(value: Any) -> bool:
+    return isinstance(value, _View)
+
+
+def _views_in(nest: Any) -> Iterator[_View]:
+    if isinstance(nest, _View):
+        yield nest
+    elif isinstance(nest, (tuple, list)):
+        for item in nest:
+            yield from _views_in(item)
+    elif isinstance(nest, Mapping):
+        yield from _views_in(list(nest.values()))
+
+
+def _name(function: Any) -> str:
+    return str(function._schema.name.split("::")[-1])
+
+
+def _is_elementwise(function: Any) -> bool:
+    return torch.Tag.pointwise in function.tags or _name(function) in _ALIKE
+
+
+def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Content]) -> bool:
+    """Whether the result of a call is worth noting: not drawn, and not made of assumed values by arithmetic on them."""
+    if torch.Tag.nondeterministic_seeded in function.tags:
+        return False
+    if not any(content.assumed for content in contents) or _is_elementwise(function):
+        return True
+    name = _name(function)
+    places = not any(view.content.assumed for view in _views_in(args[1:2]))
+    return name in _MOVED or (name in _LOOKED_UP and places)
+
+
+def _is_visible(mask: Tensor) -> Tensor:
+    return mask if mask.dtype == torch.bool else mask > HIDDEN
+
+
+def _computed(action: Callable[[_Computation], Result]) -> Result | None:
+    """Compute with values, seen by no listener; None where that fails, whatever the reason."""
+    try:
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+            return action(_Computation())
+    except Exception:
+        return None
+
+
+# Tensors that stand in for a module's own while it is traced: shapes without values.
+#
+# Meta tensors serve most models. Code that asks whether it is being traced (``transformers`` does before it looks at
+# an attention mask) recognises PyTorch's fake tensors, which here are meta tensors too, so that both give the same
+# graph.
+
+
+def to_meta(module: nn.Module, values: Values) -> None:
+    """Move parameters and buffers to the meta device; a tensor that is shared stays shared, values of buffers are
+    noted."""
+    moved: dict[int, Any] = {}
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None and not parameter.is_meta:
+                part._parameters[name] = moved.setdefault(id(parameter), _parameter(parameter))
+        for name, buffer in part._buffers.items():
+            if buffer is not None and not buffer.is_meta:
+                part._buffers[name] = moved.setdefault(id(buffer), torch.empty_like(buffer, device="meta"))
+                values.copy(moved[id(buffer)], buffer)
+
+
+def meta_copy(value: Any) -> Any:
+    """Return the same nest with every tensor on the meta device, each with a storage of its own."""
+    if isinstance(value, Tensor):
+        return torch.empty_like(value, device="meta", requires_grad=value.requires_grad)
+    if isinstance(value, Mapping):
+        return {key: meta_copy(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(meta_copy(item) for item in value)
+    return value
+
+
+@contextmanager
+def fake_tensors(module: nn.Module, values: Values) -> Iterator[None]:
+    """Replace a module's meta parameters and buffers by fake ones, for as long as the context lasts.
+
+    What is created in the context is fake as well.
+    """
+    tables = [table for part in module.modules() for table in (part._parameters, part._buffers)]
+    own = [dict(table) for table in tables]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        replaced: dict[int, Any] = {}
+        for table in tables:
+            for name, tensor in table.items():
+                if tensor is not None:
+                    stand_in = _parameter(tensor) if isinstance(tensor, nn.Parameter) else _fake(tensor)
+                    table[name] = replaced.setdefault(id(tensor), stand_in)
+                    values.copy(replaced[id(tensor)], tensor)
+        try:
+            yield
+        finally:
+            for table, tensors in zip(tables, own, strict=True):
+                table.update(tensors)  # type: ignore[arg-type]
+
+
+def _parameter(parameter: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(_fake(parameter), parameter.requires_grad)
+
+
+def _fake(tensor: Tensor) -> Tensor:
+    """A new tensor of the same shape on the meta device, fake where a fake mode is active."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+# What autograd keeps for the backward pass, by storage: PyTorch's own hooks on saved tensors tell.
+#
+# x ──► [linear] ──► y ──► [gelu] ──► z ──► [linear]      x, y, z are kept, the last output is not
+# keeps x           keeps y           keeps z       a storage counts once, at the operator that made it
+#
+# Parameters and buffers are there anyway and count nowhere. What a region of ``torch.utils.checkpoint`` makes is kept
+# only while its backward pass runs (``checkpoints.py``).
+#
+# Attention and the root-mean-square norm are one kernel each on accelerators, whatever parts they have on the meta
+# device: they keep what they read, attention also its output and one float32 for each row of scores (Dao et al.,
+# "FlashAttention", NeurIPS 2022, section 3.1), the norm one for each row. Dropout keeps one byte for each element.
+
+ELEMENT_BYTES = 4
+"""Bytes at which one element counts in a traced graph."""
+ONE_KERNEL = frozenset({"attention", "rms_norm"})
+"""Functions whose parts keep nothing: what the whole keeps is known."""
+_STATISTIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One storage that is kept."""
+
+    storage: torch.UntypedStorage
+    """Held so that its address is not given to another tensor."""
+    nbytes: int
+    """At the graph's element size if ``floating``."""
+    floating: bool
+    region: str
+    """Checkpoint region that makes it anew; empty if it is kept throughout."""
+    reader: int
+    """Index of the operator that keeps it first."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Bytes of the storages that one operator made, as the fields of ``Operator``."""
+
+    throughout: int = 0
+    shared: int = 0
+    indices: int = 0
+    recomputed: int = 0
+    recomputed_shared: int = 0
+
+
+class SavedTensors:
+    """Collects the storages that autograd keeps during one forward pass of ``module``."""
+
+    def __init__(self, module: nn.Module, batch: int) -> None:
+        self._batch = batch
+        own = [*module.parameters(), *module.buffers()]
+        self._ignored = frozenset(key_of(tensor) for tensor in own)
+        sizes: Counter[int] = Counter()
+        for tensor in own:
+            sizes[tensor.element_size()] += tensor.numel() * tensor.is_floating_point()
+        self._unit = sizes.most_common(1)[0][0] if sizes else ELEMENT_BYTES
+        """Bytes of one element in the model: a float32 statistic of a bfloat16 model counts as two elements."""
+        self._kept: dict[int, Kept] = {}
+        self._statistics: Counter[int] = Counter()
+
+    def keep(self, tensor: Tensor, region: str, reader: int, *, mask: bool = False) -> None:
+        """Note that a tensor is kept, by operator number ``reader``; a ``mask`` has one byte for each element."""
+        key = key_of(tensor)
+        earlier = self._kept.get(key)
+        if key in self._ignored or (earlier is not None and (region or not earlier.region)):
+            return
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        floating = tensor.is_floating_point() and not mask
+        if floating:
+            size = -(-size // self._unit) * ELEMENT_BYTES
+        elif mask:
+            size //= tensor.element_size()
+        self._kept[key] = Kept(storage, size, floating, region, reader)
+
+    def keep_statistic(self, rows: int, reader: int) -> None:
+        """Note one float32 for each row of what operator number ``reader`` computes."""
+        self._statistics[reader] += rows * _STATISTIC_BYTES
+
+    def counted(self, operators: Sequence[Operator], origins: Mapping[int, Origin]) -> list[Operator]:
+        """Return the operators with the bytes of what they made and autograd keeps."""
+        position = {operator.name: index for index, operator in enumerate(operators)}
+        sums = [_Sums() for _ in operators]
+        for key, kept in self._kept.items():
+            origin = origins.get(key)
+            producer = origin.producer if origin is not None else None
+            index = kept.reader if producer is None else position[producer]
+            if index < len(operators):
+                sampled = origin is not None and origin.sampled and not origin.over_samples
+                self._add(sums[index], kept, sampled=sampled)
+        for index, nbytes in self._statistics.items():
+            if operators[index].checkpoint:
+                sums[index].recomputed += nbytes
+            else:
+                sums[index].indices += nbytes
+        return [
+            replace(
+                operator,
+                saved_bytes=entry.throughout,
+                saved_shared_bytes=entry.shared,
+                saved_index_bytes=entry.indices,
+                recomputed_bytes=entry.recomputed,
+                recomputed_shared_bytes=entry.recomputed_shared,
+            )
+            for operator, entry in zip(operators, sums, strict=True)
+        ]
+
+    def _add(self, sums: _Sums, kept: Kept, *, sampled: bool) -> None:
+        grows = sampled and (kept.nbytes // ELEMENT_BYTES if kept.floating else kept.nbytes) % self._batch == 0
+        whole = -(-kept.nbytes // ELEMENT_BYTES) * ELEMENT_BYTES
+        if kept.region:
+            sums.recomputed += whole
+            sums.recomputed_shared += 0 if grows else whole
+        elif kept.floating or not grows:
+            sums.throughout += whole
+            sums.shared += 0 if grows else whole
+        else:
+            sums.indices += kept.nbytes

@@ -1,0 +1,719 @@
+"""Chakra host traces, as ``torch.profiler.ExecutionTraceObserver`` writes them: nodes of one process, as JSON.
+
+A node is a call: its name, the call that made it (``ctrl_deps``), tensors that it read and returned with their shapes,
+and attributes, of which the operator's schema (names of arguments) and the sequence number of autograd matter here.
+
+``chakra_trace_link`` adds times from a profile, in microseconds (``exclusive_dur``), and the GPU's work as nodes with a
+category (``cat``), made by the call that launched it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from lightloom.collectives.files.document import read_json
+from lightloom.core.errors import WorkloadError
+from lightloom.models import operator_words
+from lightloom.models.operator_words import (
+    KIND_OF_WORD,
+    VIEWS,
+    Product,
+    Shape,
+    has_rule,
+    is_move,
+    plain_word,
+)
+from lightloom.models.traces.operators import TracedExchange, kind_of_kernel
+
+Entry: TypeAlias = dict[str, Any]
+"""An entry of a trace's JSON."""
+Value: TypeAlias = Any
+"""A value of an entry, not looked at yet."""
+
+_VERSION = re.compile(r"1\.\d+\.\d+-chakra\.\d+\.\d+\.\d+")
+LONGEST_MICROSECONDS = 10**12
+_TENSOR = 6
+"""Number of entries of a tensor: tensor, storage, offset, elements, bytes per element, device."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTensor:
+    """A tensor that a call read or returned."""
+
+    storage: int
+    offset: int
+    """Number of elements from the start of the storage."""
+    shape: tuple[int, ...]
+    element_bytes: int
+    floating: bool
+    argument: str
+    """Name of the argument in the operator's schema; empty if unknown."""
+    strides: tuple[int, ...] = ()
+    """Elements from one to the next along each axis; empty if unknown."""
+
+    @property
+    def elements(self) -> int:
+        """Elements of the tensor: the product of its shape."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.elements * self.element_bytes
+
+    @property
+    def transposed(self) -> bool:
+        """Whether its columns lie in one piece in memory, and its rows do not."""
+        return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
+
+
+@dataclass(slots=True)
+class Call:
+    """One call, with the calls that it made, in order."""
+
+    id: int
+    name: str
+    schema: str
+    sequence: int
+    """Autograd's number of the next backward node; -1 without one."""
+    reads: list[TraceTensor]
+    returns: list[TraceTensor]
+    values: list[object]
+    """Arguments that are not tensors, as in the trace; None for tensors."""
+    written: list[TraceTensor] = field(default_factory=list)
+    """Tensors that it was given to write its result to (``out=``), which are none of those it reads."""
+    calls: list[Call] = field(default_factory=list)
+    own_seconds: float = 0.0
+    """Seconds on the host, those of inner calls left out; 0 where the trace does not say."""
+    device_seconds: float = 0.0
+    """Seconds of the accelerator's work that it launched itself."""
+
+    @property
+    def word(self) -> str:
+        """The operator's name without its library."""
+        return self.name.rpartition("::")[2]
+
+
+def seconds_of(calls: Sequence[Call], *, on_device: bool) -> float:
+    """Return the seconds of calls and of all that they made: of the accelerator's work, or on the host."""
+    own = sum(call.device_seconds if on_device else call.own_seconds for call in calls)
+    return own + sum(seconds_of(call.calls, on_device=on_device) for call in calls if call.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The calls of a trace, and what it says of exchanges among ranks."""
+
+    roots: list[Call]
+    """Calls that no other one made, in the order in which they began."""
+    exchanges: tuple[TracedExchange, ...] = ()
+    timed: bool = False
+    """Whether it says how long calls took."""
+    on_device: bool = False
+    """Whether the times are those of an accelerator's work, launched by the calls."""
+    outside: tuple[Call, ...] = ()
+    """Calls of neither pass, in traces without nesting: of the set-up, of the optimizer."""
+
+
+def read_calls(path: Path) -> Recording:
+    """Return the calls of an execution trace of PyTorch, gzip or not.
+
+    Raises:
+        ConfigError: unreadable, or not JSON.
+        WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by a missing
+            one or by itself; names the node.
+    """
+    document = read_json(path)
+    if isinstance(document, dict) and "traceEvents" in document:
+        raise WorkloadError(
+            f"{path}: a profile of torch.profiler, which says no edges: expected an execution trace of "
+            "ExecutionTraceObserver; `lightloom calibrate --profile` reads profiles"
+        )
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
+        raise WorkloadError(f"{path}: expected an execution trace: an object with schema and nodes")
+    version = document.get("schema")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise WorkloadError(f"{path}: schema {version!r}: expected 1.x.x-chakra.x.x.x, as PyTorch 2.1 and later write")
+    for i, entry in enumerate(document["nodes"]):
+        if not isinstance(entry, dict) or type(entry.get("id")) is not int or not isinstance(entry.get("name"), str):
+            raise WorkloadError(f"{path}: entry {i} of nodes: expected an object with a whole id and a name")
+    return recording_of(document["nodes"], path)
+
+
+def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True) -> Recording:
+    """Return the calls that the nodes of a trace describe.
+
+    Args:
+        entries: objects with an id and a name, and with the further fields of an execution trace.
+        path: the file, for messages.
+        complete: whether every node but the first is made by one of the trace.
+
+    Raises:
+        WorkloadError: a node is malformed, occurs twice, or was made by a missing one or by itself; names the node.
+    """
+    calls: dict[int, Call] = {}
+    parents: dict[int, int] = {}
+    device: list[Entry] = []
+    for entry in entries:
+        where = f"{path}: node {entry['id']} ({entry['name']!r})"
+        if entry["id"] in calls:
+            raise WorkloadError(f"{where}: its id occurs twice")
+        if type(entry.get("ctrl_deps")) is not int:
+            raise WorkloadError(
+                f"{where}: ctrl_deps is {entry.get('ctrl_deps')!r}: expected the id of the calling node"
+            )
+        if entry.get("cat") is not None:
+            device.append(entry)
+            continue
+        calls[entry["id"]] = call = _call(entry, where)
+        call.own_seconds = duration_of(entry, where)
+        parents[entry["id"]] = entry["ctrl_deps"]
+    exchanges = _launched(device, calls, path)
+    timed = any(call.own_seconds or call.device_seconds for call in calls.values())
+    roots = _tree(calls, parents, path, complete=complete)
+    return Recording(roots, exchanges, timed=timed, on_device=any(call.device_seconds for call in calls.values()))
+
+
+def duration_of(entry: Entry, where: str) -> float:
+    """Return the seconds of a node, those of inner calls left out; 0 where the trace does not say.
+
+    Raises:
+        WorkloadError: no number of microseconds, or more than eleven days.
+    """
+    duration = entry.get("exclusive_dur", 0)
+    number = not isinstance(duration, bool) and isinstance(duration, int | float)
+    if not number or not 0 <= duration <= LONGEST_MICROSECONDS:
+        raise WorkloadError(
+            f"{where}: exclusive_dur is {duration!r}: expected 0 to {LONGEST_MICROSECONDS} microseconds (11 days)"
+        )
+    return float(duration) * 1e-6
+
+
+def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -> tuple[TracedExchange, ...]:
+    """Add the accelerator's work to the calls that launched it, and return what of it exchanges data among ranks."""
+    exchanges: list[TracedExchange] = []
+    for entry in entries:
+        where = f"{path}: node {entry['id']} ({entry['name']!r})"
+        seconds, parent = duration_of(entry, where), entry["ctrl_deps"]
+        if kind := kind_of_kernel(entry["name"]):
+            launch = calls.get(parent)
+            nbytes = sum(tensor.nbytes for tensor in launch.reads) if launch else None
+            exchanges.append(TracedExchange(kind, nbytes, str(entry.get("pg_name", "")), seconds))
+            continue
+        if parent not in calls:
+            raise WorkloadError(f"{where}: launched by node {parent}, which does not exist")
+        calls[parent].device_seconds += seconds
+    return tuple(exchanges)
+
+
+def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
+    """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id."""
+    roots: list[Call] = []
+    for number in sorted(calls):
+        call, parent = calls[number], parents[number]
+        if parent == number or (parent not in calls and (not roots or not complete)):
+            roots.append(call)  # the process: its own parent, or one that is not written
+        elif parent not in calls:
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which does not exist")
+        elif parent > number:
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which begins later")
+        else:
+            calls[parent].calls.append(call)
+    return roots
+
+
+def _call(entry: Entry, where: str) -> Call:
+    attributes = entry.get("attrs", [])
+    if not isinstance(attributes, list) or not all(isinstance(item, dict) and "name" in item for item in attributes):
+        raise WorkloadError(f"{where}: attrs: expected a list of names and values")
+    by_name = {str(item["name"]): item.get("value") for item in attributes}
+    schema, sequence = by_name.get("op_schema", ""), by_name.get("seq_id", -1)
+    if not isinstance(schema, str) or type(sequence) is not int:
+        raise WorkloadError(f"{where}: op_schema {schema!r} and seq_id {sequence!r}: expected text and a whole number")
+    values, shapes, types = _side(entry, "inputs", where)
+    names = argument_names(schema)
+    names += [""] * (len(values) - len(names))
+    reads: list[TraceTensor] = []
+    written: list[TraceTensor] = []
+    plain: list[object] = []
+    outs = _written_arguments(schema)
+    for name, value, shape, kind in zip(names, values, shapes, types, strict=False):
+        tensors = _tensors(value, shape, kind, name, where)
+        (written if name in outs else reads).extend(tensors)
+        plain.append(None if tensors else value)
+    returns = [
+        tensor for item in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*item, "", where)
+    ]
+    return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain, written)
+
+
+def _side(entry: Entry, side: str, where: str) -> tuple[list[Value], list[Value], list[Value]]:
+    lists = entry.get(side)
+    parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
+    if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
+        raise WorkloadError(f"{where}: {side}: expected values, shapes and types, lists of one length")
+    return parts[0], parts[1], parts[2]
+
+
+def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str) -> list[TraceTensor]:
+    if not isinstance(kind, str):
+        raise WorkloadError(f"{where}: type {kind!r}: expected text")
+    if kind.startswith("GenericList[Tensor"):
+        if not isinstance(value, list) or not isinstance(shape, list) or len(value) != len(shape):
+            raise WorkloadError(f"{where}: a list of tensors without as many shapes")
+        inner = kind.removeprefix("GenericList[").split(",", 1)[0].rstrip("]")
+        return [t for v, s in zip(value, shape, strict=True) for t in _tensors(v, s, inner, argument, where)]
+    if not kind.startswith("Tensor"):
+        return []
+    sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or not _whole(*value[1:3]):
+        raise WorkloadError(f"{where}: a tensor {value!r} of shape {shape!r}: expected {_TENSOR} entries and sizes")
+    if not _whole(value[4]):
+        raise WorkloadError(f"{where}: a tensor of {value[4]!r} bytes an element")
+    floating = any(word in kind for word in ("float", "double", "half", "Half", "Float"))
+    return [TraceTensor(value[1], value[2], tuple(shape), value[4], floating, argument)]
+
+
+def _whole(*values: object) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)
+
+
+def _written_arguments(schema: str) -> frozenset[str]:
+    """Names of the arguments that an overload with ``out=`` writes its results to: those after the star."""
+    if ".out" not in schema.partition("(")[0] and "_out" not in schema.partition("(")[0]:
+        return frozenset()
+    keywords = schema.partition("*, ")[2].rpartition(") ->")[0]
+    return frozenset(re.findall(r"Tensor\(\w+!\)(?:\[\])?\??\s+(\w+)", keywords))
+
+
+def argument_names(schema: str) -> list[str]:
+    """Return the names of an operator's arguments: ``linear(Tensor input, Tensor weight)`` has input and weight."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    names, depth, part = [], 0, ""
+    for letter in f"{inside},":
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            words = part.partition("=")[0].split()
+            if words and words != ["*"]:
+                names.append(words[-1])
+            part = ""
+        else:
+            part += letter
+    return names
+
+
+# Steps of an execution trace: the calls of all threads in the order in which they began, cut where a step begins.
+#
+# thread 1    [ProfilerStep#3: forward      optimizer][ProfilerStep#4: forward      optimizer]
+# thread 2                       [backward]                               [backward]
+#
+# ``torch.profiler`` marks steps on the thread that calls ``step()``; autograd of GPUs runs on another thread, whose
+# calls belong to the step in which they begin (ids grow as calls begin, over all threads). Without marks a step
+# begins with the first forward call, among those that autograd goes back to, after a backward pass.
+
+BACKWARD = "autograd::engine::evaluate_function"
+_MARK = re.compile(r"ProfilerStep#?(\d+)")
+
+
+class Step(NamedTuple):
+    """The calls of one step, in the order in which they began."""
+
+    number: int
+    """As the profiler counts, else from 0 on."""
+    calls: list[Call]
+    later_passes: int = 0
+    """Further forward passes of the step, which are left out (accumulated gradients)."""
+
+
+def cut(roots: Sequence[Call]) -> list[Step]:
+    """Return the steps of a trace; one without a forward call is none."""
+    differentiated = {number for call in walk(roots) if call.name.startswith(BACKWARD) for number in _inside(call)}
+    marked = marked_steps(roots)
+    if not marked:
+        calls = sorted(leaves(roots), key=lambda call: call.id)
+        return [Step(number, run) for number, run in enumerate(_passes(calls, differentiated))]
+    steps = []
+    for number, calls in marked:
+        passes = list(_passes(calls, differentiated))
+        if passes:
+            steps.append(Step(number, passes[0], len(passes) - 1))
+    return steps
+
+
+def walk(calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield calls and all calls that they made."""
+    for call in calls:
+        yield call
+        yield from walk(call.calls)
+
+
+def sequences(call: Call) -> set[int]:
+    """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
+    return {inner.sequence for inner in walk([call])} - {-1}
+
+
+def _inside(call: Call) -> Iterator[int]:
+    yield from (inner.sequence for inner in call.calls if inner.sequence >= 0)
+
+
+def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
+    """The calls of each step that the profiler has marked, by the step's number; none without marks."""
+    marks = sorted((call for call in walk(roots) if _MARK.match(call.name)), key=lambda call: call.id)
+    if not marks:
+        return []
+    inside = [list(leaves(mark.calls)) for mark in marks]
+    begins = [mark.id for mark in marks]
+    for leaf in leaves(roots, without_marks=True):
+        begun = bisect_left(begins, leaf.id)
+        if begun:
+            inside[begun - 1].append(leaf)
+    numbers = [int(match[1]) for mark in marks if (match := _MARK.match(mark.name))]
+    return [(number, sorted(calls, key=lambda call: call.id)) for number, calls in zip(numbers, inside, strict=True)]
+
+
+def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
+    """Yield operators, backward nodes and optimizer steps, outside of each other: what processes, threads and
+    annotations hold. ``without_marks`` leaves out threads on which steps are marked."""
+    for call in calls:
+        if call.schema or call.name.startswith((BACKWARD, "Optimizer.")) or not call.calls:
+            yield call
+        elif not (without_marks and any(_MARK.match(inner.name) for inner in call.calls)):
+            yield from leaves(call.calls, without_marks=without_marks)
+
+
+def _passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
+    """Yield the calls of each forward pass, of its backward pass and of what follows; none without an operator."""
+    current: list[Call] = []
+    backward_begun = False
+    for call in calls:
+        if call.name.startswith(BACKWARD):
+            backward_begun = True
+        elif backward_begun and call.schema and not differentiated.isdisjoint(sequences(call)):
+            yield current
+            current, backward_begun = [], False
+        current.append(call)
+    if any(call.schema for call in current):
+        yield current
+
+
+# The calls of one step, sorted into forward pass, backward pass, communication and the optimizer.
+
+_GRADIENT = "torch::autograd::AccumulateGrad"
+_COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+
+
+@dataclass(slots=True)
+class Parts:
+    """The calls of a trace, sorted by the pass they belong to."""
+
+    forward: list[Call] = field(default_factory=list)
+    backward: dict[int, list[Call]] = field(default_factory=dict)
+    """Calls of the backward pass, by sequence number."""
+    gradients: list[TraceTensor] = field(default_factory=list)
+    communication: list[Call] = field(default_factory=list)
+    later: int = 0
+    update: list[Call] = field(default_factory=list)
+    """Calls of the optimizer."""
+    other_steps: int = 0
+    later_passes: int = 0
+
+    def sort(self, call: Call) -> None:
+        """Sort a call, or the calls that it made."""
+        if call.name.startswith(_COMMUNICATION):
+            self.communication.append(call)
+        elif call.name.startswith(BACKWARD):
+            for inner in call.calls:
+                self.backward.setdefault(inner.sequence, []).append(inner)
+                if inner.name == _GRADIENT:
+                    self.gradients += inner.reads[:1]
+        elif call.name.startswith("Optimizer."):
+            self.later += 1
+            self.update.append(call)
+        elif call.schema and self.backward:
+            # Autograd itself allocates, and adds up gradients that meet.
+            self.later += call.word.strip("_") != "add" and bool(made(call))
+        elif call.schema:
+            self.forward.append(call)
+        else:
+            for inner in call.calls:
+                self.sort(inner)
+
+
+def named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
+    """Shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
+    written: set[int] = set()
+    shapes: dict[int, tuple[int, ...]] = {}
+    for call in calls:
+        for tensor in call.reads:
+            if tensor.argument in ("weight", "bias") and tensor.floating and tensor.storage not in written:
+                shapes.setdefault(tensor.storage, tensor.shape)
+        written.update(tensor.storage for tensor in made(call))
+    return shapes
+
+
+def statistics(calls: list[Call]) -> set[int]:
+    """Storages of running means and variances, which batch norms update and no gradient reaches."""
+    read = (tensor for call in walk(calls) for tensor in call.reads)
+    return {tensor.storage for tensor in read if tensor.argument.startswith("running_")}
+
+
+def made(call: Call) -> list[TraceTensor]:
+    """Tensors that a call computed: none for views, and for what only allocates."""
+    if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
+        return []
+    if call.written:
+        return call.written
+    read = {tensor.storage for tensor in call.reads}
+    fresh = [tensor for tensor in call.returns if tensor.storage not in read]
+    # In place, counters of batches seen are no part of the network.
+    changed = call.returns[:1] if call.word.endswith("_") and call.reads[0].floating else []
+    return fresh or changed
+
+
+# Callers that ``chakra_converter PyTorch`` loses: it keeps a caller only if its node comes first in its input.
+#
+# Execution traces write a call after those that it made, so that only calls of the thread itself keep theirs, unless
+# ``chakra_trace_link`` has sorted the nodes. Ids still grow as calls begin: what has no caller was made, directly or
+# not, by the last call before it that has one. Inside, backward nodes hold what follows, wrappers of products the
+# next one.
+
+_WRAPPERS = frozenset(
+    (
+        *("linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"),
+        *("_convolution", "convolution_backward", "scaled_dot_product_attention"),
+    )
+)
+_LOST_CALLERS_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
+
+
+def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int, int]:
+    """Return a caller for each call that has ``lost`` its own, by their ids.
+
+    Args:
+        entries: calls in the order of their ids.
+        lost: ids of those that name no caller.
+    """
+    found: dict[int, int] = {}
+    outer: int | None = None
+    in_backward = False
+    inner: list[tuple[int, str]] = []
+    """Calls inside the outer one that may have made the next: the backward node, then wrappers of products."""
+    for entry in entries:
+        number, name = entry["id"], entry["name"]
+        word = name.rpartition("::")[2]
+        if number not in lost:
+            outer, in_backward = number, name.startswith(BACKWARD)
+            inner = [(number, word)] if word in _WRAPPERS else []
+            continue
+        if outer is None:
+            continue
+        if in_backward and not name.startswith("aten::"):
+            found[number], inner = outer, [(number, word)]
+            continue
+        product = (
+            word.endswith("convolution") or word in _LOST_CALLERS_PRODUCTS or word.startswith("_scaled_dot_product")
+        )
+        holds_all = bool(inner) and inner[-1][1] not in _WRAPPERS
+        found[number] = inner[-1][0] if inner and (product or holds_all) else _base(inner, outer)
+        if word in _WRAPPERS:
+            inner = [*(inner if product else inner[:1]), (number, word)]
+        elif product:
+            inner = [entry for entry in inner if entry[1] not in _WRAPPERS]
+    return found
+
+
+def _base(inner: Sequence[tuple[int, str]], outer: int) -> int:
+    """The backward node that holds what follows, else the outer call."""
+    return next((number for number, word in inner if word not in _WRAPPERS), outer)
+
+
+# Kinds and FLOPs of the calls in an execution trace, from the table of operators, their names and shapes.
+#
+# The backward pass of attention is twice its forward, recomputation not counted.
+
+
+def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
+    """Return the kind of an operator that reads the results of ``producers`` earlier ones, and perhaps a parameter that
+    stacks matrices."""
+    made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
+    if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":
+        made.append(call.name)  # calls inside it may only prepare a scalar
+    names = [inner.name for inner, _ in products(call)]
+    return operator_words.kind_of(plain_word(call.name), names, made, producers, stacked=stacked)
+
+
+def kind_of_name(name: str) -> str:
+    """Return the kind of an operator of which only the name is known."""
+    return KIND_OF_WORD.get(plain_word(name)) or ("copy" if is_move(name) else "elementwise")
+
+
+def other_flops(call: Call, kind: str) -> int:
+    """Return the FLOPs of an operator that multiplies no matrices."""
+    if kind in ("copy", "concat", "embedding", "dropout" if not call.calls else ""):
+        return 0
+    return max((tensor.elements for tensor in (*call.reads, *call.returns)), default=0)
+
+
+def is_causal(call: Call) -> bool:
+    """Return whether the arguments of scaled dot-product attention ask for a causal mask.
+
+    Their first truth value says so; in calls of two backends one about statistics comes before it, and in the kernel of
+    one of them the number of a kind of mask before that (0 is none).
+    """
+    flags = [value for value in call.values if isinstance(value, bool)]
+    if call.word.strip("_") == "efficient_attention_forward" and flags:
+        mask = call.values[next(place for place, value in enumerate(call.values) if isinstance(value, bool)) - 1]
+        return isinstance(mask, int) and mask > 0
+    place = "efficient" in call.name or "cudnn" in call.name
+    return any(flags[place : place + 1])
+
+
+def guessed(call: Call) -> list[str]:
+    """Return the names of the calls inside a call of which one FLOP for each element is a guess: the table lacks them,
+    and their operands do not fit element by element."""
+    unknown = [inner for inner in _innermost(call) if not has_rule(inner.name)]
+    return [inner.name for inner in unknown if not _elementwise([tensor.shape for tensor in inner.reads])]
+
+
+def products(call: Call) -> list[tuple[Call, Product]]:
+    """Return the matrix products and convolutions of a call: those of the calls inside it where they exist."""
+    inner = [entry for made in call.calls for entry in products(made)]
+    if inner:
+        return inner
+    result = call.returns[0].shape if call.returns else None
+    own = operator_words.product(call.name, [tensor.shape for tensor in call.reads], result, call.values)
+    return [(call, own)] if own is not None and own.flops else []
+
+
+def product_flops(call: Call) -> int:
+    """Return the FLOPs of the matrix products and convolutions of a call."""
+    return sum(made.flops for _, made in products(call))
+
+
+def _innermost(call: Call) -> Iterator[Call]:
+    """Yield the calls inside a call that made no others; the call itself if it made none."""
+    for inner in call.calls:
+        yield from _innermost(inner)
+    if not call.calls:
+        yield call
+
+
+def _elementwise(shapes: Sequence[Shape]) -> bool:
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
+# Forward and backward passes among calls without nesting, as Chakra's converters of 2023 wrote them.
+#
+# forward    calls with a number of autograd
+# backward from the first call named so to the last one; autograd's numbers are missing, so that each call goes to the
+# last forward operator of its kind that has none yet: ``convolution_backward`` to ``conv2d``, products to
+# linear layers, two each; others to the operator before
+
+_WORDS = (
+    "convolution",
+    "conv",
+    "batch_norm",
+    "layer_norm",
+    "threshold",
+    "relu",
+    "pool",
+    "loss",
+    "softmax",
+    "attention",
+)
+_SAME = {"convolution": "conv", "threshold": "relu", "softmax": "loss"}
+_FLAT_CALLS_PRODUCTS = 2
+"""Products of the backward pass of a linear layer."""
+
+
+def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
+    """Return the calls of the passes, those of the backward pass inside ones of autograd, and the calls of neither."""
+    backward = [place for place, call in enumerate(calls) if "backward" in call.word]
+    if not backward:
+        return list(calls), ()
+    forward = [call for call in calls[: backward[0]] if call.sequence >= 0]
+    owners = _owners(forward, calls[backward[0] : backward[-1] + 1])
+    passes = list(forward)
+    for call, owner in owners:
+        engine = Call(call.id, BACKWARD, "", -1, [], [], [])
+        call.sequence = owner.sequence
+        engine.calls.append(call)
+        passes.append(engine)
+    kept = {call.id for call in forward} | {call.id for call, _ in owners}
+    return passes, tuple(call for call in calls if call.id not in kept)
+
+
+def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Call, Call]]:
+    """Return the calls of the backward pass, each with its forward operator."""
+    waiting: dict[str, list[Call]] = {}
+    for call in forward:
+        waiting.setdefault(_kind(call), []).append(call)
+    owners: list[tuple[Call, Call]] = []
+    current, products = forward[-1] if forward else None, 0
+    for call in backward:
+        if "backward" in call.word:
+            kind = _kind(call)
+        elif product_flops(call):
+            kind = "linear" if products % _FLAT_CALLS_PRODUCTS == 0 else ""
+            products += 1
+        else:
+            kind = ""
+        if waiting.get(kind):
+            current = waiting[kind].pop()
+        if current is not None and not call.word.startswith(("allreduce", "broadcast")):
+            owners.append((call, current))
+    return owners
+
+
+def _kind(call: Call) -> str:
+    word = next((word for word in _WORDS if word in call.word), call.word)
+    return _SAME.get(word, word)
+
+
+# Named axes of the outputs of an execution trace, which records shapes alone.
+
+_SPATIAL = ("height", "width", "depth")
+_IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
+
+
+def sampled_axes(kind: str, shape: tuple[int, ...], batch: int) -> dict[str, int]:
+    """Name the axes of an output that depends on the samples, by its kind and rank."""
+    if not shape or shape[0] % batch:
+        return {"sample": batch} | {f"axis_{i + 1}": size for i, size in enumerate(shape)}
+    if shape[0] != batch:
+        inner = ("sequence", "channel") if len(shape) == 2 else ("sequence", *_axis_names(len(shape) - 1))
+        return {"sample": batch} | dict(zip(inner, (shape[0] // batch, *shape[1:]), strict=True))
+    if kind in _IMAGES and 4 <= len(shape) <= 5:
+        inner = ("channel", *_SPATIAL[: len(shape) - 2])
+    else:
+        inner = {1: (), 2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), _axis_names(len(shape) - 1))
+    return {"sample": batch} | dict(zip(inner, shape[1:], strict=True))
+
+
+def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
+    """Channels that are summed over, kernel and groups."""
+    in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
+    out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
+    transposed = weight[0] == in_channel and weight[0] != out_channel
+    groups = out_channel // weight[1] if transposed else in_channel // weight[1]
+    names = (
+        ("length",) if len(weight) == 3 else ("height", "width") if len(weight) == 4 else ("depth", "height", "width")
+    )
+    kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
+    return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
+
+
+def _axis_names(count: int) -> tuple[str, ...]:
+    return tuple(f"axis_{i + 1}" for i in range(count))

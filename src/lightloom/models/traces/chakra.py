@@ -1,0 +1,466 @@
+"""Chakra traces of training steps as compute graphs: compute nodes with FLOPs or durations, gradients from collectives.
+
+    forward     compute nodes, in the order in which they can run
+    backward    nodes named so; they go to the forward operator of the same layer where names say it, as those of
+                ``chakra_converter Text`` do, otherwise to the one at the mirrored position
+    times       durations of the nodes
+    parameters  what the backward pass all-reduces and reduce-scatters, counted for the last operator that made it
+
+A trace holds neither shapes nor samples, so that little can be rescaled; the result lists what is assumed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from lightloom.collectives.files.chakra import read_json_trace
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    METADATA,
+    RECEIVE,
+    SEND,
+    TYPES,
+    Node,
+    Texts,
+    is_nested,
+    read_trace,
+    waits,
+)
+from lightloom.core.errors import WorkloadError
+from lightloom.core.units import format_time
+from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.models.traces.calls import Recording, callers_of, kind_of_name, passes_of, recording_of
+from lightloom.models.traces.execution_trace import reading_of
+from lightloom.models.traces.operators import (
+    TracedExchange,
+    TraceReading,
+    exchange_lines,
+    exchange_notes,
+    kind_of_words,
+    unpriced_exchanges,
+)
+
+# Chakra traces that ``chakra_converter PyTorch`` wrote: the calls of PyTorch, the accelerator's work, the exchanges.
+#
+# compute, is_cpu_op       a call; ``op_schema``, ``seq_id`` and its tensors as in an execution trace
+# compute, not is_cpu_op   work of the accelerator, launched by the call that made it or that it waits for
+# collective, send, receive    an exchange: ``comm_type``, ``comm_size``, ``pg_name``
+#
+# Converters of 2023 cut a call at each launch (``aten::conv2d(0)``, ``aten::conv2d(1)``) and kept no nesting: the
+# pieces are put together by ``rf_id``, and every call is a root.
+
+COLLECTIVES: Mapping[int, str] = {
+    0: "all-reduce",
+    1: "reduce",
+    2: "all-gather",
+    3: "gather",
+    4: "scatter",
+    5: "broadcast",
+    6: "all-to-all",
+    7: "reduce-scatter",
+    8: "reduce-scatter",
+    9: "barrier",
+}
+"""Kind of a collective by its ``comm_type``, as the schema numbers them."""
+_KEPT = ("op_schema", "seq_id")
+"""Attributes of calls that matter."""
+_PIECE = re.compile(r"(.*)\(\d+\)")
+_UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")
+"""What Python prints and does not read: objects, and numbers that are none."""
+
+
+def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
+    """Return the calls of PyTorch that a Chakra trace holds, with their times.
+
+    Raises:
+        WorkloadError: what a node says of its tensors is malformed; names the node.
+    """
+    calls = [node for node in nodes if _is_call(node)]
+    whole = _whole_calls(calls)
+    present = {node.id: node for node in calls}
+    nested = not any(_PIECE.fullmatch(node.name) for node in calls)
+    entries = [_entry(first, pieces, path, nested=nested, first_of=whole) for first, pieces in _pieces(calls, whole)]
+    if nested and any(node.control for node in calls):
+        callers = callers_of(entries, {node.id for node in calls if not node.control})
+        entries = [{**entry, "ctrl_deps": callers.get(entry["id"], entry["ctrl_deps"])} for entry in entries]
+    for node in nodes:
+        if node.type not in (COLLECTIVE, SEND, RECEIVE, METADATA) and not _is_call(node):
+            launch = _launch(node, present, whole, nested=nested)
+            if launch is not None:
+                entries.append(
+                    {
+                        "id": node.id,
+                        "name": node.name,
+                        "ctrl_deps": launch,
+                        "cat": "kernel",
+                        "exclusive_dur": node.duration,
+                    }
+                )
+    recording = recording_of(entries, path, complete=False)
+    exchanges = tuple(exchange for node in nodes for exchange in exchanges_of(node, path))
+    roots, outside = (recording.roots, ()) if nested else passes_of(recording.roots)
+    return Recording(roots, exchanges, timed=recording.timed, on_device=recording.on_device, outside=outside)
+
+
+def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
+    """Yield the exchange that a node is, if it is one.
+
+    Raises:
+        WorkloadError: its ``comm_type`` or ``comm_size`` is none.
+    """
+    if node.type not in (COLLECTIVE, SEND, RECEIVE):
+        return
+    kind = {SEND: "send", RECEIVE: "receive"}.get(node.type)
+    if kind is None:
+        number = node.attributes.get("comm_type")
+        if number is not None and number not in COLLECTIVES:
+            raise WorkloadError(
+                f"{path}: node {node.id} ({node.name!r}): comm_type is {number!r}: expected "
+                + ", ".join(f"{key} {name}" for key, name in COLLECTIVES.items())
+            )
+        # A call on the host that waits for a collective has neither: its kernel is a node of its own.
+        if number is None and "comm_size" not in node.attributes:
+            return
+        kind = COLLECTIVES[number] if isinstance(number, int) else kind_of_words(node.name) or "unknown"
+    size = node.attributes.get("comm_size")
+    if size is not None and (type(size) is not int or not 0 <= size < 1 << 53):
+        raise WorkloadError(f"{path}: node {node.id} ({node.name!r}): comm_size is {size!r}: expected a count of bytes")
+    group = node.attributes.get("pg_name", "")
+    yield TracedExchange(kind, size if isinstance(size, int) else None, str(group), node.duration * 1e-6)
+
+
+def _is_call(node: Node) -> bool:
+    return node.type != METADATA and bool(node.attributes.get("is_cpu_op", False)) and "op_schema" in node.attributes
+
+
+def _whole_calls(calls: Sequence[Node]) -> dict[int, int]:
+    """Return the id of the first piece of each call, by the ids of its pieces."""
+    first: dict[tuple[str, object], int] = {}
+    whole: dict[int, int] = {}
+    for node in sorted(calls, key=lambda node: node.id):
+        piece = _PIECE.fullmatch(node.name)
+        key = (piece[1], node.attributes.get("rf_id")) if piece else ("", node.id)
+        whole[node.id] = first.setdefault(key, node.id)
+    return whole
+
+
+def _pieces(calls: Sequence[Node], whole: Mapping[int, int]) -> Iterator[tuple[Node, list[Node]]]:
+    """Yield the first piece of each call, and all of its pieces."""
+    groups: dict[int, list[Node]] = {}
+    for node in sorted(calls, key=lambda node: node.id):
+        groups.setdefault(whole[node.id], []).append(node)
+    for pieces in groups.values():
+        yield pieces[0], pieces
+
+
+def _entry(
+    node: Node, pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a call as an execution trace of PyTorch describes it."""
+    where = f"{path}: node {node.id} ({node.name!r})"
+    piece = _PIECE.fullmatch(node.name)
+    made_by = node.control[0] if nested and node.control else -1
+    return {
+        "id": node.id,
+        "name": piece[1] if piece else node.name,
+        "ctrl_deps": first_of.get(made_by, -1),
+        "inputs": _side(node.inputs, "inputs", where),
+        "outputs": _side(node.outputs, "outputs", where),
+        "attrs": [
+            {"name": name, "value": node.attributes[name]}
+            for name in ("op_schema", "seq_id")
+            if name in node.attributes
+        ],
+        "exclusive_dur": sum(piece.duration for piece in pieces),
+    }
+
+
+def _side(texts: Texts, side: str, where: str) -> dict[str, object]:
+    return {name: _literal(text, f"{where}: {side}: {name}") for name, text in texts._asdict().items()}
+
+
+def _literal(text: str, where: str) -> object:
+    """Return the value of a text that Python wrote; no text is an empty list."""
+    if not text:
+        return []
+    for attempt in (text, _UNQUOTED.sub(r"'\g<0>'", text)):
+        try:
+            return ast.literal_eval(attempt)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    raise WorkloadError(f"{where}: {text[:60]!r}: expected a list as Python writes it")
+
+
+def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, nested: bool) -> int | None:
+    """Return the call that launched the accelerator's work; None where the trace does not tell."""
+    made_by = node.control[0] if node.control else -1
+    if nested and made_by in calls:
+        return whole[made_by]
+    before = [number for number in node.data if number in calls and number < node.id]
+    return whole[max(before)] if before else None
+
+
+_BACKWARD = ("backward", "_bwd", "grad")
+_PASS = re.compile(r"_(FWD|BWD_IG|BWD_WG|fwd|bwd)$")
+STATED = "durations that the trace states"
+MOST_RANKS = 64
+"""Files of one run that are read."""
+MOST = 1 << 52
+"""Counts stay below, so that their products with samples fit 64 bits."""
+_SUMS = (0, 7)
+"""``comm_type`` of all-reduce and reduce-scatter, as the schema numbers them."""
+_ELEMENT_BYTES = 4
+
+
+def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> TraceReading:
+    """Return the graph of the step in one rank's trace; ``NAME.et`` also stands for ``NAME.0.et``.
+
+    A trace that holds calls of PyTorch is read as its execution traces are (``chakra_calls.py``).
+
+    Args:
+        batch: number of samples in the trace, which the trace does not state.
+        step: which step of a trace of PyTorch, as :func:`read_execution_trace` takes it.
+
+    Raises:
+        ConfigError: unreadable or malformed (names the node).
+        WorkloadError: no compute node says its FLOPs or its duration, a node's attribute is no whole number (names the
+            node), or there is no such step.
+    """
+    file = path if path.exists() else rank_file(path, 0)
+    nodes = read_json_trace(file) if ".json" in file.suffixes else read_trace(file)[0]
+    others = _other_ranks(path, nodes) if file != path else []
+    if is_nested(nodes):
+        reading = reading_of(recording_of_chakra(nodes, file), path, step=step)
+        return replace(reading, unrecorded=(*others, *reading.unrecorded))
+    if step is not None:
+        raise WorkloadError(f"{path}: --step {step}: steps are marked in traces of PyTorch alone: expected no --step")
+    order = _runnable(nodes)
+    exchanges = tuple(exchange for node in order for exchange in exchanges_of(node, file))
+    every = [node for node in order if node.type == COMPUTE and _weight(node, path)]
+    _refuse_collective(nodes, every, path)
+    computing, more = _first_pass(every)
+    forward = [node for node in computing if not _is_backward(node)]
+    if not forward:
+        listed = "; ".join(exchange_lines(exchanges))
+        raise WorkloadError(
+            f"{path}: no compute node of a forward pass says its FLOPs (num_ops) or its duration (duration_micros): "
+            + (f"it holds exchanges alone ({listed}): expected a training step" if listed else "expected one that does")
+        )
+    builder, by_id = _Graph(path, forward, computing, batch), {node.id: node for node in nodes}
+    further = {node.id for node in every} - {node.id for node in computing}
+    unpriced: list[TracedExchange] = []
+    for node in order:
+        is_sum = node.type == COLLECTIVE and node.attributes.get("comm_type") in _SUMS
+        if not is_sum or not builder.add_gradients(node, by_id, further):
+            unpriced += exchanges_of(node, file)
+    lines = (*others, *builder.unrecorded(order), *more, *exchange_notes(exchanges))
+    graph = replace(builder.graph(), uncounted=tuple(unpriced_exchanges(unpriced)))
+    return TraceReading(graph, lines, exchanges)
+
+
+def rank_file(path: Path, rank: int) -> Path:
+    """Return the file of a rank: ``NAME.et`` stands for ``NAME.<rank>.et``, also where it is called ``.et.gz``."""
+    name, _, packed = path.name.partition(".gz")
+    return path.with_name(f"{Path(name).stem}.{rank}.et" + (".gz" if path.name.endswith(".gz") else packed))
+
+
+def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
+    """Return what the files of the other ranks say: how many there are, and how they differ from that of rank 0.
+
+    Raises:
+        ConfigError: one of them is damaged.
+    """
+    ranks = [nodes]
+    while len(ranks) < MOST_RANKS and (file := rank_file(path, len(ranks))).exists():
+        ranks.append(read_trace(file)[0])
+    if len(ranks) == 1:
+        return ["other ranks: there is no file of rank 1 beside that of rank 0"]
+    computing = [sum(node.duration for node in entries if node.type == COMPUTE) for entries in ranks]
+    exchanged = [Counter(_exchanged(node) for node in entries if node.type == COLLECTIVE) for entries in ranks]
+    differing = sum(entries != exchanged[0] for entries in exchanged)
+    more = " (no more are read)" if len(ranks) == MOST_RANKS else ""
+    return [
+        f"what other ranks compute: of the files of {len(ranks)} ranks{more} that of rank 0 is planned; their compute "
+        f"nodes last {format_time(min(computing) * 1e-6)} to {format_time(max(computing) * 1e-6)}, "
+        + (f"the collectives of {differing} ranks are others" if differing else "their collectives are the same")
+    ]
+
+
+def _exchanged(node: Node) -> tuple[object, ...]:
+    return tuple(node.attributes.get(name) for name in ("comm_type", "comm_size", "pg_name"))
+
+
+def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
+    """Refuse one collective as sends and receives, as simulators take in the place of their own."""
+    messages = sum(node.type in (SEND, RECEIVE) for node in nodes)
+    if messages > len(computing) and not any(node.type == COLLECTIVE for node in nodes):
+        raise WorkloadError(
+            f"{path}: {messages} sends and receives, {len(computing)} compute nodes and no collective: the schedule of "
+            "one collective, which is no training step: expected the workload that uses it"
+        )
+
+
+def _first_pass(computing: Sequence[Node]) -> tuple[list[Node], list[str]]:
+    """Return the nodes of the first step of several that repeat the same names, and a line about the others."""
+    names = [node.name for node in computing]
+    again = names.index(names[0], 1) if names and names[0] in names[1:] else len(names)
+    backward = any(_is_backward(node) for node in computing[:again])
+    if again == len(names) or not backward or len(names) % again or names != names[:again] * (len(names) // again):
+        return list(computing), []
+    return list(computing[:again]), [f"{len(names) // again - 1} further steps with the same nodes are left out"]
+
+
+class _Graph:
+    """Builder of the graph: forward operators, and what the rest of the trace adds to them."""
+
+    def __init__(self, path: Path, forward: Sequence[Node], computing: Sequence[Node], batch: int) -> None:
+        backward = [node for node in computing if _is_backward(node)]
+        self._path, self._forward, self._backward, self._batch = path, forward, backward, batch
+        self._place = {node.id: place for place, node in enumerate(forward)}
+        self._backward_flops = [0] * len(forward)
+        self._backward_microseconds = [0] * len(forward)
+        self._parameters = [0] * len(forward)
+        self._timed = any(node.duration for node in computing)
+        layers = {_layer(node): place for place, node in enumerate(forward)}
+        self._named = len(layers) == len(forward) and all(_layer(node) in layers for node in backward)
+        """Whether names say which layer a backward node belongs to."""
+        ends = list(accumulate(_weight(node, path) for node in forward))
+        behind = 0
+        total = sum(_weight(node, path) for node in backward)
+        for node in backward:
+            weight = _weight(node, path)
+            mirrored = bisect_left(ends, ends[-1] * (1 - (behind + weight / 2) / total))
+            place = layers[_layer(node)] if self._named else min(mirrored, len(forward) - 1)
+            self._place[node.id] = place
+            self._backward_flops[place] += _count(node, "num_ops", path)
+            self._backward_microseconds[place] += node.duration
+            behind += weight
+
+    def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
+        """Add the size of a collective to the parameters of the operator whose backward pass it waits for.
+
+        Collectives that wait for nodes of ``further`` steps are left out. Returns whether the collective is left to the
+        plan: it sums gradients, or belongs to such a step.
+        """
+        seen, frontier = {node.id}, [node.id]
+        while frontier and further.isdisjoint(frontier):
+            operators = [number for number in frontier if number in self._place]
+            if operators:
+                if not any(_is_backward(by_id[number]) for number in operators):
+                    return False
+                place = min(self._place[number] for number in operators)
+                self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
+                return True
+            frontier = [before for number in frontier for before in by_id[number].dependencies if before not in seen]
+            seen.update(frontier)
+        return bool(frontier)
+
+    def graph(self) -> ComputeGraph:
+        """Return one operator per forward node, each reading the previous one."""
+        names = [f"{node.name or 'compute'} {node.id}" for node in self._forward]
+        operators = tuple(
+            self._operator(place, node, names[place], names[max(place - 1, 0) : place])
+            for place, node in enumerate(self._forward)
+        )
+        return ComputeGraph(
+            name=self._path.stem,
+            batch=self._batch,
+            operators=operators,
+            element_bytes=_ELEMENT_BYTES,
+            measured=self._measured() if self._timed else None,
+        )
+
+    def _measured(self) -> MeasuredTimes:
+        """The durations of the nodes; a backward pass that the trace lacks is twice the forward one."""
+        forward = [node.duration for node in self._forward]
+        backward = self._backward_microseconds if self._backward else [2 * duration for duration in forward]
+        return MeasuredTimes(
+            batch=self._batch,
+            forward=tuple(1e-6 * duration for duration in forward),
+            backward=tuple(1e-6 * duration for duration in backward),
+            clock=STATED,
+        )
+
+    def _operator(self, place: int, node: Node, name: str, inputs: Sequence[str]) -> Operator:
+        flops, parameters = _count(node, "num_ops", self._path), self._parameters[place]
+        return Operator(
+            name=name,
+            kind=kind_of_name(node.name),
+            inputs=tuple(inputs),
+            dimensions={"sample": self._batch},
+            forward_flops=flops,
+            backward_flops=self._backward_flops[place] if self._backward else 2 * flops,
+            parameters=parameters,
+            parameter_bytes=parameters * _ELEMENT_BYTES,
+            forward_bytes=_count(node, "tensor_size", self._path),
+        )
+
+    def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
+        """Yield what the trace does not record, and what is assumed instead."""
+        yield f"shapes: no operator can be split; the trace is taken to hold {self._batch} samples a rank"
+        yield "activations: memory is counted without them"
+        if not self._backward:
+            yield "no backward pass in the trace: taken as twice the forward one"
+        elif not self._named:
+            yield f"which operator each of {len(self._backward)} backward nodes belongs to: mirrored by their work"
+        if any(self._parameters):
+            yield "parameters: as many float32 as its backward pass adds up over ranks (data parallelism alone)"
+        else:
+            yield "parameters: its backward pass adds nothing up over ranks, so a plan exchanges nothing"
+        unused = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
+        if unused:
+            yield f"{unused} compute nodes without FLOPs and without a duration, or of further steps, are left out"
+        if self._timed and not any(_count(node, "num_ops", self._path) for node in self._forward):
+            yield "FLOPs: durations alone are planned, so that utilization is unknown and not 0"
+        others = Counter(TYPES[node.type] for node in order if node.type not in (COMPUTE, COLLECTIVE, SEND, RECEIVE))
+        for kind, count in others.items():
+            yield f"{count} nodes of type {kind} are left out"
+
+
+def _is_backward(node: Node) -> bool:
+    return any(word in node.name.lower() for word in _BACKWARD)
+
+
+def _layer(node: Node) -> str:
+    """The name of a node without the words of its pass, as ``chakra_converter Text`` appends them."""
+    return _PASS.sub("", node.name)
+
+
+def _weight(node: Node, path: Path) -> int:
+    """FLOPs of a node, or its microseconds where it states none."""
+    return _count(node, "num_ops", path) or node.duration
+
+
+def _count(node: Node, attribute: str, path: Path) -> int:
+    value = node.attributes.get(attribute, 0)
+    if type(value) is not int or not 0 <= value < MOST:
+        raise WorkloadError(
+            f"{path}: node {node.id} ({node.name!r}): {attribute} is {value!r}: expected a count below 2^52"
+        )
+    return value
+
+
+def _runnable(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes in an order that keeps their dependencies, the smallest number first among those ready."""
+    by_id = {node.id: node for node in nodes}
+    waiting = TopologicalSorter({node.id: waits(node, nested=False) for node in nodes})
+    waiting.prepare()
+    ready, order = list(waiting.get_ready()), []
+    heapify(ready)
+    while ready:
+        order.append(by_id[heappop(ready)])
+        waiting.done(order[-1].id)
+        for following in waiting.get_ready():
+            heappush(ready, following)
+    return order

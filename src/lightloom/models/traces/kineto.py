@@ -1,0 +1,585 @@
+"""Profiles of ``torch.profiler`` (Kineto, in Chrome's trace format): operators, their times, the GPU work they launch.
+
+    cpu_op, user_annotation       calls on the host, inside each other on one thread as their times are
+    cuda_runtime, cuda_driver     launches; the call that is open on their thread launches
+    kernel, gpu_memcpy, ...       work of the accelerator; the correlation names its launch
+    nccl:..., c10d::...           exchanges among ranks, on the accelerator and on the host
+
+Calls are those of execution traces (``calls.py``) with times; ``ProfilerStep#N`` marks steps in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
+
+from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.files import cannot_read
+from lightloom.models.traces.calls import LONGEST_MICROSECONDS, Call, TraceTensor, leaves, marked_steps
+from lightloom.models.traces.operators import TracedExchange, kind_of_kernel, kind_of_words
+
+# Events of a profile: its JSON document, and the complete events (phase X) with their times.
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object of a profile's JSON, which anyone may have written."""
+
+_MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A complete event of a profile: it has a begin and a duration."""
+
+    where: str
+    """File and number, for messages."""
+    fields: JsonObject
+    origin: float
+    """Microseconds at which the clock of the profile begins, so that differences are exact."""
+
+    @property
+    def category(self) -> str:
+        return str(self.fields.get("cat"))
+
+    @property
+    def name(self) -> str:
+        return str(self.fields.get("name"))
+
+    @property
+    def thread(self) -> tuple[str, str]:
+        """Process and thread that the event ran on, which tell streams and host threads apart."""
+        return str(self.fields.get("pid")), str(self.fields.get("tid"))
+
+    @property
+    def arguments(self) -> JsonObject:
+        arguments = self.fields.get("args")
+        return arguments if isinstance(arguments, dict) else {}
+
+    @property
+    def external_id(self) -> object:
+        """Number of the call that an event belongs to, as the profiler counts."""
+        return self.arguments.get("External id", self.arguments.get("external id"))
+
+    def begin(self) -> float:
+        """Return the seconds at which it begins.
+
+        Raises:
+            WorkloadError: it states no number.
+        """
+        begin = self.fields.get("ts")
+        if not _is_number(begin):
+            raise WorkloadError(f"{self.where}: field 'ts': {begin!r}: expected microseconds")
+        return float(begin - self.origin) * _MICROSECOND
+
+    def seconds(self) -> float:
+        """Return the seconds that it lasts.
+
+        Raises:
+            WorkloadError: it states no number, a negative one, or more than eleven days.
+        """
+        duration = self.fields.get("dur")
+        if not _is_number(duration) or not 0 <= duration <= LONGEST_MICROSECONDS:
+            raise WorkloadError(
+                f"{self.where}: field 'dur': {duration!r}: expected 0 to {LONGEST_MICROSECONDS} microseconds (11 days)"
+            )
+        return float(duration) * _MICROSECOND
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+
+
+def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
+    """Return what a profile says besides its events, and its complete events.
+
+    Raises:
+        ConfigError: unreadable, not gzip, or not JSON.
+        WorkloadError: no profile, or an entry that is no event; names it.
+    """
+    document = _json(read_bytes(path, MOST_TRACE_BYTES), path)
+    entries = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(entries, list):
+        raise WorkloadError(f"{path}: expected a profile of torch.profiler: an object with a list of traceEvents")
+    origin = min((entry["ts"] for _, entry in _complete(entries, path) if _is_number(entry.get("ts"))), default=0)
+    events = [
+        Event(f"{path}: entry {number} of traceEvents ({entry.get('name')!r})", entry, origin)
+        for number, entry in _complete(entries, path)
+    ]
+    return document if isinstance(document, dict) else {}, events
+
+
+def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObject]]:
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise WorkloadError(
+                f"{path}: entry {number} of traceEvents: expected an object, got {type(entry).__name__}"
+            )
+        if entry.get("ph") == "X":
+            yield number, entry
+
+
+def _json(content: bytes, path: Path) -> Any:
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+
+
+def devices_of(document: JsonObject) -> tuple[str, ...]:
+    """Return the names of the devices, each once."""
+    names = (entry.get("name") for entry in _properties(document))
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def memory_of(document: JsonObject) -> float | None:
+    """Return the bytes of the first device's main memory; None where the profile does not say."""
+    memory = next((entry.get("totalGlobalMem") for entry in _properties(document)), None)
+    return float(memory) if isinstance(memory, int | float) and memory > 0 else None
+
+
+def _properties(document: JsonObject) -> list[JsonObject]:
+    properties = document.get("deviceProperties")
+    return [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
+
+
+# Arguments of an operator as ``torch.profiler`` records them: shapes, types, and values as text.
+
+Value: TypeAlias = Any
+"""A value of a profile's JSON, not looked at yet."""
+
+_TYPES: Mapping[str, tuple[str, int]] = {
+    "double": ("fp64", 8),
+    "float": ("fp32", 4),
+    "c10::Half": ("fp16", 2),
+    "c10::BFloat16": ("bf16", 2),
+    "c10::Float8_e4m3fn": ("fp8", 1),
+    "c10::Float8_e5m2": ("fp8", 1),
+    "long int": ("", 8),
+    "long": ("", 8),
+    "int": ("", 4),
+    "short int": ("", 2),
+    "signed char": ("", 1),
+    "unsigned char": ("", 1),
+    "bool": ("", 1),
+}
+"""Number format (empty for whole numbers) and bytes of an element, by the name of a tensor's type."""
+_LIST = "TensorList"
+
+
+def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTensor], list[object], str]:
+    """Return the tensors that a call reads, its values (None for tensors), and the format of its first float tensor.
+
+    Raises:
+        WorkloadError: shapes or types are no lists of one length, or a shape is no list of whole numbers.
+    """
+    shapes, types = arguments.get("Input Dims", []), arguments.get("Input type", [])
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        raise WorkloadError(f"{where}: 'Input Dims' and 'Input type': expected lists")
+    if len(shapes) != len(types):
+        raise WorkloadError(f"{where}: {len(shapes)} 'Input Dims' and {len(types)} 'Input type': expected as many")
+    texts = arguments.get("Concrete Inputs", [])
+    texts = [*texts, *[""] * (len(shapes) - len(texts))] if isinstance(texts, list) else [""] * len(shapes)
+    reads: list[TraceTensor] = []
+    values: list[object] = []
+    strides = arguments.get("Input Strides", [])
+    strides = [*strides, *[()] * (len(shapes) - len(strides))] if isinstance(strides, list) else [()] * len(shapes)
+    for shape, kind, text, steps in zip(shapes, types, texts, strides, strict=False):
+        tensors = list(_tensors(shape, str(kind), steps, where))
+        reads += tensors
+        values.append(None if tensors else _value(str(text)))
+    formats = [_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES and _TYPES[kind][0]]
+    return reads, values, formats[0] if formats else ""
+
+
+def _tensors(shape: Value, kind: str, strides: Value, where: str) -> list[TraceTensor]:
+    if kind in _TYPES:
+        tensor = _tensor(shape, kind, where)
+        known = _is_shape(strides) and len(strides) == len(tensor.shape)
+        return [replace(tensor, strides=tuple(strides)) if known else tensor]
+    if kind == _LIST and isinstance(shape, list):
+        # The type of a list's tensors is not recorded.
+        return [_tensor(inner, "float", where) for inner in shape if isinstance(inner, list)]
+    return []
+
+
+def _tensor(shape: Value, kind: str, where: str) -> TraceTensor:
+    if not _is_shape(shape):
+        raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
+    number_format, size = _TYPES[kind]
+    return TraceTensor(-1, 0, tuple(shape), size, bool(number_format), "")
+
+
+def _is_shape(shape: Value) -> bool:
+    return isinstance(shape, Sequence) and all(type(size) is int and size >= 0 for size in shape)
+
+
+def _value(text: str) -> object:
+    """Return a value from its text: ``True``, ``[1, 1]`` and ``0.5`` are read, other texts kept."""
+    try:
+        return json.loads(
+            text.lower() if text in ("True", "False") else text.replace("True", "true").replace("False", "false")
+        )
+    except (ValueError, RecursionError):
+        return text
+
+
+# Work of an accelerator in a profile: who launched it, what exchanges data among ranks, how it overlaps.
+#
+# A launch (category ``cuda_runtime``, ...) belongs to the innermost call that was open on its thread when it began;
+# where none was, to the call of its external id. The correlation joins a kernel to its launch.
+
+DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "mtia_ccp_events"})
+"""Categories of an accelerator's work."""
+LAUNCHES = ("_runtime", "_driver", "Runtime")
+"""Ends of the categories of launches."""
+_ELEMENT_BYTES = {
+    "Double": 8,
+    "Float": 4,
+    "Half": 2,
+    "BFloat16": 2,
+    "Float8_e4m3fn": 1,
+    "Float8_e5m2": 1,
+    "Long": 8,
+    "Int": 4,
+    "Short": 2,
+    "Char": 1,
+    "Byte": 1,
+    "Bool": 1,
+}
+"""Bytes of an element by the name that PyTorch gives its type."""
+
+
+class DeviceWork(NamedTuple):
+    """One piece of work of the accelerator."""
+
+    name: str
+    begin: float
+    """Seconds on the trace's clock."""
+    seconds: float
+    exchange: TracedExchange | None
+    """The exchange that it carries out, if it does."""
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.seconds
+
+
+class Busy(NamedTuple):
+    """Seconds of a window in which an accelerator, or a host, computes and exchanges."""
+
+    computing: float
+    exposed: float
+    """Exchanging and not computing."""
+    overlapped: float
+    """Exchanging beside computing; a part of ``computing``."""
+    idle: float
+
+    @property
+    def window(self) -> float:
+        """Seconds of the whole window."""
+        return self.computing + self.exposed + self.idle
+
+
+def busy(
+    computing: Iterable[tuple[float, float]], exchanging: Iterable[tuple[float, float]], window: tuple[float, float]
+) -> Busy:
+    """Return what intervals, as begins and ends, fill of a window.
+
+    ``computing + exposed + idle`` is the window; exchanges last ``exposed + overlapped``.
+    """
+    computed, exchanged = _union(computing, window), _union(exchanging, window)
+    either = _length(_union([*computed, *exchanged], window))
+    alone, together = _length(computed), _length(exchanged)
+    return Busy(alone, either - alone, alone + together - either, window[1] - window[0] - either)
+
+
+def _union(intervals: Iterable[tuple[float, float]], window: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return the same points as disjoint intervals inside the window, in order."""
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted((max(begin, window[0]), min(end, window[1])) for begin, end in intervals):
+        if end <= begin:
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _length(intervals: Sequence[tuple[float, float]]) -> float:
+    return sum(end - begin for begin, end in intervals)
+
+
+class OpenCalls:
+    """The calls of one thread, by when they are open."""
+
+    def __init__(self, spans: Sequence[tuple[float, float, int]]) -> None:
+        """``spans`` are begins, ends and numbers of calls inside each other, in the order of the begins."""
+        self._begins = [begin for begin, _, _ in spans]
+        self._spans = spans
+        self._outer: list[int] = []
+        stack: list[int] = []
+        for place, (begin, _, _) in enumerate(spans):
+            while stack and spans[stack[-1]][1] <= begin:
+                stack.pop()
+            self._outer.append(stack[-1] if stack else -1)
+            stack.append(place)
+
+    def at(self, moment: float) -> int | None:
+        """Return the number of the innermost call that is open; None where none is."""
+        place = bisect_right(self._begins, moment) - 1
+        while place >= 0 and self._spans[place][1] < moment:
+            place = self._outer[place]
+        return self._spans[place][2] if place >= 0 else None
+
+
+def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> TracedExchange | None:
+    """Return the exchange that a kernel, or a call of a communication library, carries out; None for other work.
+
+    ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group.
+    """
+    stated = arguments.get("Collective name")
+    kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)
+    if not kind:
+        return None
+    elements, size = arguments.get("In msg nelems"), _ELEMENT_BYTES.get(str(arguments.get("dtype")))
+    nbytes = elements * size if type(elements) is int and elements >= 0 and size else None
+    ranks = arguments.get("Group size")
+    group = str(arguments.get("Process Group Description") or arguments.get("Process Group Name") or "")
+    return TracedExchange(kind, nbytes, group, seconds, ranks if type(ranks) is int and ranks > 0 else None)
+
+
+_HOST = frozenset({"cpu_op", "user_annotation", "Operator"})
+_SILENT = frozenset({"Trace", "gpu_user_annotation", "ac2g", "python_function", "cuda_sync", "overhead", "None"})
+"""Categories that hold no work of their own."""
+
+
+@dataclass(slots=True)
+class TimedCall(Call):
+    """A call with its time on the host, and that of the GPU work which it launched itself."""
+
+    precision: str = ""
+    """Number format of its first floating-point tensor; empty without one."""
+    begin: float = 0.0
+    """Seconds on the trace's clock."""
+    seconds: float = 0.0
+    """Duration on the host, inner calls included."""
+    device_seconds: float = 0.0
+    """Duration of the GPU's work that it launched, that of inner calls left out."""
+    kernels: list[str] = field(default_factory=list)
+    """Names of that work."""
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The operators of the steps of a profile."""
+
+    name: str
+    """Name of the file."""
+    sha256: str
+    calls: tuple[TimedCall, ...]
+    """Operators, backward nodes and optimizer steps that no other one made, of all steps, in the order in which they
+    began."""
+    roots: tuple[Call, ...]
+    """A call for each thread, which holds what ran there."""
+    steps: int
+    step_seconds: float | None
+    """Mean duration of a step on the host; None where the profiler marked no steps."""
+    devices: tuple[str, ...]
+    """Names of the GPUs; none in a profile of the host alone."""
+    device_seconds: float
+    """Duration of all work of the GPU in the trace."""
+    unattributed_seconds: float
+    """The part of it that no operator launched, such as what ``torch.compile`` generates."""
+    work: tuple[DeviceWork, ...] = ()
+    """All work of the accelerator, in the order in which it began."""
+    marks: tuple[tuple[float, float], ...] = ()
+    """Begin and end of each marked step on the host."""
+    memory: float | None = None
+    """Bytes of the first device's main memory; None where the trace does not say."""
+    distributed: Mapping[str, Any] = field(default_factory=dict)
+    """What the trace says of the job: ``backend``, ``rank``, ``world_size``."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Events of categories that are not read, by category."""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the trace holds work of a GPU."""
+        return self.device_seconds > 0
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile (.json or .json.gz) that ``torch.profiler`` wrote with ``record_shapes=True``.
+
+    Raises:
+        ConfigError: unreadable, not gzip, or not JSON.
+        WorkloadError: no profile, one without operators or shapes, or a malformed event; the message names it.
+    """
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    document, events = read_document(path)
+    host = _host_calls(events, path)
+    work, unattributed = _attribute(events, host)
+    marked = marked_steps(host.roots)
+    calls = [call for _, step in marked for call in step] if marked else list(leaves(host.roots))
+    if not any(call.reads for call in host.calls):
+        raise WorkloadError(
+            f"{path}: no operator states the shapes of its inputs: profile again with record_shapes=True"
+        )
+    marks = sorted((call.begin, call.end) for call in host.calls if call.name.startswith("ProfilerStep"))
+    distributed = document.get("distributedInfo")
+    return Profile(
+        name=path.name,
+        sha256=digest,
+        calls=tuple(call for call in calls if isinstance(call, TimedCall)),
+        roots=tuple(host.roots),
+        steps=max(len(marked), 1),
+        step_seconds=sum(end - begin for begin, end in marks) / len(marks) if marks else None,
+        devices=devices_of(document),
+        device_seconds=sum(piece.seconds for piece in work),
+        unattributed_seconds=unattributed,
+        work=tuple(sorted(work, key=lambda piece: piece.begin)),
+        marks=tuple(marks),
+        memory=memory_of(document),
+        distributed=distributed if isinstance(distributed, dict) else {},
+        left_out=_left_out(events),
+    )
+
+
+def _left_out(events: Sequence[Event]) -> dict[str, int]:
+    """Return how many events there are of each category that is not read."""
+    counts = Counter(event.category for event in events)
+    known = _HOST | DEVICE | _SILENT
+    return {name: count for name, count in counts.items() if name not in known and not name.endswith(LAUNCHES)}
+
+
+class _Host(NamedTuple):
+    """The calls of the host."""
+
+    roots: list[Call]
+    """A call for each thread, which holds what ran there."""
+    calls: list[TimedCall]
+    threads: dict[tuple[str, str], OpenCalls]
+    """When calls are open, by number, on each process and thread."""
+    by_external_id: dict[int, int]
+    """Numbers of the calls."""
+
+    def numbered(self, number: int | None, event: Event) -> int | None:
+        """Return a call's number, or without one that of the event's external id."""
+        external = event.external_id
+        return self.by_external_id.get(external) if number is None and isinstance(external, int) else number
+
+
+def _host_calls(events: Sequence[Event], path: Path) -> _Host:
+    threads: dict[tuple[str, str], list[int]] = defaultdict(list)
+    every: list[TimedCall] = []
+    external: dict[int, int] = {}
+    for event in events:
+        if event.category in _HOST:
+            threads[event.thread].append(len(every))
+            number = event.external_id
+            if isinstance(number, int):
+                external[number] = len(every)
+            every.append(_call(event))
+    if not threads:
+        raise WorkloadError(f"{path}: holds no operator: expected events of category cpu_op, such as aten::mm")
+    for number, call in enumerate(sorted(every, key=lambda call: call.begin)):
+        call.id = number
+    roots: list[Call] = []
+    open_calls: dict[tuple[str, str], OpenCalls] = {}
+    for number, (place, members) in enumerate(threads.items()):
+        thread = TimedCall(-1 - number, f"thread {place[1]}", "", -1, [], [], [])
+        thread.calls += _nested([every[member] for member in members])
+        roots.append(thread)
+        members.sort(key=lambda member: (every[member].begin, -every[member].seconds))
+        open_calls[place] = OpenCalls([(every[member].begin, every[member].end, member) for member in members])
+    for call in every:
+        inner = sum(entry.seconds for entry in cast("list[TimedCall]", call.calls))
+        call.own_seconds = max(call.seconds - inner, 0.0)
+    return _Host(roots, every, open_calls, external)
+
+
+def _nested(calls: list[TimedCall]) -> Iterator[TimedCall]:
+    """Attach each call of a thread to the one in which it begins, and yield those that begin in none."""
+    open_calls: list[TimedCall] = []
+    for call in sorted(calls, key=lambda call: (call.begin, -call.seconds)):
+        while open_calls and call.begin >= open_calls[-1].end:
+            open_calls.pop()
+        if open_calls:
+            open_calls[-1].calls.append(call)
+        else:
+            yield call
+        open_calls.append(call)
+
+
+def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
+    """Add the accelerator's work to the calls that launched it; return it, and the seconds that none launched."""
+    launched_by: dict[str, int | None] = {}
+    for event in events:
+        if event.category.endswith(LAUNCHES):
+            number = host.threads[event.thread].at(event.begin()) if event.thread in host.threads else None
+            launched_by[str(event.arguments.get("correlation"))] = host.numbered(number, event)
+    work: list[DeviceWork] = []
+    unattributed = 0.0
+    for event in events:
+        if event.category not in DEVICE:
+            continue
+        seconds = event.seconds()
+        number = host.numbered(launched_by.get(str(event.arguments.get("correlation"))), event)
+        exchange = exchange_of(event.name, event.arguments, seconds)
+        if number is None or exchange is not None:
+            unattributed += seconds
+        else:
+            host.calls[number].device_seconds += seconds
+            host.calls[number].kernels.append(event.name)
+        if exchange is not None and number is not None:
+            exchange = _completed(exchange, host.calls[number])
+        work.append(DeviceWork(event.name, event.begin(), seconds, exchange))
+    return work, unattributed
+
+
+def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
+    """Return an exchange with the kind and bytes of the call that launched it, where its kernel does not tell them.
+
+    NCCL sends and receives for an all-to-all with one kernel, which tells neither.
+    """
+    kind = kind_of_words(launch.name) if exchange.kind == "send and receive" else ""
+    nbytes = sum(tensor.nbytes for tensor in launch.reads) or None
+    known = exchange.nbytes if exchange.nbytes is not None else nbytes
+    return replace(exchange, kind=kind or exchange.kind, nbytes=known)
+
+
+def _call(event: Event) -> TimedCall:
+    name = event.fields.get("name")
+    if not isinstance(name, str) or not name:
+        raise WorkloadError(f"{event.where}: field 'name': expected a text")
+    reads, values, precision = arguments_of(event.arguments, event.where)
+    sequence = event.arguments.get("Sequence number")
+    return TimedCall(
+        id=0,
+        name=name,
+        # Operators of libraries have a schema, which profiles leave out; annotations and backward nodes have none.
+        schema=name if "::" in name and not name.startswith("autograd::") else "",
+        sequence=sequence if type(sequence) is int and sequence >= 0 else -1,
+        reads=reads,
+        returns=[],
+        values=values,
+        precision=precision,
+        begin=event.begin(),
+        seconds=event.seconds(),
+    )

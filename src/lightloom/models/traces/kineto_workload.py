@@ -1,0 +1,225 @@
+"""Profiles of ``torch.profiler`` as compute graphs, with the times of the accelerator's kernels or of the host's calls.
+
+A profile states neither which tensor is which nor what calls return, so that edges, outputs and parameters follow from
+shapes (``kineto_shapes.py``); an execution trace of the same step says them. FLOPs, passes and steps are those of
+execution traces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+from lightloom.machines.accelerators.load import accelerator_of_device
+from lightloom.models.operator_words import (
+    KIND_OF_WORD,
+    VIEWS,
+    plain_word,
+    product,
+)
+from lightloom.models.traces.calls import BACKWARD, Call, Recording, TraceTensor, leaves, walk
+from lightloom.models.traces.execution_trace import reading_of
+from lightloom.models.traces.kineto import Profile, TimedCall, read_profile
+from lightloom.models.traces.operators import TraceReading
+
+# Shapes of what calls return, and which call made what another reads: a profile states the shapes of inputs alone.
+#
+# Shapes of results follow from the rules of the operators that have one here; others return a tensor like their
+# largest input. A call reads the result of the last one that made as many elements, unless the tensor is a parameter.
+
+_COPIES = ("clone", "copy_", "cat", "stack")
+"""Calls inside an operator that moves data, though strides could say what it means."""
+_PLACES = {
+    "conv": (1, 2),
+    "batch_norm": (1, 2),
+    "norm": (1, 2),
+    "embedding": (0,),
+    "experts": (1,),
+    "linear": (1, 2),
+    "mkldnn_linear": (1, 2),
+    "scaled_mm": (1,),
+    "scaled_mm_v2": (1,),
+    "mm": (1,),
+    "addmm": (0, 2),
+    "addmm_activation": (0, 2),
+}
+"""Places of weights and biases among the tensors of an operator, by its word or its kind."""
+_STATISTICS = (3, 4)
+"""Places of running means and variances among the tensors of a batch norm."""
+
+
+class Wiring:
+    """Storages of the tensors of calls, one call after another."""
+
+    def __init__(self, gradients: Sequence[tuple[int, ...]]) -> None:
+        """``gradients`` are the shapes of the gradients that the backward pass kept; none without a backward pass."""
+        self._left = Counter(gradients)
+        self._known = bool(gradients)
+        self._next = 1
+        self._made: dict[int, int] = {}
+        """The storage that was made last with so many elements."""
+        self._latest = 0
+
+    def connect(self, call: Call) -> None:
+        """Give the tensors of a call of the forward pass their storages, and those that it returns."""
+        word = plain_word(call.name)
+        kind = KIND_OF_WORD.get(word, "")
+        places = _PLACES.get(word) or (_PLACES.get(kind, ()) if kind != "linear" else ())
+        statistics = _STATISTICS if kind == "batch_norm" else ()
+        call.reads = [
+            self._read(tensor, place, is_parameter=place in places, is_statistic=place in statistics)
+            for place, tensor in enumerate(call.reads)
+        ]
+        if not call.reads:
+            return
+        if is_view(call):
+            call.returns = [replace(call.reads[0], argument="")]
+            return
+        if call.word.endswith("_"):
+            call.returns = [replace(call.reads[0], argument="")]
+            return
+        like = next((tensor for tensor in call.reads if tensor.floating), call.reads[0])
+        shape = result_shape(call)
+        made = replace(like, storage=self._fresh(), offset=0, shape=shape, argument="", strides=())
+        self._made[made.elements] = self._latest = made.storage
+        call.returns = [made]
+
+    def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
+        if is_statistic:
+            return replace(tensor, storage=self._fresh(), argument=f"running_{place}")
+        if is_parameter and tensor.floating and (not self._known or self._left[tensor.shape] > 0):
+            self._left[tensor.shape] -= self._known
+            return replace(tensor, storage=self._fresh(), argument="weight")
+        return replace(tensor, storage=self._made.get(tensor.elements) or self._fresh())
+
+    def _fresh(self) -> int:
+        self._next += 1
+        return self._next
+
+
+def is_view(call: Call) -> bool:
+    """Return whether a call moves no data."""
+    return plain_word(call.name) in VIEWS and not any(inner.word in _COPIES for inner in _inside(call))
+
+
+def _inside(call: Call) -> list[Call]:
+    return [entry for inner in call.calls for entry in (inner, *_inside(inner))]
+
+
+def result_shape(call: Call) -> tuple[int, ...]:
+    """Return the shape of what a call returns, that of its largest input where no rule is known."""
+    try:
+        shape = _ruled(call, [tensor.shape for tensor in call.reads])
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):
+        shape = None
+    if (
+        shape is None
+        and call.calls
+        and (inner := [entry for entry in call.calls if entry.reads and not is_view(entry)])
+    ):
+        return result_shape(inner[-1])
+    return max((tensor.shape for tensor in call.reads), key=prod, default=()) if shape is None else shape
+
+
+def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    word, values = call.word, call.values
+    if cost := product(call.name, shapes, None, values):
+        return cost.shape
+    if word == "embedding":
+        return (*shapes[1], shapes[0][-1])
+    if word.startswith("adaptive_") and isinstance(values[1], list):
+        sizes = tuple(int(size) for size in values[1])
+        return (*shapes[0][: len(shapes[0]) - len(sizes)], *sizes)
+    if word.startswith(("max_pool", "avg_pool")):
+        kernel, stride, padding = (_pair(value) for value in values[1:4])
+        sizes = shapes[0][-len(kernel) :]
+        pooled = [
+            (size + 2 * pad - length) // step + 1
+            for size, length, step, pad in zip(sizes, kernel, stride or kernel, padding, strict=True)
+        ]
+        return (*shapes[0][: -len(kernel)], *pooled)
+    if KIND_OF_WORD.get(plain_word(call.name)) == "loss":
+        return ()
+    return None
+
+
+def _pair(value: object) -> list[int]:
+    if not isinstance(value, list) or not all(type(entry) is int for entry in value):
+        raise ValueError("not recorded")
+    return value
+
+
+_GRADIENT = "torch::autograd::AccumulateGrad"
+
+
+def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
+    """Return the graph of one step of a profile, gzip or not, with its measured times.
+
+    Args:
+        batch: number of samples in the trace; by default the first axis of the first tensor that is not a parameter.
+        step: which step, as the profiler counts; by default the first one that has a backward pass.
+
+    Raises:
+        ConfigError: unreadable, not gzip, or not JSON.
+        WorkloadError: no profile, one without operators or shapes, a malformed event, or no such step.
+    """
+    profile = read_profile(path)
+    return workload_of(profile, path, batch=batch, step=step)
+
+
+def workload_of(profile: Profile, path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
+    """Return the graph of one step of a profile that was read."""
+    roots = list(profile.roots)
+    gradients = [call.reads[0].shape for call in walk(roots) if call.name == _GRADIENT and call.reads]
+    wiring = Wiring(gradients)
+    for call in walk(roots):
+        if call.reads:
+            call.returns = [replace(call.reads[0], storage=-2, shape=result_shape(call))]
+    for call in sorted(_forward(roots), key=lambda call: call.id):
+        wiring.connect(call)
+    exchanges = tuple(piece.exchange for piece in profile.work if piece.exchange is not None)
+    recording = Recording(roots, exchanges, timed=True, on_device=profile.on_device)
+    device = profile.devices[0] if profile.devices and profile.on_device else ""
+    reading = reading_of(recording, path, batch=batch, step=step, machine=device)
+    measured = reading.graph.measured
+    if measured is not None:
+        named = accelerator_of_device(device, profile.memory) if device else None
+        precision = _precision(_forward(roots))
+        graph = replace(reading.graph, measured=replace(measured, accelerator=named, precision=precision))
+        reading = replace(reading, graph=graph)
+    return replace(reading, unrecorded=(*_unrecorded(profile), *reading.unrecorded))
+
+
+def _forward(roots: Sequence[Call]) -> Iterator[Call]:
+    """Yield the calls that no other one made and that belong to no backward pass and no optimizer."""
+    for call in leaves(roots):
+        if call.schema and not call.name.startswith((BACKWARD, "Optimizer.")):
+            yield call
+
+
+def _precision(calls: Iterator[Call]) -> str:
+    """The number format of most of the time of the forward pass; TF32 where kernels of float32 say so."""
+    seconds: dict[str, float] = defaultdict(float)
+    for call in calls:
+        if isinstance(call, TimedCall) and call.precision:
+            names = [name for inner in walk([call]) if isinstance(inner, TimedCall) for name in inner.kernels]
+            tf32 = call.precision == "fp32" and any("tf32" in name or "s1688" in name for name in names)
+            seconds["tf32" if tf32 else call.precision] += call.seconds
+    return max(seconds, key=lambda name: seconds[name], default="")
+
+
+def _unrecorded(profile: Profile) -> Iterator[str]:
+    yield "edges, outputs and which tensors are parameters: taken from shapes (an execution trace states them)"
+    for name, count in profile.left_out.items():
+        yield f"{count} events of category {name} are left out"
+    unattributed = profile.unattributed_seconds - sum(piece.seconds for piece in profile.work if piece.exchange)
+    if unattributed > 0.01 * profile.device_seconds:
+        share = unattributed / profile.device_seconds
+        yield f"{share:.1%} of the accelerator's time was launched by no operator, and is left out"
+    distributed = profile.distributed
+    if "world_size" in distributed:
+        rank, backend = distributed.get("rank", "?"), distributed.get("backend", "?")
+        yield f"what other ranks computed: the trace is of rank {rank} of {distributed['world_size']} ({backend})"

@@ -1,0 +1,214 @@
+"""Layer files of ASTRA-sim 1.x and SimAI: one line a layer, with compute times and exchanges, as compute graphs.
+
+DATA                                          policy, then such as ``model_parallel_NPU_group: 8 ep: 1 pp: 1``
+54                                            layers
+conv1  -1  13003 NONE 0  12864 NONE 0  32291 ALLREDUCE 37632  3229
+name   dependency; forward, gradient of the input, gradient of the weights: each ns, exchange, bytes; ns of the update
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from lightloom.core.documents import MOST_TRACE_BYTES, read_number, read_text
+from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.units import format_time
+from lightloom.models.graph import ComputeGraph, MeasuredTimes, Operator
+from lightloom.models.traces.operators import (
+    TracedExchange,
+    TraceReading,
+    exchange_notes,
+    kind_of_words,
+    unpriced_exchanges,
+)
+
+POLICIES = (
+    "DATA",
+    "MODEL",
+    "MICRO",
+    "HYBRID_TRANSFORMER",
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
+    "HYBRID_DATA_MODEL",
+    "HYBRID_MODEL_DATA",
+    "HYBRID_DLRM",
+    "HYBRID_DLRM_ENHANCED",
+    "HYBRID_CUSTOMIZED",
+    "DISTRIBUTED_INFERENCE",
+)
+"""First words of such files."""
+_COLUMNS = 12
+_NANOSECOND = 1e-9
+_ELEMENT_BYTES = 4
+_PASSES = ("forward", "input gradient", "weight gradient")
+_SUMS = ("all-reduce", "reduce-scatter")
+_GROUPS = {"DP_EP": "data, of experts", "EP": "expert", "DP": "data", "TP": "tensor", "PP": "pipeline"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    name: str
+    seconds: tuple[float, float, float]
+    """Of each pass."""
+    exchanges: tuple[TracedExchange | None, ...]
+    """Of each pass."""
+    update_seconds: float
+
+
+def read_layer_file(path: Path, *, batch: int) -> TraceReading:
+    """Return one operator a layer, with its compute times as measured times.
+
+    Args:
+        batch: number of samples that the times are of, which the file does not state.
+
+    Raises:
+        ConfigError: unreadable, or a malformed line (names it).
+        WorkloadError: exchanges alone, without a layer that computes.
+    """
+    lines = read_text(path, MOST_TRACE_BYTES).splitlines()
+    rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
+    policy, settings = _header(path, rows[0][1] if rows else [])
+    layers = list(_layers(path, rows[1:], policy, settings))
+    exchanges = tuple(exchange for layer in layers for exchange in layer.exchanges if exchange is not None)
+    if policy == "MICRO":
+        listed = "; ".join(exchange_notes(exchanges)) or "no exchange"
+        raise WorkloadError(f"{path}: MICRO: exchanges alone, which are no model ({listed}): expected a training step")
+    return TraceReading(
+        _graph(path, layers, batch, policy), tuple(_unrecorded(layers, exchanges, settings, batch)), exchanges
+    )
+
+
+def _header(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    if not words or words[0] not in POLICIES:
+        raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
+    settings: dict[str, str] = {}
+    name = ""
+    for word in words[1:]:
+        if word.endswith(":") or not _is_number(word):
+            name = word.rstrip(":")
+            settings[name] = ""
+        elif name:
+            settings[name] = f"{settings[name]} {word}".strip()
+    return words[0], settings
+
+
+def _layers(
+    path: Path, rows: Sequence[tuple[int, list[str]]], policy: str, settings: dict[str, str]
+) -> Iterator[_Layer]:
+    if not rows or len(rows[0][1]) != 1 or not rows[0][1][0].isdecimal():
+        raise ConfigError(f"{path}, line 2: expected the number of layers")
+    count, names = int(rows[0][1][0]), dict[str, int]()
+    if len(rows) - 1 != count:
+        raise ConfigError(f"{path}: states {count} layers and has {len(rows) - 1} lines of them: expected as many")
+    for number, words in rows[1:]:
+        if len(words) < _COLUMNS:
+            raise ConfigError(f"{path}, line {number}: {len(words)} columns: expected {_COLUMNS}")
+        names[words[0]] = names.get(words[0], 0) + 1
+        name = words[0] if names[words[0]] == 1 else f"{words[0]}#{names[words[0]]}"
+        passes = [words[first : first + 3] for first in (2, 5, 8)]
+        times = [_number(path, number, entry[0]) for entry in passes]
+        exchanges = [
+            _exchange(path, number, entry, _group(policy, place, settings)) for place, entry in enumerate(passes)
+        ]
+        yield _Layer(
+            name,
+            (times[0] * _NANOSECOND, times[1] * _NANOSECOND, times[2] * _NANOSECOND),
+            tuple(exchanges),
+            _number(path, number, words[11]) * _NANOSECOND,
+        )
+
+
+def _exchange(path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]) -> TracedExchange | None:
+    word, nbytes = entry[1].upper(), _number(path, line, entry[2])
+    if word == "NONE":
+        return None
+    base, _, suffix = word.partition("_")
+    kind = kind_of_words(base)
+    if not kind:
+        raise ConfigError(f"{path}, line {line}: exchange {entry[1]!r}: expected NONE, ALLREDUCE, ALLGATHER, ...")
+    name, ranks = (_GROUPS[suffix], None) if suffix in _GROUPS else group
+    return TracedExchange(kind, int(nbytes), name, ranks=ranks)
+
+
+def _group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int | None]:
+    """Return the group of a pass's exchanges by the policy, and its ranks where the file states them."""
+    stated = settings.get("model_parallel_NPU_group", "").split()
+    tensor = int(stated[0]) if stated and stated[0].isdecimal() else None
+    if policy == "DATA" or (place == 2 and policy != "MODEL"):
+        every = settings.get("all_gpus", "")
+        replicas = int(every) // tensor if every.isdecimal() and tensor else None
+        return "data", replicas
+    return ("model", None) if policy == "MODEL" else ("tensor", tensor)
+
+
+def _graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
+    operators = []
+    for place, layer in enumerate(layers):
+        summed = layer.exchanges[2]
+        gradients = 0 if summed is None or summed.kind not in _SUMS or policy == "MODEL" else summed.nbytes or 0
+        operators.append(
+            Operator(
+                name=layer.name,
+                kind="elementwise",
+                inputs=(layers[place - 1].name,) if place else (),
+                dimensions={"sample": batch},
+                parameters=gradients // _ELEMENT_BYTES,
+                parameter_bytes=gradients // _ELEMENT_BYTES * _ELEMENT_BYTES,
+            )
+        )
+    measured = MeasuredTimes(
+        batch=batch,
+        forward=tuple(layer.seconds[0] for layer in layers),
+        backward=tuple(layer.seconds[1] + layer.seconds[2] for layer in layers),
+        clock="compute times that the layer file states",
+    )
+    return ComputeGraph(
+        name=path.stem,
+        batch=batch,
+        operators=tuple(operators),
+        element_bytes=_ELEMENT_BYTES,
+        uncounted=tuple(unpriced_exchanges(_within_passes(layers, policy))),
+        measured=measured,
+    )
+
+
+def _within_passes(layers: Sequence[_Layer], policy: str) -> Iterator[TracedExchange]:
+    """Yield the exchanges that no plan makes: all but sums of the weights' gradients over replicas."""
+    for layer in layers:
+        for place, exchange in enumerate(layer.exchanges):
+            if exchange is not None and (place < 2 or exchange.kind not in _SUMS or policy == "MODEL"):
+                yield exchange
+
+
+def _unrecorded(
+    layers: Sequence[_Layer], exchanges: Sequence[TracedExchange], settings: dict[str, str], batch: int
+) -> Iterator[str]:
+    total = [sum(layer.seconds[place] for layer in layers) for place in range(3)]
+    yield f"{len(layers)} layers: " + ", ".join(
+        f"{format_time(seconds)} {name}" for seconds, name in zip(total, _PASSES, strict=True)
+    )
+    yield f"shapes: no operator can be split; the times are taken to be those of {batch} samples on one rank"
+    yield "activations: memory is counted without them"
+    yield "parameters: a quarter of the bytes that gradients of weights add up, float32"
+    update = sum(layer.update_seconds for layer in layers)
+    if update:
+        yield f"{format_time(update)} of updates are left out: the plan prices its own"
+    for name, value in settings.items():
+        if value not in ("", "0"):
+            yield f"{name} {value}: not used of the file"
+    yield from exchange_notes(exchanges)
+
+
+def _number(path: Path, line: int, word: str) -> float:
+    if not _is_number(word) or read_number(word) < 0:
+        raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
+    return read_number(word)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return isfinite(read_number(word))
+    except ValueError:
+        return False

@@ -1,0 +1,136 @@
+"""Exchanges among ranks as traces record them: collectives, sends and receives, with their bytes, group and time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightloom.core.errors import WorkloadError
+from lightloom.core.units import format_size, format_time
+from lightloom.models.graph import ComputeGraph
+
+_WORDS: Mapping[str, str] = {
+    "allreduce": "all-reduce",
+    "reducescatter": "reduce-scatter",
+    "allgather": "all-gather",
+    "alltoall": "all-to-all",
+    "broadcast": "broadcast",
+    "sendrecv": "send and receive",
+    "barrier": "barrier",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce": "reduce",
+    "send": "send",
+    "recv": "receive",
+}
+"""Kind by what the name of a kernel or of an operator holds, without marks between words; the first one counts."""
+_KERNEL = re.compile(r"^(nccl|rccl|mscclpp|onecc|hccl)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedExchange:
+    """One exchange of a trace."""
+
+    kind: str
+    """``all-reduce``, ``reduce-scatter``, ...; ``send``, ``receive``."""
+    nbytes: int | None
+    """Bytes that this rank puts in; None where the trace does not say."""
+    group: str = ""
+    """Name of the group of ranks; empty where the trace does not say."""
+    seconds: float = 0.0
+    """Time on the accelerator, or on the host; 0 where the trace does not say."""
+    ranks: int | None = None
+    """Ranks of the group; None where the trace does not say."""
+
+
+def kind_of_kernel(name: str) -> str:
+    """Return the kind of exchange that a kernel of a collective library is for; empty for other kernels."""
+    return kind_of_words(name) or "unknown" if _KERNEL.match(name) else ""
+
+
+def kind_of_words(name: str) -> str:
+    """Return the kind of exchange that a name speaks of; empty without one."""
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    return next((kind for word, kind in _WORDS.items() if word in plain), "")
+
+
+def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
+    """Return a line for each kind and group: how many exchanges, their bytes, their seconds."""
+    groups: dict[tuple[str, str, int | None], list[TracedExchange]] = {}
+    for exchange in exchanges:
+        groups.setdefault((exchange.kind, exchange.group, exchange.ranks), []).append(exchange)
+    return [_line(kind, group, ranks, members) for (kind, group, ranks), members in groups.items()]
+
+
+def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
+    """Return a warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did."""
+    listed = "; ".join(exchange_lines(exchanges))
+    if not listed:
+        return []
+    return [f"exchanges within the traced passes take no time in the plan, which has those of its strategy: {listed}"]
+
+
+def _line(kind: str, group: str, ranks: int | None, members: list[TracedExchange]) -> str:
+    known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
+    size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"
+    seconds = sum(exchange.seconds for exchange in members)
+    where = (f" in group {group!r}" if group else "") + (f" of {ranks} ranks" if ranks else "")
+    return f"{len(members)} x {kind}{where}: {size}" + (f", {format_time(seconds)}" if seconds else "")
+
+
+# What is read from the trace of a training step: a graph, what the trace does not record, and its exchanges.
+
+KERNELS, HOST = "kernels of the accelerator", "calls on the host"
+"""What was timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReading:
+    """A graph, and what the trace does not record."""
+
+    graph: ComputeGraph
+    unrecorded: tuple[str, ...]
+    """What the trace does not record and what is assumed instead, a sentence each."""
+    exchanges: tuple[TracedExchange, ...] = ()
+    """Exchanges among ranks that the trace holds; a plan makes its own."""
+    not_found: float = 0.0
+    """Share of the elements with gradients that no operator is known to read as parameters."""
+
+
+LEAST_FLOPS = 100_000
+"""Work of a step below which a trace is none of a network; an assumption (a digit in LeNet-5 takes some 2.5 MFLOP)."""
+
+
+MOST_NOT_FOUND = 0.01
+"""Share of the parameters that may lack in the trace of a step; an assumption."""
+
+
+def check_step(reading: TraceReading, path: Path) -> TraceReading:
+    """Return what was read of a trace, if a training step can be planned from it.
+
+    Raises:
+        WorkloadError: names what it lacks.
+    """
+    graph = reading.graph
+    flops = graph.forward_flops + graph.backward_flops
+    lacking = []
+    if not graph.parameters:
+        lacking.append("parameters (no tensor is read as a weight, and no gradient is kept or summed over ranks)")
+    if 0 < flops < LEAST_FLOPS or (not flops and graph.measured is None):
+        lacking.append(f"work (the shapes of its tensors make {flops:,} FLOP, a network's {LEAST_FLOPS:,} at least)")
+    if reading.not_found > MOST_NOT_FOUND:
+        lacking.append(f"the calls that read {100 * reading.not_found:.0f} % of the parameters in their own shape")
+    if lacking:
+        raise WorkloadError(
+            f"{path}: lacks {' and '.join(lacking)}: expected the trace of a network's training step, "
+            "with the shapes of all tensors"
+        )
+    return reading
+
+
+def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:
+    """Return a line that lists the exchanges of a trace; none without any."""
+    listed = "; ".join(exchange_lines(exchanges))
+    return [f"which plan made its exchanges, so that they are listed and not replayed: {listed}"] if listed else []

@@ -1,0 +1,307 @@
+"""One call from a name to a graph; models of the zoo come with the package, or are traced once and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.errors import UnknownNameError, WorkloadError
+from lightloom.core.forms import expected_forms
+from lightloom.core.plugins import load_plugins
+from lightloom.core.results import content_hash
+from lightloom.models.graph import ComputeGraph
+
+# The zoo's index, without PyTorch: what each name is, its size, its source, and where the module is written.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooEntry:
+    """One model of the zoo."""
+
+    name: str
+    description: str
+    parameters: int
+    """Published count; where the paper rounds, the exact count of the published layout."""
+    source: str
+    path: str
+    """``module:factory``."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Given to the factory."""
+    example: str
+    """One sample, as used when nothing else is asked for."""
+    sequence_length: int | None = None
+    """Tokens in a sample; none for models that do not take tokens."""
+
+
+_ENTRIES = json.loads((files(__package__) / "zoo.json").read_text(encoding="utf-8"))
+ZOO: Mapping[str, ZooEntry] = {entry["name"]: ZooEntry(**entry) for entry in _ENTRIES}
+"""Every model of the zoo, by name."""
+
+
+# Graphs of the zoo that the package brings along, so that no installation waits for PyTorch to trace the same again.
+#
+# ``zoo.zip`` holds the trace of every model of the zoo, with the model's own sequence length, under the key by which
+# traces are cached: the model's arguments and the source of the tracer. ``python -m scripts.trace_zoo`` writes it. A
+# graph is taken only where its key fits, and where the installed PyTorch is of a version whose traces were compared
+# with it.
+
+ARCHIVE = Path(__file__).with_name("zoo.zip")
+_VERSIONS = "torch"
+_DATE = (2026, 1, 1, 0, 0, 0)
+"""Of every member, so that equal graphs make equal files."""
+
+
+def torch_version() -> str | None:
+    """Return the version of the installed PyTorch without its build (``2.13.0``), or None; imports nothing."""
+    try:
+        return version("torch").partition("+")[0]
+    except PackageNotFoundError:
+        return None
+
+
+def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> ComputeGraph | None:
+    """Return the graph that the package brings along for a trace, or None.
+
+    Args:
+        key: of the trace.
+        torch: the version of PyTorch that would trace it; None takes the graph whatever version traced it.
+    """
+    if torch is not None and torch not in compared_versions(archive):
+        return None
+    return _graph(_member(key, archive))
+
+
+def compared_versions(archive: Path = ARCHIVE) -> list[str]:
+    """Return the versions of PyTorch whose traces equal the graphs of an archive."""
+    return (_member(_VERSIONS, archive) or b"").decode().split()
+
+
+def write_archive(graphs: Mapping[str, ComputeGraph], versions: Sequence[str], archive: Path = ARCHIVE) -> None:
+    """Write graphs by their keys, and the versions of PyTorch that trace them so."""
+    texts = {key: json.dumps(graph.to_json(), separators=(",", ":")) for key, graph in graphs.items()}
+    with zipfile.ZipFile(archive, "w") as members:
+        for name, text in {_VERSIONS: "\n".join(versions), **texts}.items():
+            members.writestr(zipfile.ZipInfo(name, _DATE), text, zipfile.ZIP_DEFLATED, 9)
+
+
+def _member(name: str, archive: Path) -> bytes | None:
+    """Return the content of a member; None where it is missing or damaged."""
+    try:
+        with zipfile.ZipFile(archive) as members:
+            return members.read(name)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
+def _graph(text: bytes | None) -> ComputeGraph | None:
+    try:
+        return None if text is None else ComputeGraph.from_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+# Find a user's factory: ``package.module:factory`` or ``path/file.py:factory``.
+
+INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
+
+
+def resolve(spec: str) -> Any:
+    """Return the object that the spec names; importing it runs the user's code.
+
+    Raises:
+        WorkloadError: no such file, module or attribute, or the import fails.
+    """
+    place, _, attribute = spec.rpartition(":")
+    is_file = place.endswith(".py")
+    if not _dotted(attribute) or not (is_file or _dotted(place)):
+        raise WorkloadError(
+            f"{spec!r} is no file here and names no factory: expected package.module:factory or path/file.py:factory"
+        )
+    try:
+        with search_path(spec), contextlib.redirect_stdout(sys.stderr):
+            module = _import_file(spec, Path(place)) if is_file else importlib.import_module(place)
+    except WorkloadError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise WorkloadError(f"{spec}: {INSTALL_TORCH}") from error
+        text = (str(error).strip() or "no message").splitlines()[0]
+        raise WorkloadError(f"{spec}: cannot import {place!r}: {type(error).__name__}: {text}") from error
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise WorkloadError(f"{spec}: {place!r} has no {attribute!r}{_offer(module)}")
+        value = getattr(value, part)
+    return value
+
+
+def _dotted(name: str) -> bool:
+    """Whether it is names joined by dots, as modules and attributes are written."""
+    return all(part.isidentifier() for part in name.split("."))
+
+
+@contextlib.contextmanager
+def search_path(spec: str) -> Iterator[None]:
+    """Let imports find what lies beside the user's file, or in the working folder, while the context lasts."""
+    place = spec.rpartition(":")[0]
+    folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _import_file(spec: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise WorkloadError(f"{spec}: there is no file {str(path)!r}")
+    name = f"lightloom_model_{sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise WorkloadError(f"{spec}: {str(path)!r} is not a Python file")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module  # dataclasses and pickle look it up there
+    try:
+        module_spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _offer(module: ModuleType) -> str:
+    own = [
+        name
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    return f"; it has {', '.join(sorted(own)[:10])}" if own else ""
+
+
+TRACE_BATCH = 13
+"""Zoo models are traced with this many samples and rescaled: a prime that no layer size has, so that a 13 in a shape
+is the batch."""
+
+
+def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:
+    """Return the graph of a model.
+
+    Args:
+        spec: a zoo name, the name of a plug-in in group ``lightloom.models``, ``package.module:factory`` or
+            ``path/file.py:factory``.
+        batch: samples in one forward pass.
+        sequence_length: tokens in a sample, for models that take tokens; by default the model's own.
+
+    Raises:
+        UnknownNameError: no such name in the zoo or among the plug-ins.
+        WorkloadError: the model cannot be imported, built or traced, or PyTorch is missing.
+    """
+    for what, value in (("batch", batch), ("sequence length", sequence_length)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise WorkloadError(f"{spec}: the {what} is {value!r}, expected a whole number of at least 1")
+    entry = ZOO.get(spec)
+    if entry is not None:
+        return _load_zoo(entry, sequence_length).with_batch(batch)
+    if _is_factory(spec):
+        factory, trace = resolve(spec), _tracer(spec)
+        with search_path(spec):
+            return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
+    plugins = load_plugins("models")
+    if spec not in plugins:
+        raise UnknownNameError("model", spec, [*ZOO, *plugins], f"or a file: {expected_forms('model')}")
+    return _tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
+
+
+def is_model_name(spec: str) -> bool:
+    """Whether a model is named (in the zoo, by a plug-in, or by its factory) rather than described by a file."""
+    return spec in ZOO or _is_factory(spec) or spec in load_plugins("models")
+
+
+def _is_factory(spec: str) -> bool:
+    return ":" in spec or spec.endswith(".py")
+
+
+def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
+    if sequence_length is not None and entry.sequence_length is None:
+        raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")
+    length = sequence_length or entry.sequence_length
+    torch = torch_version()
+    shipped = shipped_graph(trace_key(entry, length), torch)
+    if shipped is not None:
+        return shipped
+    path = cache_directory() / "workloads" / f"{trace_key(entry, length)}-{torch}.json"
+    cached = _read(path)
+    if cached is not None and cached.name == entry.name:
+        return cached
+    graph = trace_zoo(entry, sequence_length)
+    write_entry(path, json.dumps(graph.to_json(), separators=(",", ":")))
+    return graph
+
+
+def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGraph:
+    """Trace a model of the zoo with the installed PyTorch, whatever is kept.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
+    trace = _tracer(entry.name)
+    return trace(
+        resolve(entry.path),
+        name=entry.name,
+        batch=TRACE_BATCH,
+        sequence_length=sequence_length,
+        arguments=entry.arguments,
+    )
+
+
+def trace_key(entry: ZooEntry, length: int | None) -> str:
+    """Return the name under which a trace is kept: the model's, a hash of its arguments and of the tracer's source."""
+    content = [entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()]
+    return f"{entry.name}-{content_hash(content)}"
+
+
+def _read(path: Path) -> ComputeGraph | None:
+    """Return the cached graph; none where the file is missing or damaged."""
+    content = read_entry(path)
+    try:
+        return None if content is None else ComputeGraph.from_json(json.loads(content))
+    except (ValueError, RecursionError):
+        return None
+
+
+@cache
+def _source_hash() -> str:
+    """Changes whenever the tracer, the zoo or the form of the graph does."""
+    folder = Path(__file__).parent
+    digest = sha256()
+    own = [folder / name for name in ("graph.py", "operator_words.py")]
+    for file in (*own, *sorted((folder / "torch").rglob("*.py"))):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _tracer(name: str) -> Callable[..., ComputeGraph]:
+    """Return the bridge to PyTorch, imported only now that something has to be traced."""
+    try:
+        from lightloom.models.torch.trace import trace_factory
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
+    return trace_factory

@@ -1,0 +1,298 @@
+"""Fig. 5's 27 cases under a choice of bandwidths and constants, and the percentages that follow.
+
+    C = R · MACs · B / (698.1e9 · p) + β · S / 6.4 GB/s          computation, with its eDRAM accesses
+    M = layers · 2 · latency · (√p − 1) + S · (p − 1) / (p · BW)   communication, Eq. 3
+    T = C + M        E ∝ p · (7.96 W · C + 4 · PHY power · M)        EDP = E · T
+
+R is how often the chips work through the forward pass for each pass of broadcasts, times what a multiplier idles; the
+paper does not say (three passes to two broadcasts would be 1.5). β stands for time that grows with the synapses that
+every chip holds after a broadcast. Both are fitted to the headlines (:mod:`lightloom.papers.dadiannao.model`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from typing import Literal
+
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.claims import Claim
+from lightloom.machines.accelerators.dadiannao import DaDianNao, load_dadiannao
+from lightloom.machines.fabrics.grids import Mesh
+from lightloom.papers.dadiannao import PAPER
+from lightloom.papers.dadiannao.networks import printed
+from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
+from lightloom.planning.parallelism.dadiannao import (
+    ChipLink,
+    Hops,
+    Network,
+    Step,
+    Strategy,
+    broadcast_time,
+    chips_needed,
+    communication_time,
+    computation_time,
+    link_of,
+    literal_hops,
+    mesh_hops,
+    step,
+)
+
+Case = tuple[str, int]
+"""A network and a batch size."""
+Figures = Mapping[Case, float]
+
+SYNAPSE_RATE = 6.4e9
+"""Bandwidth that β is relative to, in bytes per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """Constants of the computation that the paper does not state."""
+
+    passes: float
+    """R: passes of multiply-accumulates at the peak rate, for each pass of broadcasts."""
+    synapse: float = 0.0
+    """β: seconds for the synapses that a chip holds, as a share of the time in which 6.4 GB/s carries them."""
+
+
+FITTED = Constants(passes=10.19, synapse=0.034)
+"""Two constants fitted to the ten headlines."""
+ONE_FITTED = Constants(passes=10.87)
+"""One constant fitted to the ten headlines."""
+PEAK = Constants(passes=1.5)
+"""Nothing fitted: three passes of arithmetic at the peak rate for two of broadcasts."""
+
+Bandwidths = tuple[float, float, float]
+"""Bandwidths of 25-E, 100-O and 400-O in Eq. 3, in bytes per second."""
+MIXED: Bandwidths = (6.4e9, 12.5e9, 50e9)
+"""Both directions for the electrical links, one for the optical ones: what the headlines need."""
+ONE_DIRECTION: Bandwidths = (3.2e9, 12.5e9, 50e9)
+"""Bandwidths of one direction throughout."""
+BOTH_DIRECTIONS: Bandwidths = (6.4e9, 25e9, 100e9)
+"""As printed in Table 1, both directions."""
+
+
+@cache
+def chip() -> DaDianNao:
+    """Return the chip of Table 1."""
+    return load_dadiannao()
+
+
+def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
+    """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
+    by_name = {}
+    for name, bandwidth in zip(LINKS, bandwidths, strict=True):
+        table = link_of(chip(), name)
+        by_name[name] = ChipLink(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
+    return by_name
+
+
+def cases() -> tuple[Case, ...]:
+    """Return the cases of Fig. 5: nine networks at three batch sizes."""
+    return tuple((name, batch) for name in printed() for batch in BATCHES)
+
+
+def strategy(name: str, batch: int) -> Strategy:
+    """Return the strategy of section 5: model parallelism for AlexNet at batch 1 and 32, else data parallelism."""
+    return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
+
+
+def run(
+    network: Network,
+    batch: int,
+    link: ChipLink,
+    constants: Constants,
+    *,
+    parallel: Strategy | None = None,
+    hops: Hops = mesh_hops,
+) -> Step:
+    """Return the result of one case on one kind of link."""
+    chosen = parallel or strategy(network.name, batch)
+    p = chips_needed(network, batch, chip())
+    held = network.synapses if chosen == "data" else network.synapses / p
+    computation = constants.passes * computation_time(network, batch, p, chip())
+    return step(
+        chip(),
+        link,
+        chips=p,
+        computation=computation + constants.synapse * held / SYNAPSE_RATE,
+        communication=communication_time(network, batch, p, link, chosen, hops),
+    )
+
+
+def saved(
+    quantity: Literal["time", "edp"],
+    link: ChipLink,
+    base: ChipLink,
+    constants: Constants,
+    *,
+    hops: Hops = mesh_hops,
+    base_hops: Hops = mesh_hops,
+    networks: Mapping[str, Network] | None = None,
+) -> Figures:
+    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case.
+
+    Raises:
+        ValueError: a link has no PHY power, which EDP needs.
+    """
+    figures = {}
+    for name, network in (networks or printed()).items():
+        for batch in BATCHES:
+            new = getattr(run(network, batch, link, constants, hops=hops), quantity)
+            old = getattr(run(network, batch, base, constants, hops=base_hops), quantity)
+            if new is None or not old:
+                raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
+            figures[name, batch] = 100 * (1 - new / old)
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Per cent saved in each case: time and EDP at 100 and 400 Gb/s, by ``"100"`` and ``"400"``."""
+
+    time: Mapping[str, Figures]
+    edp: Mapping[str, Figures]
+
+    def headlines(self) -> dict[str, float]:
+        """The ten percentages, by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`."""
+        percentages = {}
+        for speed in ("100", "400"):
+            for what, figures in (("time", self.time[speed]), ("edp", self.edp[speed])):
+                percentages[f"{what}_average_{speed}"] = mean(figures)
+                percentages[f"{what}_best_{speed}"] = max(figures.values())
+            percentages[f"time_batch256_{speed}"] = mean(self.time[speed], batch=256)
+        return percentages
+
+
+def savings(
+    constants: Constants,
+    bandwidths: Bandwidths = MIXED,
+    *,
+    hops: Hops = mesh_hops,
+    networks: Mapping[str, Network] | None = None,
+) -> Savings:
+    """Return the savings of both optical systems over the electrical one in all 27 cases."""
+    electrical, *optical = links(bandwidths).values()
+    by_speed = dict(zip(("100", "400"), optical, strict=True))
+
+    def figures(quantity: Literal["time", "edp"]) -> dict[str, Figures]:
+        return {
+            speed: saved(quantity, link, electrical, constants, hops=hops, base_hops=hops, networks=networks)
+            for speed, link in by_speed.items()
+        }
+
+    return Savings(figures("time"), figures("edp"))
+
+
+def mean(figures: Figures, batch: int | None = None) -> float:
+    """Return the mean over all cases, or over those of one batch."""
+    chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
+    return sum(chosen) / len(chosen)
+
+
+# The constants that the paper leaves open, fitted to its ten headlines by least squares: run it as ``python -m
+# lightloom.papers.dadiannao.model``.
+
+
+def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> float:
+    """Return the root mean square of ours − paper over the ten headlines, in points."""
+    ours = savings(constants, bandwidths, hops=hops).headlines()
+    return sqrt(sum((ours[what] - paper) ** 2 for what, paper in HEADLINE.items()) / len(HEADLINE))
+
+
+def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Constants:
+    """Return the R and β ≥ 0 of the smallest misfit."""
+    from scipy.optimize import minimize
+
+    optimum = minimize(
+        lambda x: misfit(Constants(passes=x[0], synapse=x[1] / 100), bandwidths, hops),
+        x0=(5.0, 1.0),
+        method="Nelder-Mead",
+        bounds=((0.1, 100), (0, 100)),
+        options={"xatol": 1e-3, "fatol": 1e-5},
+    )
+    return Constants(passes=float(optimum.x[0]), synapse=float(optimum.x[1]) / 100)
+
+
+def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
+    """Return the R of the smallest misfit with β = 0."""
+    from scipy.optimize import minimize_scalar
+
+    optimum = minimize_scalar(
+        lambda passes: misfit(Constants(passes=passes), bandwidths), bounds=(0.1, 100), method="bounded"
+    )
+    return Constants(passes=float(optimum.x))
+
+
+def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
+    """Return the R that reproduces one headline with β = 0; the other nine are then predictions."""
+    from scipy.optimize import brentq
+
+    def error(passes: float) -> float:
+        return savings(Constants(passes=passes), bandwidths).headlines()[what] - HEADLINE[what]
+
+    return Constants(passes=float(brentq(error, 1, 40, xtol=1e-3)))
+
+
+def main() -> None:
+    """Print the fits and their misfits."""
+    fits = {"two constants": two_constants(), "one constant": one_constant()}
+    fits["20.6 alone"] = calibrated("time_average_100")
+    for name, fitted in fits.items():
+        constants = f"R = {fitted.passes:.2f}, beta = {fitted.synapse:.3f}"
+        sys.stdout.write(f"{name}: {constants}, RMS {misfit(fitted):.2f} points\n")
+
+
+if __name__ == "__main__":
+    main()
+
+
+# Eq. 3 compared with built and verified schedules, and with its literal text.
+
+_SHARE = 2.0**20
+_SQUARE, _OBLONG, _LARGE = 64, 35, 904
+
+
+def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Schedule:
+    """The verified all-gather of ``share`` bytes of every chip.
+
+    Raises:
+        UnsupportedError: both axes at once on a mesh that is not square.
+    """
+    algorithm = find("mesh-broadcast-both-axes" if both_axes else "mesh-broadcast")
+    return build(algorithm, Collective("all-gather", fabric.ranks, fabric.ranks * share), fabric)
+
+
+def built_time(chips: int, link: ChipLink, share: float = _SHARE, *, both_axes: bool = False) -> float:
+    """Return the duration of the broadcast on the most square mesh of so many chips, in seconds."""
+    fabric = Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
+    return cost(mesh_broadcast(fabric, share, both_axes=both_axes), fabric).time
+
+
+def claims() -> tuple[Claim, ...]:
+    """Return the rows, for 100 Gb/s links in one direction and 1 MiB per chip."""
+    link = link_of(chip(), "100-O")
+    fabric = Mesh(ranks=_SQUARE, bandwidth=link.bandwidth, hop_latency=link.latency)
+    halved = mesh_broadcast(fabric, _SHARE, both_axes=True)
+    bound = lower_bound(halved.collective, fabric)
+    square, oblong = (broadcast_time(_SHARE, chips, link) for chips in (_SQUARE, _OBLONG))
+    return (
+        _row("time_64", square, built_time(_SQUARE, link)),
+        _row("time_35", oblong, built_time(_OBLONG, link)),
+        _row("time_64_both_axes", square, cost(halved, fabric).time, bound=bound, bound_us=bound.time * 1e6),
+        PAPER.claim(
+            "example.equation_3_literal_latencies_904", round(mesh_hops(_LARGE), 2), paper=literal_hops(_LARGE)
+        ),
+    )
+
+
+def _row(what: str, paper: float, ours: float, **values: object) -> Claim:
+    return PAPER.claim(f"example.equation_3_{what}", round(ours * 1e6, 4), paper=round(paper * 1e6, 4), **values)

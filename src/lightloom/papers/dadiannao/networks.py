@@ -1,0 +1,159 @@
+"""The nine CNNs: counted from the zoo's graphs, and with the sizes that Table 2 prints.
+
+Counts come with the package, so that the study needs no PyTorch. To count them anew:
+
+    python -m lightloom.papers.dadiannao.networks
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from lightloom.core.files import write_atomically
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.zoo import load_workload
+from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
+from lightloom.planning.parallelism.dadiannao import Network, network_of
+
+ZOO = {
+    "AlexNet": "alexnet-2012",
+    "VGG16": "vgg16",
+    "VGG19": "vgg19",
+    "Inception-v1": "googlenet-2014",
+    "Inception-v3": "inception-v3-plain",
+    "ResNet50": "resnet50-2015",
+    "ResNet101": "resnet101-2015",
+    "ResNet152": "resnet152-2015",
+    "DenseNet121": "densenet121",
+}
+"""Variants of the zoo that match the paper's sizes."""
+MIB = 2.0**20
+INCEPTION_VARIANT = "Inception-v3 variant"
+"""Key of the counts of :func:`trace_variant`."""
+
+VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4": 5}
+"""A guess at the paper's Inception-v3: two blocks A instead of three, five blocks C of 192 channels instead of four of
+128 to 192. Block of the zoo's graph → how often it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A network and its weighted layers, from its graph."""
+
+    network: Network
+    convolutions: int
+    connected: int
+
+
+@cache
+def graph_of(name: str) -> ComputeGraph:
+    """The graph of one sample.
+
+    Raises:
+        WorkloadError: PyTorch is missing, and the graph is not cached.
+    """
+    return load_workload(ZOO[name], batch=1)
+
+
+@cache
+def _stored() -> Mapping[str, Counted]:
+    rows = json.loads((files(__package__) / "counted.json").read_text(encoding="utf-8"))
+    return {name: Counted(**row | {"network": Network(**row["network"])}) for name, row in rows.items()}
+
+
+def counted(name: str) -> Counted:
+    """Return the stored counts of a network."""
+    return _stored()[name]
+
+
+def inception_variant() -> Counted:
+    """Return the stored counts of the guessed Inception-v3."""
+    return _stored()[INCEPTION_VARIANT]
+
+
+def trace_counts(name: str) -> Counted:
+    """Count the zoo's graph, as in Table 2.
+
+    The input counts as a layer, but not in ResNets, whose printed numbers need one layer less.
+    """
+    graph = graph_of(name)
+    network = replace(network_of(graph), name=name)
+    if name.startswith("ResNet"):
+        network = replace(network, layers=network.layers - 1)
+    return _with_kinds(network, graph)
+
+
+def trace_variant() -> Counted:
+    """Count Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
+    graph = graph_of("Inception-v3")
+    whole = network_of(graph)
+    parts = {block: network_of(_only(graph, block)) for block in VARIANT}
+
+    def total(field: str) -> float:
+        change = sum((times - 1) * getattr(parts[block], field) for block, times in VARIANT.items())
+        return float(getattr(whole, field) + change)
+
+    network = Network(
+        name="Inception-v3",
+        layers=round(total("layers")),
+        synapses=total("synapses"),
+        neurons=total("neurons"),
+        products=total("products"),
+        inputs=total("inputs"),
+    )
+    kinds = _with_kinds(network, graph)
+    more = sum((times - 1) * _count(_block(graph, block), "conv") for block, times in VARIANT.items())
+    return replace(kinds, convolutions=kinds.convolutions + more)
+
+
+def _with_kinds(network: Network, graph: ComputeGraph) -> Counted:
+    return Counted(network, _count(graph.operators, "conv"), _count(graph.operators, "linear"))
+
+
+def _count(operators: tuple[Operator, ...], kind: str) -> int:
+    return sum(operator.kind == kind for operator in operators)
+
+
+def _block(graph: ComputeGraph, block: str) -> tuple[Operator, ...]:
+    return tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
+
+
+def _only(graph: ComputeGraph, block: str) -> ComputeGraph:
+    """The block alone; what it reads from outside becomes an operator that counts as nothing."""
+    inside = _block(graph, block)
+    names = {each.name for each in inside}
+    outside = {source for each in inside for source in each.inputs} - names
+    stubs = tuple(
+        replace(graph.operator(source), kind="copy", inputs=(), forward_flops=0) for source in sorted(outside)
+    )
+    return replace(graph, operators=stubs + inside)
+
+
+@cache
+def printed() -> Mapping[str, Network]:
+    """The nine networks with layers, synapses and neurons as printed; only multiply-accumulates (and AlexNet's inputs)
+    are counted, Inception-v3's in the variant whose sizes are printed."""
+    networks = {}
+    for name, row in TABLE_2.items():
+        ours = (inception_variant() if name == "Inception-v3" else counted(name)).network
+        networks[name] = replace(
+            ours, layers=row.layers, synapses=row.synapse * MIB, neurons=row.neuron * MIB / NEURON_BATCH
+        )
+    return networks
+
+
+@cache
+def all_counted() -> Mapping[str, Network]:
+    """Return the counts of the nine networks, with Inception-v3 in its published form."""
+    return {name: counted(name).network for name in TABLE_2}
+
+
+if __name__ == "__main__":
+    counts = {name: trace_counts(name) for name in TABLE_2} | {INCEPTION_VARIANT: trace_variant()}
+    document = {name: asdict(row) for name, row in counts.items()}
+    write_atomically(Path(__file__).parent / "counted.json", json.dumps(document, indent=1) + "\n")

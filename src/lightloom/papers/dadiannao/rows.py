@@ -1,0 +1,466 @@
+"""The ten percentages with two fitted constants and with one, and a bound for any constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import inf
+from statistics import fmean
+from typing import Any
+
+from lightloom.core.claims import Claim
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.clusters.cluster import Package, Rack
+from lightloom.machines.fabrics.packets import DECODER_CYCLES, RS_544_514
+from lightloom.papers.dadiannao import PAPER
+from lightloom.papers.dadiannao.model import (
+    BOTH_DIRECTIONS,
+    FITTED,
+    MIXED,
+    ONE_DIRECTION,
+    ONE_FITTED,
+    PEAK,
+    Bandwidths,
+    Constants,
+    Figures,
+    Savings,
+    chip,
+    links,
+    mean,
+    run,
+    saved,
+    savings,
+)
+from lightloom.papers.dadiannao.networks import (
+    MIB,
+    ZOO,
+    Counted,
+    all_counted,
+    counted,
+    inception_variant,
+    printed,
+)
+from lightloom.papers.dadiannao.paper import BATCHES as PAPER_BATCHES
+from lightloom.papers.dadiannao.paper import BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
+from lightloom.planning.parallelism.dadiannao import (
+    ChipLink,
+    Hops,
+    broadcast_bytes,
+    check_rack,
+    chips_needed,
+    link_of,
+    mesh_hops,
+    ring_hops,
+    tree_hops,
+)
+
+_HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"
+_TABLE_1 = "6.4, 25 and 100 GB/s, Table 1"
+
+
+def claims() -> tuple[Claim, ...]:
+    """Return the rows of the headlines."""
+    return (*_fitted(), *_winners(), *_impossible(), *_consistent(), *_unfitted())
+
+
+def largest_ratio(bandwidths: Bandwidths) -> float:
+    """How much more time 400-O can save than 100-O under Eqs. 1 to 3, whatever the compute model.
+
+    A step's time is convex and rising in 1/BW: C + latency + D/BW, or per layer the larger of computation and that. A
+    chord over a longer range is therefore no steeper than one that ends at the same slow link, so that
+    saved(400)/saved(100) is at most the ratio of the steps in 1/BW; the longer latency of 400-O only lowers it.
+    """
+    electrical, hundred, four_hundred = (1 / each for each in bandwidths)
+    return (electrical - four_hundred) / (electrical - hundred)
+
+
+def _headline_row(template: str, what: str, ours: dict[str, float], **values: Any) -> Claim:
+    """Return the row of one headline, where ``ours`` are all ten."""
+    return PAPER.claim(f"headline.{template}", round(ours[what], 2), paper=HEADLINE[what], what=what, **values)
+
+
+def _averages(suffix: str, ours: dict[str, float], template: str = "{what}{suffix}", **values: Any) -> list[Claim]:
+    return [
+        _headline_row(template, f"time_average_{speed}", ours, suffix=suffix, speed=speed, **values)
+        for speed in ("100", "400")
+    ]
+
+
+def _fitted() -> Iterator[Claim]:
+    for suffix, constants in (("", FITTED), ("_one_constant", ONE_FITTED)):
+        why = f"fitted: R = {constants.passes:g}, β = {constants.synapse:g}; {_HEADLINE_UNITS}"
+        ours = savings(constants).headlines()
+        yield from (_headline_row("{what}{suffix}", what, ours, why=why, suffix=suffix) for what in HEADLINE)
+
+
+def _winners() -> Iterator[Claim]:
+    fitted = savings(FITTED)
+    for speed, paper in BEST.items():
+        for what, figures in (("time", fitted.time[speed]), ("edp", fitted.edp[speed])):
+            (name, batch) = max(figures, key=lambda case: figures[case])
+            yield PAPER.claim(
+                "headline.{what}_best_network_{speed}",
+                name,
+                paper=paper,
+                what=what,
+                speed=speed,
+                batch=batch,
+                vgg16=figures["VGG16", 1],
+                vgg19=figures["VGG19", 1],
+            )
+
+
+def _impossible() -> Iterator[Claim]:
+    bound, mixed = largest_ratio(BOTH_DIRECTIONS), largest_ratio(MIXED)
+    for what, suffix in (("time_average", ""), ("time_batch256", "_batch256")):
+        paper = round(HEADLINE[f"{what}_400"] / HEADLINE[f"{what}_100"], 3)
+        yield PAPER.claim(
+            "headline.saved_400_over_100{suffix}", round(bound, 3), paper=paper, suffix=suffix, bound=bound, mixed=mixed
+        )
+    least = round(HEADLINE["time_best_400"] / bound, 1)
+    yield PAPER.claim("headline.time_best_100_at_least", least, paper=HEADLINE["time_best_100"], bound=bound)
+
+
+def _consistent() -> Iterator[Claim]:
+    why = "the fitted computation, with one kind of bandwidth for all links: {}. The paper would understate optics"
+    for suffix, bandwidths, rates in (
+        ("_one_direction", ONE_DIRECTION, "3.2, 12.5 and 50 GB/s"),
+        ("_both_directions", BOTH_DIRECTIONS, _TABLE_1),
+    ):
+        yield from _averages(suffix, savings(FITTED, bandwidths).headlines(), why=why.format(rates), basis="stand-in")
+
+
+def _unfitted() -> Iterator[Claim]:
+    for suffix, bandwidths, rates in (
+        ("_peak_mixed", MIXED, _HEADLINE_UNITS),
+        ("_peak_table1", BOTH_DIRECTIONS, _TABLE_1),
+    ):
+        ours = savings(PEAK, bandwidths).headlines()
+        yield from _averages(suffix, ours, "time_average_{speed}{suffix}", rates=rates)
+    why = "the fitted constants with sizes counted from the graphs, Inception-v3 as published"
+    yield from _averages("_counted", savings(FITTED, networks=all_counted()).headlines(), why=why, basis="stand-in")
+
+
+# Figure 2: share of communication in a step on electrical links.
+
+DOMINATED = ("VGG16", "VGG19", "ResNet50", "ResNet101", "ResNet152")
+"""Networks for which the text calls communication dominant."""
+BATCHES = (1, 32)
+"""Batch sizes that the text names for Fig. 2."""
+
+
+def share(name: str, batch: int, constants: Constants = FITTED) -> float:
+    """Return the share of communication in a step on 25-E, from 0 to 1."""
+    result = run(printed()[name], batch, links(MIXED)["25-E"], constants)
+    return result.communication / result.time
+
+
+def figure2_claims() -> tuple[Claim, ...]:
+    """Return rows on the text about Fig. 2; its bars exist only as an image."""
+    rows = [_dominant(name, batch) for name in DOMINATED for batch in BATCHES]
+    alone, many = (share("AlexNet", batch) for batch in BATCHES)
+    rows.append(
+        PAPER.claim(
+            "figure2.share_alexnet_with_batch",
+            "grows" if many > alone else "falls",
+            alone_percent=100 * alone,
+            many_percent=100 * many,
+        )
+    )
+    return tuple(rows)
+
+
+def _dominant(name: str, batch: int) -> Claim:
+    ours, at_peak = share(name, batch), share(name, batch, PEAK)
+    implied = savings(PEAK).headlines()["time_average_400"]
+    return PAPER.claim(
+        "figure2.communication_{network}_batch{batch}",
+        "dominant" if ours > 0.5 else "not dominant",
+        network=name.lower(),
+        batch=batch,
+        ours_percent=100 * ours,
+        at_peak_percent=100 * at_peak,
+        implied=implied,
+    )
+
+
+# Figure 5: chips, the trends over batch sizes, the best strategy, and the one case whose EDP gets worse.
+
+
+def figure5_claims() -> tuple[Claim, ...]:
+    """Return rows on the text about Fig. 5."""
+    changes = savings(FITTED)
+    edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
+    return (*_chips(), edp, *_with_batch(changes), _every_network(changes), *_strategy())
+
+
+def _chips() -> Iterator[Claim]:
+    for name, network in printed().items():
+        ours, from_graph = (
+            "/".join(str(chips_needed(each, batch, chip())) for batch in PAPER_BATCHES)
+            for each in (network, all_counted()[name])
+        )
+        yield PAPER.claim(
+            "figure5.chips_{network}",
+            ours,
+            remark=f" (as counted from the graph: {from_graph})" if from_graph != ours else "",
+            network=name.lower().replace("-", "_"),
+        )
+
+
+def worse(changes: Savings) -> list[str]:
+    """Return the cases whose EDP rises, as text."""
+    return [
+        f"{name}, batch {batch}, {speed} Gb/s"
+        for speed, figures in changes.edp.items()
+        for (name, batch), value in figures.items()
+        if value < 0
+    ]
+
+
+def _with_batch(changes: Savings) -> Iterator[Claim]:
+    for speed in ("100", "400"):
+        data_parallel = {case: value for case, value in changes.time[speed].items() if case[0] != "AlexNet"}
+        means = [mean(data_parallel, batch) for batch in PAPER_BATCHES]
+        falls = [a - b for a, b in pairwise(means)]
+        shape = "falls, ever less" if falls[0] > falls[1] > 0 else "otherwise"
+        text = " → ".join(f"{value:.1f}" for value in means)
+        yield PAPER.claim("figure5.saved_with_batch_{speed}", shape, speed=speed, means=text)
+
+
+def _every_network(changes: Savings) -> Claim:
+    by_network = {name: fmean(changes.time["400"][name, batch] for batch in PAPER_BATCHES) for name in printed()}
+    gaining = f"all {sum(value > 0 for value in by_network.values())}"
+    text = ", ".join(f"{name} {value:.0f}" for name, value in by_network.items())
+    return PAPER.claim("figure5.every_network_gains", gaining, saved=text)
+
+
+def _strategy() -> Iterator[Claim]:
+    def sent(name: str, batch: int) -> tuple[float, float]:
+        """Return the bytes that a pass broadcasts under data and under model parallelism."""
+        network = printed()[name]
+        return broadcast_bytes(network, batch, "data"), broadcast_bytes(network, batch, "model")
+
+    for batch in PAPER_BATCHES:
+        data, model = sent("AlexNet", batch)
+        best = "data" if data <= model else "model"
+        values = {"batch": batch, "data": data / 2**20, "model": model / 2**20}
+        yield PAPER.claim("figure5.strategy_alexnet_batch{batch}", best, **values)
+    others = [name for name in printed() if name != "AlexNet"]
+    for batch in PAPER_BATCHES:
+        sizes = {name: sent(name, batch) for name in others}
+        names = [name for name, (data, model) in sizes.items() if data < model]
+        ours = f"{len(names)} of {len(others)}"
+        yield PAPER.claim("figure5.data_parallel_best_batch{batch}", ours, batch=batch, names=", ".join(names))
+
+
+# Table 1, the derivation of the latency of 160 ns, and package, blade and rack (Figs. 3 and 4).
+
+_MEBI, _KIBI = 2.0**20, 2.0**10
+
+
+def table1_claims() -> tuple[Claim, ...]:
+    """Return the rows of Table 1 and of Figs. 3 and 4."""
+    return (*_table(), *_latency(), _floorplan(), *_rack())
+
+
+def ours() -> dict[str, float]:
+    """Return our chip in the units of Table 1."""
+    c = chip()
+    values = {
+        "frequency": c.frequency / 1e6,
+        "tiles": c.tiles,
+        "multipliers": c.multipliers,
+        "adders": c.adders,
+        "peak": c.peak / 1e12,
+        "power": c.power,
+        "local_edram_latency": c.local_edram_cycles,
+        "central_edram_latency": c.central_edram_cycles,
+        "neuron_buffer": c.neuron_buffer / _KIBI,
+        "local_edram": c.local_edram / _MEBI,
+        "central_edram": c.central_edram / _MEBI,
+    }
+    for name, speed in zip(LINKS, ("25", "100", "400"), strict=True):
+        link = c.link(name)
+        values[f"phy_power_{speed}"] = link.phy_power or 0.0
+        values[f"bandwidth_{speed}"] = link.bidirectional_bandwidth / 1e9
+        values[f"latency_{speed}"] = link.latency * 1e9
+    return values
+
+
+def _table() -> Iterator[Claim]:
+    rates = {"products": chip().product_rate / 1e9, "sums": chip().sum_rate / 1e9}
+    values = ours()
+    for what, (paper, unit) in TABLE_1.items():
+        yield PAPER.claim("table1.{what}", round(values[what], 4), paper=paper, unit=unit, what=what, **rates)
+    for name, rate in (("25", 25.6), ("100", 100.0), ("400", 400.0)):
+        paper, _ = TABLE_1[f"bandwidth_{name}"]
+        yield PAPER.claim("table1.bandwidth_{name}_from_rate", 2 * rate / 8, paper=paper, name=name, rate=rate)
+
+
+def _latency() -> Iterator[Claim]:
+    code, latency = RS_544_514, DECODER_CYCLES / chip().frequency * 1e9
+    yield PAPER.claim(
+        "table1.fec_latency",
+        round(latency, 2),
+        cycles={
+            "decoder": DECODER_CYCLES,
+            "solver": code.solver_cycles(),
+            "rest": DECODER_CYCLES - code.solver_cycles(),
+        },
+        code=code,
+        block_time=code.block_time(50e9) * 1e9,
+    )
+    yield PAPER.claim("table1.latency_400_derived", round(80 + latency, 2))
+
+
+def _floorplan() -> Claim:
+    package = Package()
+    millimetres = {name: getattr(package, name) * 1e3 for name in ("pitch", "gap", "link_width")}
+    waveguides = 2 * package.waveguides
+    chips = _largest_side() ** 2
+    return PAPER.claim("figure3.chips_a_package", chips, waveguides=waveguides, package=package, **millimetres)
+
+
+def _largest_side() -> int:
+    side = 1
+    while True:
+        try:
+            Package(side=side + 1)
+        except UnsupportedError:
+            return side
+        side += 1
+
+
+def _rack() -> Iterator[Claim]:
+    network = printed()["ResNet152"]
+    try:
+        check_rack(network, 256, chip())
+        verdict = ""
+    except UnsupportedError as error:
+        verdict = str(error)
+    yield PAPER.claim("figure4.rack_chips", Rack().chips)
+    yield PAPER.claim(
+        "figure4.largest_case_chips", chips_needed(network, 256, chip()), paper=Rack().chips, verdict=verdict
+    )
+
+
+# Table 2: layers, synapses and neurons of nine CNNs, counted from their graphs.
+
+_SOFTMAX = 1000 * 4 * NEURON_BATCH / MIB
+_LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
+"""Size of an output of a ResNet's last stage, in MiB."""
+
+
+def table2_claims() -> tuple[Claim, ...]:
+    """Return the rows of Table 2."""
+    rows = [claim for name in TABLE_2 for claim in _rows(name, counted(name))]
+    rows += _rows("Inception-v3", inception_variant(), "_variant")
+    return (*rows, *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")))
+
+
+def sizes(counts: Counted) -> Row:
+    """Return counts in the units of Table 2."""
+    synapse = counts.network.synapses / MIB
+    neuron = counts.network.neurons * NEURON_BATCH / MIB
+    return Row(
+        counts.network.layers,
+        counts.convolutions,
+        counts.connected,
+        round(synapse, 2),
+        round(neuron, 2),
+        round(synapse / neuron, 4),
+    )
+
+
+_TABLE2_UNITS = {
+    "layers": ("layers", 0.0),
+    "convolutions": ("layers", 0.0),
+    "connected": ("layers", 0.0),
+    "synapse": ("MiB", 0.5),
+    "neuron": ("MiB", 0.5),
+    "ratio": ("", 0.005),
+}
+"""Unit and tolerance (half a unit of the last printed digit) of each count."""
+
+
+def _rows(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
+    paper, ours = TABLE_2[name], sizes(counts)
+    return [
+        PAPER.claim(
+            "table2.{what}_{network}{suffix}",
+            getattr(ours, what),
+            paper=getattr(paper, what),
+            unit=unit,
+            tolerance=tolerance,
+            **({"basis": "derived"} if what == "ratio" else {}),
+            what=what,
+            network=_key(name),
+            suffix=suffix,
+            zoo=ZOO[name],
+        )
+        for what, (unit, tolerance) in _TABLE2_UNITS.items()
+    ]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _without_one_tensor(name: str) -> Claim:
+    ours = counted(name).network.neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
+    return PAPER.claim(
+        "table2.neuron_{network}_without_one_tensor",
+        round(ours, 2),
+        paper=TABLE_2[name].neuron,
+        network=_key(name),
+        last_tensor=_LAST_TENSOR,
+    )
+
+
+# Beyond the paper: faster links, other topologies, and a broadcast that uses both axes of the mesh.
+
+SPEEDS = ("400-O", "800-O", "1600-O", "3200-O")
+"""Kinds of links by their bandwidth in one direction."""
+TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tree_hops}
+
+
+def link(name: str) -> ChipLink:
+    """Return a link; ``infinite`` has infinite bandwidth, ``ideal`` also no latency."""
+    if name in ("infinite", "ideal"):
+        return ChipLink(bandwidth=inf, latency=link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
+    return link_of(chip(), name)
+
+
+def time_saved(name: str, topology: str = "mesh") -> Figures:
+    """Return the percentage of time saved over the electrical mesh in each case."""
+    return saved("time", link(name), links(MIXED)["25-E"], FITTED, hops=TOPOLOGIES[topology])
+
+
+def both_axes() -> Figures:
+    """Per cent of time that the electrical mesh saves when its broadcasts use both axes at once.
+
+    The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.direct`), as if links were twice
+    as fast.
+    """
+    electrical = links(MIXED)["25-E"]
+    doubled = ChipLink(bandwidth=2 * electrical.bandwidth, latency=electrical.latency)
+    return saved("time", doubled, electrical, FITTED)
+
+
+def beyond_claims() -> tuple[Claim, ...]:
+    """Return rows without a value of the paper."""
+    rows = [_beyond_row(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal")]
+    rows += [
+        _beyond_row(f"{name}_{topology}", time_saved(name, topology))
+        for topology in ("ring", "tree")
+        for name in SPEEDS
+    ]
+    return (*rows, _beyond_row("both_axes_25", both_axes()))
+
+
+def _beyond_row(what: str, figures: Figures) -> Claim:
+    large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
+    remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
+    what = f"beyond_{what.lower().replace('-o', 'g')}"
+    return PAPER.claim("headline.{what}", round(mean(figures), 2), what=what, remark=remark, large=large, dense=dense)

@@ -1,0 +1,201 @@
+"""The study of economics: bills of materials and goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lightloom.core.claims import Claim
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import load_part
+from lightloom.papers.economics import PAPER
+from lightloom.papers.study import Study
+from lightloom.planning.economics.causes import load_log
+from lightloom.planning.economics.estimate import estimate_cluster
+from lightloom.planning.economics.job import Checkpoint, reconfigurable_share, static_share, total_job
+
+# Bills of materials: TPU v4's circuits, MixNet against fat trees, rails of circuits, optics packaged with switches.
+
+_CHIPS = 4096
+_PRICED = (100, 200, 400)
+"""Gb/s of which every part has a price."""
+_CIRCUIT_SHARE = 6 / 8
+"""Of MixNet's eight network cards a server, six lead to circuit switches."""
+_PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
+"""Whole circuit switches, as TPU v4 has them."""
+
+
+def bills_claims() -> tuple[Claim, ...]:
+    """Return the rows of bills."""
+    return (*_bills_tpu_v4(), *_mixnet(), *_rails(), *_copackaged())
+
+
+def _count(bill: Bill, prefix: str) -> float:
+    """Parts of a name that begins so, in the whole fabric."""
+    return bill.ranks * sum(line.per_rank for line in bill.lines if line.part.name.startswith(prefix))
+
+
+def _dollars(bill: Bill) -> float:
+    assert bill.dollars.value is not None and bill.dollars.complete, bill.dollars.text()
+    return bill.dollars.value
+
+
+def _bills_tpu_v4() -> Iterator[Claim]:
+    bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
+    switches = round(_count(bill, "palomar-136"))
+    fibres = round(_count(bill, "fibre"))
+    yield PAPER.claim("tpu_v4.fibres", fibres)
+    yield PAPER.claim("tpu_v4.circuit_switches", switches)
+    chip, switch = load_part("board-tpu-v4").static_power, load_part("palomar-136").static_power
+    assert chip is not None and switch is not None
+    share = 100 * switches * switch.value / (_CHIPS * chip.value)
+    yield PAPER.claim("tpu_v4.power_of_switches", round(share, 3), watts=switch.value, chip=chip.value)
+    yield _optics_of_tpu_v4(fibres, share, chip.value)
+    dollars = sum(line.total("dollars").value or 0.0 for line in bill.lines)
+    yield PAPER.claim("tpu_v4.cost", None, dollars=dollars)
+
+
+def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
+    """Return the share of optics and switches, between the least and the most joules a bit of an end in the catalog."""
+    pluggable, packaged = load_part("transceiver-400g"), load_part("copackaged-end").static_energy
+    assert pluggable.static_power is not None and pluggable.rate is not None and packaged is not None
+    bits = 8 * load_fabric("tpu-v4", _CHIPS).link_bandwidth()[0]
+    most = pluggable.static_power.value / (8 * pluggable.rate)
+    low, high = (switches + 100 * fibres * joules * bits / (_CHIPS * chip) for joules in (packaged.least, most))
+    words = {"low": 1e12 * packaged.least, "high": 1e12 * most, "rate": bits / 1e9}
+    return PAPER.claim("tpu_v4.power_with_optics", f"{low:.1f} to {high:.1f} %", **words)
+
+
+def _fat_tree(ranks: int, gbps: int) -> Bill:
+    return load_fabric("switch", ranks, {"bandwidth": f"{gbps}Gbps"}).bill()
+
+
+def _mixnet_ratio(ranks: int, gbps: int) -> float:
+    """Dollars of a fat tree over those of MixNet, whose ranks have circuits for most of their cards."""
+    tree = _fat_tree(ranks, gbps)
+    circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
+    mixed = circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE)
+    return _dollars(tree) / _dollars(mixed)
+
+
+def _mixnet() -> Iterator[Claim]:
+    for tiers, ranks in (("two", 2048), ("three", 4096)):
+        mean = sum(_mixnet_ratio(ranks, gbps) for gbps in _PRICED) / len(_PRICED)
+        yield PAPER.claim("mixnet.{tiers}_tiers", round(_mixnet_ratio(ranks, 400), 2), tiers=tiers, ranks=ranks)
+        yield PAPER.claim("mixnet.mean_{tiers}_tiers", round(mean, 2), tiers=tiers, ranks=ranks)
+
+
+def _rails() -> Iterator[Claim]:
+    """Rows of rails of circuit switches against a fat tree: one port of 400 Gb/s a rank."""
+    tree = _fat_tree(2048, 400)
+    rail = load_fabric("circuit-switch", 256, {"degree": 1}).bill()
+    power = [bill.static_power.value or 0.0 for bill in (tree, rail)]
+    yield PAPER.claim("rails.power", round(power[0] / power[1], 1), tree=power[0], rail=power[1])
+    yield PAPER.claim("rails.cost", round(_dollars(tree) / _dollars(rail), 1))
+
+
+def _copackaged() -> Iterator[Claim]:
+    plug, packaged = (load_part(name).static_power for name in ("transceiver-800g", "copackaged-bailly-800g"))
+    assert plug is not None and packaged is not None
+    yield PAPER.claim("copackaged.saving", round(100 * (1 - packaged.value / plug.value), 1))
+
+
+# Goodput: TPU v4's slices, Meta's, Llama 3's and MegaScale's months, and crashes that Alibaba and OPT counted.
+
+_DAY = 86400.0
+_BLOCKS, _HOSTS_OF_A_BLOCK = 64, 16
+"""TPU v4: blocks of 64 chips, four chips a host."""
+_SLICES = {"1k": 16, "2k": 32, "3k": 48}
+"""Blocks of a slice."""
+_CLUSTER = "h100-1024-fat-tree-400g"
+_LINK_A_MONTH, _TOR_A_MONTH, _TOR_PORTS = 0.00057, 0.00051, 128
+"""Shares of links to top-of-rack switches, and of these, that fail a month (HPN, section 2.3), and links of one."""
+
+
+def goodput_claims() -> tuple[Claim, ...]:
+    """Return the rows of goodput."""
+    return (*_goodput_tpu_v4(), *_meta(), *_llama(), *_megascale(), *_crashes(), *_byterobust())
+
+
+def _goodput_tpu_v4() -> Iterator[Claim]:
+    for name, needed in _SLICES.items():
+        for host in (0.99, 0.995):
+            block = host**_HOSTS_OF_A_BLOCK
+            fields = {"slice": name, "host": f"{1000 * host:.0f}"}
+            yield PAPER.claim(
+                "tpu_v4.circuits_{slice}_{host}", round(100 * reconfigurable_share(_BLOCKS, needed, block), 2), **fields
+            )
+            yield PAPER.claim(
+                "tpu_v4.static_{slice}_{host}", round(100 * static_share(_BLOCKS, needed, block), 3), **fields
+            )
+    for name, needed in _SLICES.items():
+        circuits = reconfigurable_share(_BLOCKS, needed, 0.99**_HOSTS_OF_A_BLOCK)
+        enough = [host for host in (0.99, 0.995, 0.999) if static_share(_BLOCKS, needed, host**16) >= circuits]
+        static = static_share(_BLOCKS, needed, 0.999**_HOSTS_OF_A_BLOCK)
+        ours = f"{100 * enough[0]:.1f} %" if enough else "more than 99.9 %"
+        yield PAPER.claim(
+            "tpu_v4.hosts_for_static_{slice}", ours, slice=name, static=100 * static, circuits=100 * circuits
+        )
+
+
+def _meta() -> Iterator[Claim]:
+    for ranks in (16384, 131072, 1024):
+        job = estimate_cluster(load_cluster(_CLUSTER), {"rates": "rsc-1"}, ranks=ranks).job
+        yield PAPER.claim("meta.mttf_{ranks}", round(job.mtbf / 3600, 3), ranks=ranks)
+
+
+def _llama() -> Iterator[Claim]:
+    log = load_log("llama-3")
+    yield PAPER.claim("llama3.interruptions", log.total)
+    mtbf = log.days * _DAY / log.total
+    for restart, write in ((300, 30), (600, 60)):
+        kept = total_job(mtbf, restart, Checkpoint(stall=write)).goodput
+        yield PAPER.claim(
+            "llama3.effective_{restart}_{write}",
+            _above(kept, 0.9),
+            restart=restart,
+            write=write,
+            kept=100 * kept,
+            hours=mtbf / 3600,
+        )
+
+
+def _megascale() -> Iterator[Claim]:
+    shares = {
+        weeks: 100 * total_job(weeks * 7 * _DAY / 100, 1500, Checkpoint(stall=0.59, save=51)).goodput
+        for weeks in (2, 3, 4)
+    }
+    yield PAPER.claim(
+        "megascale.effective", _above(shares[3] / 100, 0.9), two=shares[2], three=shares[3], four=shares[4]
+    )
+
+
+def _crashes() -> Iterator[Claim]:
+    for ranks in (2048, 3072):
+        crashes = ranks * (_LINK_A_MONTH + _TOR_A_MONTH / _TOR_PORTS)
+        yield PAPER.claim("hpn.crashes_{ranks}", round(crashes, 2), ranks=ranks)
+    counts = {name: load_log(name) for name in ("llama-3", "rsc-1")}
+    ours = {name: log.total / log.ranks / log.days * 992 * 60 for name, log in counts.items()}
+    yield PAPER.claim("opt.restarts", round(ours["rsc-1"], 1), llama=ours["llama-3"])
+
+
+def _byterobust() -> Iterator[Claim]:
+    fields = {"recovery": {"detection": "30s"}}
+    kept = estimate_cluster(load_cluster(_CLUSTER), fields, ranks=9600)
+    usual = estimate_cluster(load_cluster(_CLUSTER), ranks=9600)
+    yield PAPER.claim(
+        "byterobust.effective",
+        round(100 * kept.most_goodput, 2),
+        usual=100 * usual.most_goodput,
+        spares=kept.job.spares,
+    )
+
+
+def _above(share: float, bound: float) -> str:
+    return f"{'above' if share > bound else 'below'} {100 * bound:.0f} %"
+
+
+def study() -> Study:
+    """Set published figures beside ours."""
+    return PAPER.study(claims=(*bills_claims(), *goodput_claims()), figures=())

@@ -1,0 +1,666 @@
+"""Section III-B's hardware-aware training, with what the paper leaves open: errors of the devices themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from itertools import product
+from math import floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.registry import build as registry_build
+from lightloom.collectives.registry import find
+from lightloom.core.claims import Claim
+from lightloom.core.files import write_atomically
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import changed
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.fabrics.switches import PacketSwitch
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import TRACE_BATCH, ZOO, resolve
+from lightloom.papers.optinc import PAPER
+from lightloom.papers.optinc.paper import ACCURACY, CASCADE_OVERHEAD, RING_TRAFFIC, ROWS, SAVED, SYNCHRONISATION, ident
+from lightloom.papers.page import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    canvas,
+)
+from lightloom.papers.study import BASE, Pairs, Record, paired
+from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
+from lightloom.photonics.averaging.block_quantisation import averaging_bias, synchronisation_share
+from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
+from lightloom.photonics.averaging.construct import Construction, build
+from lightloom.photonics.averaging.function import AveragingFunction, encode, symbols_for
+from lightloom.photonics.averaging.networks import TABLE_I, TABLE_II, PaperNetwork, load_network
+from lightloom.photonics.averaging.proof import Verification, verify
+from lightloom.photonics.meshes.mapping import approximated_count
+from lightloom.planning.parallelism.plan import make_plan
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.simulation.engine import StepResult, simulate_step
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-2": 1e-2}
+_LEAST = 1e-5
+"""Smallest share drawn; of 169 points and 50 fabrications one is 1.2e-4."""
+
+
+def claims(aware: Any) -> Iterator[Claim]:
+    """Yield the row on training that knows its devices' errors, from its record or None."""
+    template = "example.aware_training_fewer_wrong"
+    if aware is None:
+        yield PAPER.claim(template, None)
+        return
+    verdict = aware["verdict"]
+    shares = {arm: _shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
+    means = {arm: sum(values) / len(values) for arm, values in shares.items()}
+    built = min(row["wrong"][verdict["at"]] for row in aware["constructed"])
+    why = (
+        f"{verdict['seeds']} seeds in pairs, {aware['budget_cpu_seconds']:g} CPU seconds each, 4 servers of 4 bits, "
+        f"phase errors of 3e-3 rad: {100 * means['unaware']:.2g} % wrong without errors in training, "
+        f"{100 * means['aware']:.2g} % with them; {100 * built:.2g} % constructed. The paper trains for Σ·U alone"
+    )
+    yield PAPER.claim(template, verdict["fewer_wrong_with_awareness"], why=why)
+
+
+def aware_training(aware: Record) -> Figure:
+    """Draw wrong averages against phase errors, and for every seed with and without errors in training."""
+    figure, (left, right) = canvas(2)
+    phases = list(_PHASES.values())
+    for arm, colour in (("unaware", ORANGE), ("aware", BLUE)):
+        for index, row in enumerate(row for row in aware["trainings"] if row["arm"] == arm):
+            rates = [max(row["wrong"][name], _LEAST) for name in _PHASES]
+            label = f"trained, {arm} of errors, {row['mzi_count']:,} MZIs" if index == 0 else None
+            left.plot(phases, rates, "o-", color=colour, lw=1, ms=3, label=label)
+    for row, style in zip(aware["constructed"], ("--", ":"), strict=False):
+        rates = [max(row["wrong"][name], _LEAST) for name in _PHASES]
+        left.plot(phases, rates, style, color=GREEN, lw=1.6, label=f"{row['name']}, {row['mzi_count']:,} MZIs")
+    left.set_xscale("log")
+    left.set_yscale("log")
+    left.set_xlabel("phase error, rad (none wrong is drawn at the bottom)")
+    left.set_ylabel("share of wrong averages")
+    left.legend(loc="upper left", fontsize=7)
+    at = aware["verdict"]["at"]
+    for before, after in zip(_shares(aware, "unaware", at), _shares(aware, "aware", at), strict=False):
+        right.plot([0, 1], [100 * before, 100 * after], "o-", color=GREY, lw=1, ms=4)
+    right.set_xticks([0, 1], ["unaware", "aware"])
+    right.set_xlim(-0.3, 1.3)
+    right.set_ylim(bottom=0)
+    right.set_ylabel("wrong at 3e-3 rad, %, each seed a line")
+    return figure
+
+
+def _shares(aware: Record, arm: str, name: str) -> list[float]:
+    rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
+    return [row["wrong"][name] for row in rows]
+
+
+# Section III-C: two levels of averagers for 16 servers, with and without the decimals carried between them.
+
+_NOT_TRAINED = "not among the measurements: lightloom onn train --cascade 4 trains it"
+TUPLES = 1_000_000
+"""Number of tuples that are drawn; the slow tests draw ten times as many."""
+
+
+def cascading_claims() -> tuple[Claim, ...]:
+    """Return the rows on the cascade."""
+    cascade = built()
+    first, second = cascade.first.verify(), cascade.second.verify()
+    tuples = end_to_end(cascade, TUPLES)
+    loses = "errors"
+    return (
+        PAPER.claim(
+            "example.cascade_basic",
+            loses if tuples["wrong_without_decimals"] else "no errors",
+            tuples_percent=100 * tuples["share_wrong_without_decimals"],
+            tuples=TUPLES,
+        ),
+        PAPER.claim("example.cascade_level1_wrong_outputs", first.wrong_outputs, first=first),
+        PAPER.claim("example.cascade_level2_wrong_outputs", second.wrong_outputs, second=second),
+        PAPER.claim("example.cascade_end_to_end_wrong_outputs", tuples["wrong_with_decimals"], tuples=TUPLES),
+        _cascading_overhead(),
+    )
+
+
+@cache
+def built() -> Cascade:
+    """Return the cascade of five averagers of 8 bits for 16 servers."""
+    return build_cascade(4, 4, 8)
+
+
+def trained_levels(record: Any) -> Iterator[Claim]:
+    """Yield the rows on the cascade that was trained as the paper's, from its record or None."""
+    for number in (1, 2):
+        template = "example.cascade_trained_level{number}_wrong_outputs"
+        if record is None:
+            yield PAPER.claim(template, None, number=number, why=_NOT_TRAINED)
+            continue
+        level, training = record["levels"][number - 1], record["trainings"][number - 1]
+        values = {"inputs": level["checked_inputs"], "cpu_seconds": training["cpu_seconds"]}
+        yield PAPER.claim(template, level["wrong_outputs"], number=number, **values)
+    template = "example.cascade_trained_end_to_end_wrong_outputs"
+    if record is None:
+        yield PAPER.claim(template, None, why=_NOT_TRAINED)
+    else:
+        ends = record["end_to_end"]
+        yield PAPER.claim(template, ends["wrong_with_decimals"], tuples=ends["tuples"])
+
+
+def _cascading_overhead() -> Claim:
+    network = TABLE_I[0]
+    more = 2 * approximated_count(64, 64)
+    alone, units = (100 * more / network.area(units=units) for units in (False, True))
+    return PAPER.claim(
+        "example.cascade_hardware_overhead",
+        round(alone, 2),
+        paper=CASCADE_OVERHEAD,
+        added=more,
+        area=network.area(units=False),
+        with_units=units,
+    )
+
+
+# Fig. 7(a): effect of quantised and erroneous averages on training, on the available data.
+
+_MISSING = "not among the measurements: python -m lightloom.papers.optinc.runs DIR makes what they lack"
+
+
+def learning_claims(language: Any, small: Any, digits: Any, images: Any) -> tuple[Claim, ...]:
+    """Rows from the records of the language model, a small one, MNIST and CIFAR-100; each may be None."""
+    return (*_language("llama", language), *_language("llama_small", small), *_digits(digits), *_images(images))
+
+
+def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple[str, str, float, Pairs | None]]:
+    """Yield the compared runs of a model: label of the row, name, the paper's figure, differences from the baseline."""
+    runs = {} if record is None else record["runs"]
+    for label, (name, paper) in PAPER.tables["training"][model].items():
+        yield label, name, paper, paired(runs, name, key, scale)
+
+
+def _language(model: str, record: Any) -> Iterator[Claim]:
+    basis = {} if record is None else _basis(record)
+    for label, name, paper, pairs in _compared(model, record, "validation_loss", 1.0):
+        values: dict[str, Any] = {"label": label, "paper": f"at most {paper:g} more"}
+        if pairs is None:
+            yield PAPER.claim(f"figure7a.{model}_{{label}}", None, why=_MISSING, **values)
+        else:
+            ours = values["paper"] if pairs.mean <= paper else f"{pairs.mean:.3f} more"
+            yield PAPER.claim(
+                f"figure7a.{model}_{{label}}", ours, name=name, difference=pairs.text(4), **values, **basis
+            )
+
+
+def _basis(record: Any) -> dict[str, Any]:
+    """Return the corpus, the numbers of steps and tokens, and the losses that the baseline reaches."""
+    recipe = record["runs"][BASE][0]["recipe"]
+    tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
+    losses = [run["validation_loss"][-1] for run in record["runs"][BASE]]
+    reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
+    return {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
+
+
+def _digits(record: Any) -> Iterator[Claim]:
+    for label, name, paper, pairs in _compared("mnist", record, "accuracy", 100):
+        values = {"label": label, "paper": f"at most {paper:g} points less"}
+        if pairs is None:
+            yield PAPER.claim("figure7a.mnist_{label}", None, why=_MISSING, **values)
+        else:
+            ours = values["paper"] if pairs.mean >= -paper else f"{-pairs.mean:.2f} points less"
+            yield PAPER.claim("figure7a.mnist_{label}", ours, name=name, difference=pairs.text(3), **values)
+
+
+def _images(record: Any) -> Iterator[Claim]:
+    for label, name, paper, pairs in _compared("resnet50", record, "accuracy", 100):
+        measured = {} if pairs is None else {"why": f"{name} less {BASE}: {pairs.text(2)}"}
+        ours = None if pairs is None else round(pairs.mean, 2)
+        yield PAPER.claim("figure7a.resnet50_{label}", ours, paper=-paper, label=label, **measured)
+
+
+# Inconsistencies of the paper's numbers, each with its proof.
+
+_SERVERS, _BITS = 4, 8
+
+
+def slips_claims() -> tuple[Claim, ...]:
+    """Return a row per inconsistency."""
+    return (*_combinations(), *_areas(), _floor(), _twos_complement())
+
+
+def combinations(signals: int, servers: int) -> int:
+    """Return the number of different inputs of ``signals`` PAM4 signals from each of ``servers``, by enumeration."""
+    return len(set(product(range(4), repeat=signals * servers)))
+
+
+def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
+    """Return the share of wrong means if the digits of eq. 2 are those of two's complement."""
+    rng = np.random.default_rng(seed)
+    half = 1 << (_BITS - 1)
+    values = rng.integers(-half, half, (_SERVERS, count))
+    received = (values & (2 * half - 1)).sum(axis=0) // _SERVERS
+    signed = np.where(received >= half, received - 2 * half, received)
+    return float((signed != values.sum(axis=0) // _SERVERS).mean())
+
+
+def floor_bias() -> float:
+    """Mean of floor(T/N) − T/N over all codes, which is that over their last digits; in units of the last place."""
+    digits = np.array(list(product(range(4), repeat=_SERVERS)))
+    return float((digits.sum(axis=1) // _SERVERS - digits.mean(axis=1)).mean())
+
+
+def _combinations() -> Iterator[Claim]:
+    signals, servers = symbols_for(_BITS), _SERVERS
+    small = {(m, n): combinations(m, n) for m, n in ((1, 2), (2, 2), (1, 4), (2, 4))}
+    assert all(count == 4 ** (m * n) for (m, n), count in small.items())
+    function = AveragingFunction.of(servers, _BITS)
+    yield PAPER.claim(
+        "example.input_combinations",
+        4 ** (signals * servers),
+        paper=2 ** (signals * servers),
+        small=", ".join(map(str, small)),
+    )
+    yield PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals)
+
+
+def _areas() -> Iterator[Claim]:
+    lowest = min(TABLE_I, key=lambda network: network.printed)
+    yield PAPER.claim("example.lowest_area", round(lowest.ratio(), 1))
+    yield PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1))
+    for network in TABLE_I:
+        plain = network.ratio(units=False)
+        yield PAPER.claim(
+            "example.area_without_units_{network.bits}x{network.servers}",
+            round(plain, 1),
+            paper=network.printed,
+            network=network,
+            plain=plain,
+        )
+
+
+def _floor() -> Claim:
+    return PAPER.claim("example.floor_bias", floor_bias(), averaging_bias=averaging_bias(_SERVERS, "half-up"))
+
+
+def _twos_complement() -> Claim:
+    wrong = twos_complement_wrong()
+    values = np.array([-1, 1])
+    digits = ["".join(map(str, row)) for row in encode(values & 0xFF, _BITS)]
+    return PAPER.claim("example.twos_complement", round(100 * wrong, 1), digits=digits)
+
+
+# Tables I and II: areas from the counts of meshes, accuracies from all inputs.
+
+_CONVENTIONS = {"with_units": "with P and T", "without_units": "without P and T"}
+
+
+def tables_claims() -> tuple[Claim, ...]:
+    """Return the rows of both tables."""
+    table_i = [row for network in TABLE_I for row in (*_area(network), *_constructed(network))]
+    return (*table_i, *_table_ii_areas(), *_wrong_outputs(), _ranking())
+
+
+def name(network: PaperNetwork) -> str:
+    """Bits and servers of each scenario."""
+    return f"{network.bits}x{network.servers}"
+
+
+@cache
+def constructed(bits: int, servers: int) -> tuple[Construction, Verification]:
+    """Return the smallest constructed network and its verification on all inputs."""
+    construction = build(servers, bits)
+    return construction, construction.verify()
+
+
+def points() -> int:
+    """Return the number of inputs of the fourth scenario's grid, which Table II counts."""
+    return AveragingFunction.of(4, 16).points
+
+
+def counts(row: str) -> range:
+    """Return the numbers of wrong outputs that round to Table II's accuracy."""
+    total = points()
+    low, high = ((100 - ACCURACY[row] + shift) / 100 * total for shift in (-5e-6, 5e-6))
+    return range(max(floor(low) + 1, 0), floor(high) + 1)
+
+
+def likely_count(row: str) -> int:
+    """Return the number of wrong outputs nearest to the printed accuracy."""
+    return min(counts(row), key=lambda count: abs(100 * (1 - count / points()) - ACCURACY[row]))
+
+
+def rms(row: str) -> float:
+    """Return the root mean square error of mean codes, in units of the last place."""
+    return TABLE_II_ERRORS[row].rms
+
+
+def _area(network: PaperNetwork) -> Iterator[Claim]:
+    values = {"name": name(network), "paper": network.printed}
+    counts = {"area": network.area(), "full": network.area(approximated=False), "ratio": network.ratio()}
+    yield PAPER.claim("table1.area_{name}", round(network.ratio(), 1), **values, **counts)
+    economy = {"area": network.area("economy", True, False), "full": network.area("economy", False, False)}
+    ours = round(network.ratio("economy", units=False), 1)
+    yield PAPER.claim("table1.area_economy_{name}", ours, **values, **economy)
+
+
+def _constructed(network: PaperNetwork) -> Iterator[Claim]:
+    construction, verification = constructed(network.bits, network.servers)
+    values = {"name": name(network), "construction": construction, "verification": verification}
+    yield PAPER.claim("table1.accuracy_constructed_{name}", 100 * verification.accuracy, **values)
+    layers, trained = "-".join(map(str, construction.network.layers)), network.area(units=False)
+    yield PAPER.claim(
+        "table1.mzis_constructed_{name}", construction.mzi_count, paper=trained, layers=layers, name=name(network)
+    )
+
+
+def _table_ii_areas() -> list[Claim]:
+    rows = []
+    for row, network in zip(ROWS, TABLE_II, strict=True):
+        areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
+        printing = [words for name, words in _CONVENTIONS.items() if round(areas[name], 1) == network.printed]
+        values = {"ident": ident(row), "verdict": " and ".join(printing) or "in neither way", **areas}
+        rows.append(PAPER.claim("table2.area_{ident}", round(areas["with_units"], 1), paper=network.printed, **values))
+    return rows
+
+
+def _wrong_outputs() -> Iterator[Claim]:
+    for row in ROWS[1:]:
+        count, possible = likely_count(row), counts(row)
+        several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
+        yield PAPER.claim(
+            "table2.wrong_{ident}",
+            round(1e6 * count / points(), 1),
+            paper=round(1e4 * (100 - ACCURACY[row]), 1),
+            ident=ident(row),
+            printed_percent=ACCURACY[row],
+            count=count,
+            points=points(),
+            rivals=several,
+            rms=rms(row),
+        )
+
+
+def _ranking() -> Claim:
+    erring = ROWS[1:]
+    by_accuracy = sorted(erring, key=lambda row: -ACCURACY[row])
+    by_rms = sorted(erring, key=rms)
+    sizes = ", ".join(f"{row} {rms(row):.3g}" for row in by_rms)
+    return PAPER.claim("table2.order", ", ".join(by_rms), paper=", ".join(by_accuracy), sizes=sizes)
+
+
+# Fig. 6 and section I: bytes that a server sends, counted in schedules that passed the verifier.
+
+_NBYTES = 1e6
+
+
+def traffic_claims() -> tuple[Claim, ...]:
+    """Return the rows of Fig. 6, of section I's overhead and of the synchronisation."""
+    return (*_figure_6(), *_traffic_overhead(), _synchronisation())
+
+
+@cache
+def sent(algorithm: str, servers: int) -> float:
+    """Return the most bytes that a server sends, over the bytes of the gradient: ``ring`` or ``in-network``."""
+    fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
+    schedule = registry_build(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
+    rows = np.bincount(schedule.source, minlength=servers)[:servers]
+    return float(rows.max() * schedule.chunk_nbytes / _NBYTES)
+
+
+def _figure_6() -> Iterator[Claim]:
+    for n, ring in RING_TRAFFIC.items():
+        yield PAPER.claim("figure6.ring_n{n}", sent("ring", n), paper=ring, n=n)
+        yield PAPER.claim("figure6.optinc_n{n}", sent("in-network", n), n=n)
+
+
+def _traffic_overhead() -> Iterator[Claim]:
+    for n in RING_TRAFFIC:
+        ours, form = 100 * (sent("ring", n) / sent("in-network", n) - 1), 100 * (n - 2) / n
+        yield PAPER.claim("headline.ring_overhead_n{n}", ours, n=n, form=form)
+
+
+def _synchronisation() -> Claim:
+    shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
+    words, most = f"less than {SYNCHRONISATION:g} %", max(shares.values())
+    ours = words if most < SYNCHRONISATION else f"{most:.2f} %"
+    return PAPER.claim("headline.synchronisation", ours, paper=words, shares=shares)
+
+
+# Trained networks: their accuracy with our weights, and their noise limits compared with constructed networks.
+
+TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0
+"""Target of constructed networks: multiple of the best trained one's noise limit, at a percentage of its MZIs."""
+_WEIGHTS = "exact"
+
+
+def trained_claims(noise: Any) -> tuple[Claim, ...]:
+    """Return rows on accuracy and, if the comparison is available, on noise."""
+    return (*_accuracies(), *_noise(noise))
+
+
+def kept(name: str) -> Any:
+    """Return a comparison of trained and constructed networks that is kept beside them, or None."""
+    # The package that holds it would bring PyTorch along.
+    path = files("lightloom.photonics") / "onn" / "trained" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _accuracies() -> Iterator[Claim]:
+    verification = None
+    resource = files("lightloom.photonics") / "onn" / "trained" / f"{_WEIGHTS}.npz"
+    if resource.is_file():
+        with as_file(resource) as path:
+            weights, arguments = load_network(path)
+        verification = verify(weights, arguments.function())
+    for number, network in enumerate(TABLE_I, 1):
+        template, command = "table1.accuracy_trained_{name}", f"lightloom onn train --scenario {number}"
+        record = kept(f"scenario-{number}")
+        if number > 1 and record is not None:
+            why = _trained_once(record, f"{command} --batch {record['recipe']['batch']}")
+            yield PAPER.claim(template, round(100 * record["accuracy"], 2), name=name(network), why=why)
+        elif number > 1:
+            yield PAPER.claim(template, None, name=name(network), area=network.area(units=False), command=command)
+        elif verification is None:
+            yield PAPER.claim(template, None, name=name(network), why=f"no weights are kept; {command} trains them")
+        else:
+            values = {"name": name(network), "verification": verification, "command": command}
+            yield PAPER.claim(template, 100 * verification.accuracy, **values)
+
+
+def _trained_once(record: Any, command: str) -> str:
+    """Return how far a training came, of a record that is kept beside the weights of others."""
+    epochs = f"{record['epochs']} of {record['recipe']['epochs']} epochs"
+    return (
+        f"trained for {epochs}, {record['cpu_seconds']:.0f} CPU seconds of one core, and stopped there: "
+        f"{record['wrong_outputs']:,} wrong of all {record['checked_inputs']:,} inputs, not converged; "
+        f"a kept record. {command} repeats the training"
+    )
+
+
+def best(noise: Any, kind: str, units: str = "any") -> Any:
+    """Return the network of one kind with the highest noise limit (trained ones with noise only), or None."""
+    rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
+    rows = [row for row in rows if row["name"] != _WEIGHTS]
+    return max(rows, key=lambda row: row["noise_limit"], default=None)
+
+
+def _noise(noise: Any) -> Iterator[Claim]:
+    for units, label in (("any", "any_units"), ("relu", "relu")):
+        template = f"example.noise_constructed_over_trained_{label}"
+        ours = None if noise is None else best(noise, "constructed", units)
+        rival = None if noise is None else best(noise, "trained", units)
+        if ours is None or rival is None:
+            yield PAPER.claim(template, None)
+            continue
+        ratio = ours["noise_limit"] / rival["noise_limit"]
+        area = 100 * ours["mzi_count"] / rival["mzi_count"]
+        verdict = "met" if ratio >= TARGET_TOLERANCE and area < TARGET_AREA else "missed"
+        if TARGET_TOLERANCE * rival["noise_limit"] > noise["bound"]:
+            verdict += f": noise on the inputs alone allows no network more than {noise['bound']:.2g}"
+        why = (
+            f"99.99 % right up to {ours['noise_limit']:.2g} of every signal's full scale ({ours['name']}, "
+            f"{ours['mzi_count']:,} MZIs) against {rival['noise_limit']:.2g} (trained with noise: {rival['name']}, "
+            f"{rival['mzi_count']:,} MZIs), {area:.2g} % of the MZIs. Our target, {TARGET_TOLERANCE:g} times the "
+            f"noise at under {TARGET_AREA:g} % of the MZIs, is {verdict}. The paper leaves noise open"
+        )
+        yield PAPER.claim(template, round(ratio, 2), why=why)
+
+
+# The two models of Fig. 7(b) as graphs, stored with the package so that the study needs no PyTorch.
+#
+# python -m lightloom.papers.optinc.rows        # traces them anew
+
+TOKENS = 16
+"""Length of the short sequences, for batches below one sequence of 256 tokens."""
+_FACTORY = "lightloom.papers.runs.images:resnet50_for_cifar"
+_LLAMA = ZOO["optinc-llama"]
+GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
+    "resnet50": (_FACTORY, {"keep_stem": True}, None),
+    "resnet50-small-stem": (_FACTORY, {}, None),
+    "llama": (_LLAMA.path, _LLAMA.arguments, 256),
+    "llama-short": (_LLAMA.path, _LLAMA.arguments, TOKENS),
+}
+"""Factory, its arguments and tokens per sample, by name."""
+
+
+@cache
+def workload(name: str) -> ComputeGraph:
+    """Return the stored graph of one sample."""
+    text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
+    return ComputeGraph.from_json(json.loads(text))
+
+
+def traced(name: str) -> ComputeGraph:
+    """Trace the graph of one sample.
+
+    Raises:
+        WorkloadError: PyTorch is missing.
+    """
+    from lightloom.models.torch.trace import trace_factory
+
+    factory, arguments, tokens = GRAPHS[name]
+    graph = trace_factory(resolve(factory), name=name, batch=TRACE_BATCH, sequence_length=tokens, arguments=arguments)
+    return graph.with_batch(1)
+
+
+if __name__ == "__main__":
+    for each in GRAPHS:
+        place = Path(__file__).parent / "graphs" / f"{each}.json"
+        write_atomically(place, json.dumps(traced(each).to_json(), separators=(",", ":")))
+
+
+# Fig. 7(b): time of a step with the ring and with OptINC, by plans and schedules; the batch is not stated.
+#
+# saving = (R - O) / (R + b c)      R, O: seconds on the network; c: seconds of computing for one sample
+#
+# R / O = 2 (N - 1) / N bounds it: at N = 4 no batch, model or speed saves more than a third.
+
+CODE_BYTES, FLOAT_BYTES = 2, 4
+"""Bytes per gradient value in OptINC's fourth scenario and in DDP."""
+USUAL = {"resnet50": 32, "llama": 8}
+"""Images and sequences of 256 tokens per server, in the rows; not chosen to match the paper."""
+TOKENS_OF_A_SAMPLE = {"llama": 256, "llama-short": TOKENS}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Durations of a step, in seconds."""
+
+    compute: float
+    ring: float
+    optical: float
+
+    @property
+    def saving(self) -> float:
+        """Time saved over the ring, in percent."""
+        return 100 * (self.ring - self.optical) / (self.compute + self.ring)
+
+
+@cache
+def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> Step:
+    """One step of ``batch`` samples a server; network and computing follow each other, as in the paper's bars.
+
+    Args:
+        model: of ``workloads.GRAPHS``. batch: samples. ring_bytes: of a value on the ring; OptINC always sends codes.
+    """
+    ring = simulated(model, batch, "ring", ring_bytes)
+    optical = simulated(model, batch, "in-network", CODE_BYTES)
+    return Step(ring.compute_time, *(each.step_time - each.compute_time for each in (ring, optical)))
+
+
+@cache
+def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool = False) -> StepResult:
+    """A step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800 Gbit/s."""
+    cluster = load_cluster("optinc-4")
+    fabric = cluster.fabric if algorithm == "in-network" else cluster.reference
+    assert fabric is not None
+    fabric = changed(fabric, {"hop_latency": 0.0})  # the paper counts no fibre and no switch
+    settings = TrainingSettings(batch_per_rank=batch, gradient_bytes=nbytes)
+    plan = make_plan("ddp", workload(model).with_batch(batch), cluster.ranks, settings)
+    prices = SchedulePrices(find(algorithm), fabric, "physical")
+    return simulate_step(plan, cluster.accelerator, fabric, prices, overlap=overlap)
+
+
+def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
+    """Samples a server at which that percentage is saved; computing is proportional to them."""
+    one = step(model, 1, ring_bytes)
+    return (100 * (one.ring - one.optical) / saving - one.ring) / one.compute
+
+
+def bound(servers: int) -> float:
+    """No step saves more, percent: everything but the network takes no time."""
+    return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
+
+
+def latency_claims() -> tuple[Claim, ...]:
+    """Return the rows of Fig. 7(b)."""
+    return (*_savings(), *_batches(), *_bounds())
+
+
+def _savings() -> Iterator[Claim]:
+    for model, paper in SAVED.items():
+        batch = USUAL[model]
+        size = TOKENS_OF_A_SAMPLE.get(model, 1)
+        short = "llama-short" if model == "llama" else model
+        yield PAPER.claim(
+            "figure7b.{model}_saving",
+            round(step(model, batch).saving, 1),
+            paper=paper,
+            model=model,
+            samples=batch * size,
+            kind="tokens" if size > 1 else "images",
+            with_float32=step(model, batch, FLOAT_BYTES).saving,
+            met=batch_of(short, paper) * TOKENS_OF_A_SAMPLE.get(short, 1),
+            ring_percent=100 * paper / bound(4),
+        )
+
+
+def _batches() -> Iterator[Claim]:
+    for model, label in (
+        ("resnet50", "resnet50_images"),
+        ("resnet50-small-stem", "resnet50_small_stem_images"),
+        ("llama-short", "llama_tokens"),
+    ):
+        saving = SAVED["llama" if "llama" in model else "resnet50"]
+        size = TOKENS_OF_A_SAMPLE.get(model, 1)
+        codes, floats = (batch_of(model, saving, nbytes) * size for nbytes in (CODE_BYTES, FLOAT_BYTES))
+        yield PAPER.claim(f"figure7b.{label}", float(f"{codes:.2g}"), saving=saving, with_float32=floats)
+
+
+def _bounds() -> Iterator[Claim]:
+    bounds = {n: bound(n) for n in (4, 8, 16)}
+    below = "below the bound" if max(SAVED.values()) < bounds[4] else "above the bound"
+    grows = "grows with the servers" if bounds[4] < bounds[8] < bounds[16] else "does not grow"
+    yield PAPER.claim("figure7b.bound_n4", below, bounds=bounds)
+    yield PAPER.claim("figure7b.bound_trend", grows, bounds=bounds)

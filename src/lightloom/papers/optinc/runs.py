@@ -1,0 +1,353 @@
+"""All training runs of the study: MNIST through DDP, the language model, and CIFAR-100 if it is available."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lightloom.core.files import write_atomically
+from lightloom.core.results import provenance
+from lightloom.exchange.datasets import Corpus, data_folder, is_there, plain_text, read, training_digits, wikitext_2
+from lightloom.exchange.transport.launch import launch
+from lightloom.exchange.transport.worker import Worker
+from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
+
+if TYPE_CHECKING:
+    from lightloom.papers.runs.digits import Recipe
+
+
+# Training of ResNet-50 on CIFAR-100 for Fig. 7(a), if the data folder holds CIFAR-100; best on a GPU.
+
+SEED = 0
+VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
+    "float32": (None, None),
+    "16-bit floor": (16, None),
+    "16-bit floor, errors 3-6": (16, "3-6"),
+    "16-bit floor, errors 4-8": (16, "4-8"),
+}
+"""Bits per code, and row of Table II whose errors are injected, by variant."""
+
+
+def images_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
+    """Run the training runs without results in ``work`` and write ``images.json`` there; None without CIFAR-100.
+
+    Args:
+        work: folder for results and checkpoints.
+        data: the data folder.
+        advance: called with 1 after each run.
+
+    Raises:
+        ConfigError: the data set is there, but not as published.
+    """
+    if not is_there(data):
+        advance(len(VARIANTS))
+        return None
+    records = {}
+    for name in VARIANTS:
+        records[name] = [_once(name, work, data)]
+        advance(1)
+        write_atomically(work / "images.json", json.dumps({"runs": records}))
+    return work / "images.json"
+
+
+def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
+    folder = work / f"images-{name.replace(',', '').replace(' ', '-')}"
+    result = folder / "result.json"
+    if not result.exists():
+        import torch
+
+        from lightloom.papers.runs.images import ImageRecipe, train
+
+        recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")
+        bits, errors = VARIANTS[name]
+        averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
+        erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
+        record = train(read("train", data), read("test", data), recipe, erring, folder=folder)
+        write_atomically(result, json.dumps(record))
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+    stored: dict[str, Any] = json.loads(result.read_text())
+    return stored
+
+
+# The language-model runs behind Fig. 7(a): the paper's LLaMA-like network and a small one, averages of several kinds.
+#
+# A run with a result is not repeated; an interrupted one resumes from its last checkpoint. By itself, this module
+# runs what the measurements of the package lack:
+#
+# python -m lightloom.papers.optinc.runs DIR [DATA]
+
+THREADS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The runs of one network: every variant of the average with every seed."""
+
+    file: str
+    """Name of the file of results, without its suffix."""
+    prefix: str
+    """First word of the runs' folders."""
+    settings: Mapping[str, Any]
+    """Fields of the recipe that all runs share."""
+    variants: Mapping[str, Mapping[str, Any]]
+    """Fields of the recipe by variant; the baseline comes first."""
+    seeds: Sequence[int]
+
+    def jobs(self) -> list[tuple[str, int]]:
+        """Return variants and seeds, seed by seed, so that what is there can be compared in pairs."""
+        return [(name, seed) for seed in self.seeds for name in self.variants]
+
+
+_BITS_16: Mapping[str, Mapping[str, Any]] = {"float32": {}, "16-bit floor": {"bits": 16, "rounding": "floor"}}
+SMALL = Series(
+    file="language-small",
+    prefix="language-small",
+    settings={
+        "steps": 192,
+        "layers": 4,
+        "hidden": 192,
+        "intermediate": 512,
+        "windows_per_server": 2,
+        "bfloat16": False,
+    },
+    variants={
+        **_BITS_16,
+        "8-bit floor": {"bits": 8, "rounding": "floor"},
+        "8-bit half-up": {"bits": 8, "rounding": "half-up"},
+    },
+    seeds=(0, 1, 2),
+)
+"""A network of 1.9 million parameters in place of the paper's 14.4 million, 196,608 tokens: 15 CPU-minutes in all."""
+PAPER_SIZE = Series(
+    file="language",
+    prefix="language",
+    settings={"steps": 192},
+    variants={
+        **_BITS_16,
+        "16-bit half-up": {"bits": 16, "rounding": "half-up"},
+        "16-bit floor, errors 3-6": {"bits": 16, "rounding": "floor", "errors": "3-6"},
+        "16-bit floor, errors 4-8": {"bits": 16, "rounding": "floor", "errors": "4-8"},
+        "8-bit floor": {"bits": 8, "rounding": "floor"},
+    },
+    seeds=(0, 1),
+)
+"""The paper's network, 393,216 tokens: an hour of one CPU core with matrix units for bfloat16, five hours without."""
+SERIES = (SMALL, PAPER_SIZE)
+OWN_TEXT = "wikipedia"
+"""A folder of .txt files, or a file, of that name in the data folder replaces WikiText-2."""
+
+
+def language_runs_job_count() -> int:
+    """Return the number of runs of all series."""
+    return sum(len(series.jobs()) for series in SERIES)
+
+
+def language_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> tuple[Path, ...]:
+    """Run the training runs without results in ``work`` and write one file of results for each series there.
+
+    Args:
+        work: folder for results and checkpoints.
+        data: the data folder with WikiText-2, or text of the user's own.
+        advance: called with 1 after each run.
+
+    Returns:
+        The files, in the order of ``SERIES``.
+
+    Raises:
+        ConfigError: the text is not there.
+    """
+    own = data / OWN_TEXT
+    corpus = plain_text(own) if own.exists() else wikitext_2(data)
+    return tuple(measure_series(series, corpus, work, advance) for series in SERIES)
+
+
+def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run what one series lacks and return its file of results, which is written anew after each run."""
+    path = work / f"{series.file}.json"
+    records: dict[str, list[dict[str, Any]]] = {}
+    for name, seed in series.jobs():
+        records.setdefault(name, []).append(once(series, name, seed, corpus, work))
+        advance(1)
+        write_atomically(path, json.dumps(_document(corpus, records)))
+    return path
+
+
+def once(series: Series, name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
+    """Return the record of a run, from its file if that exists."""
+    result = _language_runs_result(series, name, seed, work)
+    if not result.exists():
+        import torch
+
+        from lightloom.papers.runs.language import Recipe, train
+
+        torch.set_num_threads(THREADS)
+        record = train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), result.parent)
+        write_atomically(result, json.dumps(record))
+        result.with_name("checkpoint.pt").unlink(missing_ok=True)
+    stored: dict[str, Any] = json.loads(result.read_text())
+    return stored
+
+
+def unpack(series: Series, work: Path) -> None:
+    """Write the results that come with the package to ``work``, where none are, so that only the others are run."""
+    from lightloom.papers.optinc import PAPER
+
+    stored = PAPER.measured(series.file, optional=True) or {"runs": {}}
+    for name, records in stored["runs"].items():
+        for record in records:
+            result = _language_runs_result(series, name, record["recipe"]["seed"], work)
+            if not result.exists():
+                result.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(result, json.dumps(record))
+
+
+def _language_runs_result(series: Series, name: str, seed: int, work: Path) -> Path:
+    return work / f"{series.prefix}-{name.replace(',', '').replace(' ', '-')}-seed{seed}" / "result.json"
+
+
+def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
+    origin = provenance({name: len(runs) for name, runs in records.items()}, seed=0)
+    return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
+
+
+def main() -> None:
+    """Run what the measurements of the package lack, into the folder that the command names."""
+    work, *data = (Path(argument) for argument in sys.argv[1:])
+    for series in SERIES:
+        unpack(series, work)
+    for path in language_runs_measure(work, data_folder(data[0] if data else None)):
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()
+
+
+# The training runs of the study: a LeNet on MNIST, four processes, five paired seeds; long, hence resumable.
+#
+# Equal seeds start from equal weights and see equal batches, so that runs are compared in pairs. A run that has its
+# result is not repeated.
+
+RANKS = 4
+SEEDS = (0, 1, 2, 3, 4)
+BASELINE = "float32"
+ITERATIONS = 1_200
+"""Five epochs at 64 images per rank; the learning rate has been divided twice by then, and the accuracy is constant."""
+_TIMEOUT = 7_200.0
+_KEPT = ("recipe", "iterations", "accuracy", "loss", "nbytes_raw", "nbytes_sent", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A variant of the training."""
+
+    name: str
+    averager: str | None = None
+    """Name for ``find_averager``; None is DDP's own all-reduce."""
+    bits: int = 16
+    rounding: Literal["floor", "half-up"] = "half-up"
+
+    def recipe(self, seed: int) -> Recipe:
+        """Return the recipe of the run with one seed."""
+        from lightloom.papers.runs.digits import lenet_recipe
+
+        gradients = "none" if self.averager is None else f"optical:{self.averager}"
+        return lenet_recipe(seed, ITERATIONS, gradients, self.bits, self.rounding)
+
+
+RUNS = (
+    Run(BASELINE),
+    Run("16-bit half-up", "ideal"),
+    Run("16-bit floor", "ideal", rounding="floor"),
+    Run("8-bit half-up", "ideal", bits=8),
+    Run("8-bit floor", "ideal", bits=8, rounding="floor"),
+    *(Run(f"16-bit floor, errors {row}", f"table2:{row}", rounding="floor") for row in ("3-6", "4-8", "4-7", "3-7")),
+    Run("8-bit half-up, constructed, noise 3e-3", "constructed:noise=3e-3", bits=8),
+)
+"""All runs, the most important first. The networks of Table II floor, as the paper's do."""
+
+
+def jobs(runs: Sequence[Run] = RUNS) -> list[tuple[Run, int]]:
+    """Return runs and seeds in the order of execution: the first two pair by pair, then the others seed by seed."""
+    return [(run, seed) for part in (runs[:2], runs[2:]) for seed in SEEDS for run in part]
+
+
+def training_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the training runs without results in ``work`` and write ``training.json`` there.
+
+    All of it is one launch, as starting processes takes as long as some of the runs.
+
+    Args:
+        work: folder for results, one file a run.
+        data: the data folder with MNIST.
+        advance: told 1 after each run that had a result before, and the rest at the end.
+
+    Raises:
+        ConfigError: the data set is not there.
+        LaunchError: a run failed; calling again goes on with it.
+    """
+    training_digits(data)
+    work.mkdir(parents=True, exist_ok=True)
+    missing = [(run, seed) for run, seed in jobs() if not _training_runs_result(work, run, seed).exists()]
+    advance(len(jobs()) - len(missing))
+    if missing:
+        tasks = [
+            {"recipe": asdict(run.recipe(seed)), "result": str(_training_runs_result(work, run, seed))}
+            for run, seed in missing
+        ]
+        launch("lightloom.papers.optinc.runs:train_all", RANKS, _TIMEOUT, {"tasks": tasks, "data": str(data)})
+        advance(len(missing))
+    return collect(work)
+
+
+def train_all(worker: Worker) -> None:
+    """Worker function: train one run after the other, each with its own result file."""
+    from lightloom.papers.runs.digits import train
+
+    for task in worker.arguments["tasks"]:
+        arguments = {"recipe": task["recipe"], "data": worker.arguments["data"], "folder": None}
+        record = train(Worker(worker.rank, worker.size, arguments))
+        if worker.rank == 0:
+            write_atomically(Path(task["result"]), json.dumps({name: record[name] for name in _KEPT}))
+
+
+def collect(work: Path) -> Path:
+    """Write ``training.json`` from the available results."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for run, seed in jobs():
+        if _training_runs_result(work, run, seed).exists():
+            records.setdefault(run.name, []).append(json.loads(_training_runs_result(work, run, seed).read_text()))
+    document = {"ranks": RANKS, "runs": records, "provenance": provenance(list(records), seed=SEEDS[0])}
+    write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
+    return work / "training.json"
+
+
+def _training_runs_result(work: Path, run: Run, seed: int) -> Path:
+    words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
+    return work / f"{words}-seed{seed}.json"
+
+
+def job_count() -> int:
+    """Return the number of training runs."""
+    return len(jobs()) + language_runs_job_count() + len(VARIANTS)
+
+
+def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the training runs without results in ``work`` and write their records there.
+
+    The records are ``training.json``, ``language-small.json`` and ``language.json``, and ``images.json`` if CIFAR-100
+    is available.
+
+    Raises:
+        ConfigError: a data set is missing.
+        LaunchError: a run failed; the next call resumes it from its checkpoint.
+    """
+    folder = data_folder(data)
+    for measure_part in (training_runs_measure, language_runs_measure, images_runs_measure):
+        measure_part(work, folder, advance)
+    return work

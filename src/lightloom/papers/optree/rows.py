@@ -1,0 +1,494 @@
+"""The paper's cost model (steps of the four algorithms, seconds of a step), and built schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import combinations_with_replacement, groupby, pairwise
+from math import ceil, e, log2, prod
+from statistics import fmean
+from typing import NamedTuple
+
+from lightloom.collectives.algorithms.direct import one_stage_steps
+from lightloom.collectives.algorithms.optree import (
+    best_radices,
+    best_stages,
+    equation_3_steps,
+    literal_stage_steps,
+    optree,
+    stage_steps,
+    theorem_1_exact,
+    theorem_1_steps,
+    theorem_2_stages,
+    theorem_3_proof_steps,
+)
+from lightloom.collectives.algorithms.ring import neighbour_exchange_steps, ring_steps
+from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.build import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
+from lightloom.collectives.verify.stepped import verify
+from lightloom.core.claims import Claim
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.papers.optree import PAPER
+
+BANDWIDTH = 5e9
+"""B: bandwidth of a wavelength in bytes per second, 40 Gb/s (section IV-A)."""
+RECONFIGURATION = 25e-6
+"""a: seconds to retune the micro-rings (section IV-A)."""
+MESSAGE = 4 * 2**20
+"""d: bytes of one rank's share; section IV-B says "4M" and no unit."""
+RANKS = 1024
+WAVELENGTHS = 64
+
+ORDER = ("OpTree", "WRHT", "NE", "Ring")
+"""The four algorithms of Figs. 5 and 6, by the paper's names."""
+
+
+def ceiling_stages(ranks: int) -> int:
+    """Return k* of Eq. 2, rounded up as in Table I and the printed averages.
+
+    Raises:
+        ValueError: Eq. 2 has no real value below 8 ranks.
+    """
+    stages = theorem_2_stages(ranks)
+    if stages is None:
+        raise ValueError(f"ranks={ranks}: Eq. 2 has no real value below 8 ranks")
+    return ceil(stages)
+
+
+def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
+    """Return steps as the paper's averages count them: Theorem 1 at the ceiling of k*, WRHT padded, NE, Ring."""
+    return {
+        "OpTree": theorem_1_steps(ranks, wavelengths, ceiling_stages(ranks)),
+        "WRHT": wrht_all_gather_steps(ranks, wavelengths, padded=True),
+        "NE": neighbour_exchange_steps(ranks),
+        "Ring": ring_steps(ranks),
+    }
+
+
+def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
+    """Return steps · (d/B + a), Eq. 3; every step but the first carries ``later_shares`` shares (NE: 2)."""
+    shares = 1 + (steps - 1) * later_shares
+    return shares * nbytes / BANDWIDTH + steps * RECONFIGURATION
+
+
+def by_time(steps: dict[str, int]) -> list[str]:
+    """Return the algorithms, fastest first. Every step costs d/B + a, so fewer steps take less time."""
+    return sorted(steps, key=lambda name: steps[name])
+
+
+class Built(NamedTuple):
+    """Counts of an all-gather that was built and verified."""
+
+    steps: int
+    notes: str
+    """Metadata of the generator, for example the radices and the steps of each stage."""
+
+
+@cache
+def built(name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS) -> Built:
+    """Build and verify an algorithm's all-gather."""
+    schedule = build(find(name), _all_gather(ranks), WdmRing(ranks=ranks, wavelengths=wavelengths))
+    return Built(schedule.steps, "; ".join(schedule.notes))
+
+
+@cache
+def built_tree(radices: tuple[int, ...], ranks: int, wavelengths: int) -> Built:
+    """Build and verify OpTree with the given parts in each stage."""
+    fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
+    schedule = optree(_all_gather(ranks), fabric, radices=radices)
+    verify(schedule, fabric)
+    return Built(schedule.steps, "; ".join(schedule.notes))
+
+
+def _all_gather(ranks: int) -> Collective:
+    return Collective("all-gather", ranks, float(ranks * MESSAGE))
+
+
+# Figures 5 and 6: time of OpTree, WRHT, neighbour exchange (NE) and Ring under the paper's cost model.
+#
+# Every step costs d/B + a, so that a ratio of times is a ratio of steps: message size, bandwidth and delays cancel,
+# and no assumption about them touches a row, but for NE with two shares a step.
+
+SIZES = tuple(2**exponent * 2**20 for exponent in range(8))
+"""Bytes of one rank's share, 1 to 128 MiB: an assumption, the paper's range is not legible."""
+Settings = tuple[tuple[int, int], ...]
+
+BY_RANKS: Settings = ((1024, WAVELENGTHS), (2048, WAVELENGTHS))
+"""(N, w) of Fig. 5."""
+BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
+"""(N, w) of Fig. 6."""
+
+
+def comparison_claims() -> tuple[Claim, ...]:
+    """Return rows on the text about Figs. 5 and 6."""
+    return (*_extremes(), *_figure_5(), *_figure_6())
+
+
+def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
+    """Return :func:`paper_steps` with WRHT by Table I's formula with N itself."""
+    literal = wrht_all_gather_steps(ranks, wavelengths, padded=False)
+    return paper_steps(ranks, wavelengths) | {"WRHT": literal}
+
+
+def _steps_in_words(steps: dict[str, int]) -> str:
+    return ", ".join(f"{name} {steps[name]}" for name in ORDER) + " steps"
+
+
+def _extremes() -> Iterator[Claim]:
+    for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
+        for ranks, wavelengths in settings:
+            steps = paper_steps(ranks, wavelengths)
+            values = {"steps": _steps_in_words(steps), "name": f"n{ranks}" if figure == 5 else f"w{wavelengths}"}
+            yield PAPER.claim(f"figure{figure}.fastest_{{name}}", by_time(steps)[0], **values)
+            yield PAPER.claim(f"figure{figure}.slowest_{{name}}", by_time(steps)[-1], **values)
+
+
+def _figure_5() -> Iterator[Claim]:
+    small, large = (paper_steps(n, w) for n, w in BY_RANKS)
+    ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
+    literal, beyond = literal_steps(1024, WAVELENGTHS), paper_steps(4096, WAVELENGTHS)
+    yield PAPER.claim(
+        "figure5.wrht_over_optree_from_1024_to_2048",
+        "closer" if ratios[1] < ratios[0] else "not closer",
+        ratios=ratios,
+        large=large,
+    )
+    yield PAPER.claim(
+        "figure5.fastest_n1024_wrht_by_formula", by_time(literal)[0], steps_in_words=_steps_in_words(literal)
+    )
+    yield PAPER.claim("figure5.fastest_n4096", by_time(beyond)[0], steps_in_words=_steps_in_words(beyond))
+
+
+def _figure_6() -> Iterator[Claim]:
+    few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
+    literal = literal_steps(*BY_WAVELENGTHS[1])
+    for name in ("OpTree", "WRHT"):
+        trend = "falls" if many[name] < few[name] else "rises"
+        yield PAPER.claim(f"figure6.{name.lower()}_from_w96_to_w128", trend, few=few[name], many=many[name])
+    for name, steps in (("wrht", many), ("wrht_by_formula", literal)):
+        yield PAPER.claim(f"figure6.{name}_against_ne_w128", _against(steps["WRHT"], steps["NE"]), steps=steps)
+
+
+def _against(ours: int, theirs: int) -> str:
+    if ours < theirs:
+        return "smaller"
+    return "slightly larger" if ours <= 1.05 * theirs else "larger"
+
+
+def argmin_steps(ranks: int, wavelengths: int) -> int:
+    """Return the steps of Theorem 1 at the depth that minimises them, as in Fig. 4."""
+    return theorem_1_steps(ranks, wavelengths, best_stages(ranks, wavelengths))
+
+
+# The percentages: averages over nodes, over wavelengths, the headline, and those of the journal version.
+
+RIVALS = ("WRHT", "Ring", "NE")
+NODES = {"WRHT": 56.36, "Ring": 92.76, "NE": 85.54}
+LIGHT = {"WRHT": 88.06, "Ring": 95.84, "NE": 91.69}
+HEADLINE = {"WRHT": 72.21, "Ring": 94.30, "NE": 88.58}
+JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
+"""Abstract of the version in IEEE Open Journal of the Communications Society, 2024 (N = 1024); seen as a listing."""
+
+
+def averages_claims() -> tuple[Claim, ...]:
+    """Return the rows of all percentages."""
+    return (
+        *_reductions("nodes", NODES, BY_RANKS),
+        *_other_counts(),
+        *_averages_wavelengths(),
+        *_headline(),
+        *_reductions("journal", JOURNAL, ((RANKS, WAVELENGTHS),)),
+    )
+
+
+def reduction(rival: str, settings: Settings) -> float:
+    """Return the mean percentage of time that OpTree saves over ``rival`` in (N, w) settings."""
+    steps = [paper_steps(n, w) for n, w in settings]
+    return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in steps)
+
+
+def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: str) -> Iterator[Claim]:
+    for rival in RIVALS:
+        ours = round(reduction(rival, settings), 4)
+        yield PAPER.claim(
+            "headline.{rival}_reduction_" + what, ours, paper=averages[rival], rival=rival.lower(), **values
+        )
+
+
+def _other_counts() -> Iterator[Claim]:
+    """Yield the averages over nodes by the text: the depth that minimises Theorem 1, and NE with 2d in later steps."""
+    steps = [paper_steps(n, w) for n, w in BY_RANKS]
+    argmin = fmean(100 * (1 - argmin_steps(n, w) / paper_steps(n, w)["WRHT"]) for n, w in BY_RANKS)
+    limit = fmean(100 * (1 - counts["OpTree"] / (2 * counts["NE"] - 1)) for counts in steps)
+    four_mib = fmean(
+        100 * (1 - seconds(counts["OpTree"], MESSAGE) / seconds(counts["NE"], MESSAGE, later_shares=2))
+        for counts in steps
+    )
+    yield PAPER.claim("headline.wrht_reduction_nodes_argmin", round(argmin, 4), paper=NODES["WRHT"])
+    yield PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
+
+
+def _averages_wavelengths() -> Iterator[Claim]:
+    printed = "; ".join(
+        f"w = {w}: " + ", ".join(f"{name} {paper_steps(n, w)[name]}" for name in ORDER) for n, w in BY_WAVELENGTHS
+    )
+    yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
+    built = [sum(stage_steps(n, w, best_radices(n, w))) for n, w in BY_WAVELENGTHS]
+    implied = {rival: 2 * (100 - LIGHT[rival]) / 100 * paper_steps(RANKS, 96)[rival] for rival in ("Ring", "NE")}
+    yield PAPER.claim(
+        "headline.optree_steps_wavelengths_sum",
+        sum(paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS),
+        paper=round(fmean(implied.values())),
+        implied=implied,
+        built=built,
+        sum=sum(built),
+    )
+
+
+def _headline() -> Iterator[Claim]:
+    for rival in RIVALS:
+        ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
+        values = {"paper": HEADLINE[rival], "rival": rival.lower()}
+        averages = (NODES[rival], LIGHT[rival])
+        yield PAPER.claim(
+            "headline.{rival}_reduction_midpoint", round(sum(averages) / 2, 4), averages=averages, **values
+        )
+        yield PAPER.claim("headline.{rival}_reduction", round(ours, 4), **values)
+
+
+# Figure 4: time against the depth of the tree, by Theorem 1 and by integer radices, which a ring can be cut into.
+
+DEPTH_RANKS = (512, 1024, 2048, 4096)
+DEPTHS = range(1, 11)
+INSET = range(5, 10)
+"""Depths of the paper's inset."""
+
+_COUNTED_EXACTLY = 6
+
+
+def depth_claims() -> tuple[Claim, ...]:
+    """Return rows on the text about Fig. 4, and on schedules of its depths."""
+    rows = [*_shapes(), *_lowest(), *_constructed()]
+    rows.append(
+        PAPER.claim(
+            "figure4.reduction_from_one_stage",
+            round(100 * (1 - curve(1024)[best_stages(1024, WAVELENGTHS)] / curve(1024)[1]), 2),
+        )
+    )
+    return tuple(rows)
+
+
+def curve(ranks: int) -> dict[int, int]:
+    """Return the steps of Theorem 1 by depth. As every step costs d/B + a, times are proportional to them."""
+    return {k: theorem_1_steps(ranks, WAVELENGTHS, k) for k in DEPTHS}
+
+
+def shape(steps: list[int]) -> str:
+    """Return a description of how a sequence rises and falls."""
+    signs = ["falls" if b < a else "rises" if b > a else "stable" for a, b in pairwise(steps)]
+    return ", ".join(word for word, _ in groupby(signs))
+
+
+@cache
+def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
+    """(integer radices, steps) of the best tree of that depth among the near-uniform ones; None if none is so deep.
+
+    All stages but the first take a radix near N^(1/k), in any mixture, larger ones last (parts that do not divide cost
+    the most early on); the first stage takes what is left. The most promising by estimate are counted from the load of
+    every link, so that a count is a real tree's, while a better tree may exist.
+    """
+    if depth > log2(ranks):
+        return None
+    if depth == 1:
+        return (ranks,), sum(stage_steps(ranks, WAVELENGTHS, (ranks,)))
+    base = round(ranks ** (1 / depth))
+    near = range(max(base - 1, 2), base + 3)
+    candidates = []
+    for later in combinations_with_replacement(near, depth - 1):
+        first = -(-ranks // prod(later))
+        if first >= 2:
+            candidates.append((first, *later))
+    candidates.sort(key=lambda radices: _estimate(ranks, radices))
+    counted = [(sum(stage_steps(ranks, WAVELENGTHS, radices)), radices) for radices in candidates[:_COUNTED_EXACTLY]]
+    searched = best_radices(ranks, WAVELENGTHS)
+    if len(searched) == depth:
+        counted.append((sum(stage_steps(ranks, WAVELENGTHS, searched)), searched))
+    steps, radices = min(counted)
+    return radices, steps
+
+
+def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
+    first, *later = radices
+    wavelengths = ceil(ranks / first) * ring_all_to_all_wavelengths(first)
+    return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
+
+
+def _shapes() -> Iterator[Claim]:
+    for n in DEPTH_RANKS:
+        steps = [curve(n)[k] for k in INSET]
+        yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
+
+
+def _lowest() -> Iterator[Claim]:
+    for n in DEPTH_RANKS[1:]:
+        exact, lowest = theorem_2_stages(n) or 0.0, min(curve(n).values())
+        ties = " and ".join(str(k) for k, steps in curve(n).items() if steps == lowest)
+        rules = {
+            "argmin": (best_stages(n, WAVELENGTHS), "the integer that minimises Theorem 1 before its ceiling"),
+            "ceiling": (ceiling_stages(n), f"Eq. 2 gives {exact:.3f}, rounded up"),
+            "rounding": (round(exact), f"Eq. 2 gives {exact:.3f}, rounded"),
+        }
+        for rule, (depth, reason) in rules.items():
+            values = {"reason": reason, "steps": curve(n)[depth], "ties": ties, "lowest": lowest}
+            yield PAPER.claim(f"figure4.best_depth_{n}_{{rule}}", depth, rule=rule, **values)
+
+
+def _constructed() -> Iterator[Claim]:
+    for n in DEPTH_RANKS:
+        radices = best_radices(n, WAVELENGTHS)
+        steps = stage_steps(n, WAVELENGTHS, radices)
+        yield PAPER.claim(
+            "figure4.constructed_steps_{n}",
+            sum(steps),
+            paper=min(curve(n).values()),
+            n=n,
+            radices="·".join(map(str, radices)),
+            steps="+".join(map(str, steps)),
+        )
+
+
+# The motivating example, 16 nodes and 2 wavelengths, by schedules that are built and verified; and small-N slips.
+
+N, W = 16, 2
+TWO_STAGES, THREE_STAGES = (4, 4), (2, 3, 3)
+_NAMES = ("one", "two", "three")
+
+
+def example_claims() -> tuple[Claim, ...]:
+    """Return the rows of section III-C and of Lemma 1."""
+    return (*_steps(), *_example_wavelengths(), *_formulas(), *_radices(), *_example_depth(), *_lemma_1())
+
+
+def _steps() -> Iterator[Claim]:
+    """The schedules of the example, built and verified."""
+    schedules = (built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W))
+    for name, schedule in zip(_NAMES, schedules, strict=True):
+        yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
+
+
+def _example_wavelengths() -> Iterator[Claim]:
+    """The wavelengths that a stage needs are its steps on a ring of one wavelength, built and verified there."""
+    yield PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)
+    printed = {"two_stage": (TWO_STAGES, (8, 16)), "three_stage": (THREE_STAGES, (8, 12, 12))}
+    for name, (radices, wavelengths) in printed.items():
+        counted = stage_steps(N, 1, radices)
+        if sum(counted) != (steps := built_tree(radices, N, 1).steps):
+            raise RuntimeError(f"radices {radices}: {counted} counted, {steps} steps built")
+        yield from (
+            PAPER.claim("example.{name}_wavelengths_{number}", ours, paper=paper, name=name, number=number)
+            for number, (paper, ours) in enumerate(zip(wavelengths, counted, strict=True), start=1)
+        )
+
+
+def _formulas() -> Iterator[Claim]:
+    for k, name in enumerate(_NAMES, 1):
+        yield PAPER.claim(f"example.{name}_stage_theorem_1_steps", theorem_1_steps(N, W, k))
+
+
+def _radices() -> Iterator[Claim]:
+    m, stages = 3, 3
+    share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
+    colours = [share[0] * ceil(m * m / 8)]
+    colours += [m ** (stage - 1) * share[stage - 1] * (m * m // 4) for stage in range(2, stages + 1)]
+    other = built_tree((3, 3, 2), N, W)
+    yield PAPER.claim(
+        "example.three_stage_uniform_steps",
+        sum(ceil(count / W) for count in colours),
+        colours=" + ".join(map(str, colours)),
+    )
+    yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
+
+
+def _example_depth() -> Iterator[Claim]:
+    first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
+    values = {"exact": theorem_2_stages(N), "two": theorem_1_steps(N, W, 2), "three": theorem_1_steps(N, W, 3)}
+    yield PAPER.claim("example.k_star", best_stages(N, W), paper=ceiling_stages(N), **values)
+    yield PAPER.claim("example.equation_2_smallest_ranks", first, e_squared=e**2, first=first)
+
+
+def _lemma_1() -> Iterator[Claim]:
+    steps = built("one-stage", 5, 3).steps
+    if steps != 1:
+        raise RuntimeError(f"one stage of 5 ranks on 3 wavelengths took {steps} steps: expected 1")
+    yield PAPER.claim("example.lemma_1_wavelengths_16", built("one-stage", N, 1).steps, paper=ceil(N * N / 8))
+    yield PAPER.claim("example.lemma_1_wavelengths_5", built("one-stage", 5, 1).steps, paper=ceil(5 * 5 / 8))
+
+
+# Table I at N = 1024, w = 64: the formulas, built schedules, and inconsistent forms.
+
+PRINTED_STAGES = 7
+
+
+def table1_claims() -> tuple[Claim, ...]:
+    """Return the rows of Table I."""
+    return (*_baselines(), *_one_stage(), *_wrht(), *_optree(), *_three_answers(), *_table1_depth())
+
+
+def _baselines() -> Iterator[Claim]:
+    yield PAPER.claim("table1.ring_steps", ring_steps(RANKS))
+    yield PAPER.claim("table1.ring_built_steps", built("ring").steps)
+    yield PAPER.claim("table1.ne_steps", neighbour_exchange_steps(RANKS))
+    yield PAPER.claim("table1.ne_built_steps", built("neighbour-exchange").steps)
+    yield PAPER.claim("table1.ne_pairs_built_steps", built("neighbour-exchange-pairs").steps)
+
+
+def _one_stage() -> Iterator[Claim]:
+    formula = -(-RANKS * RANKS // (8 * WAVELENGTHS))
+    yield PAPER.claim(
+        "table1.one_stage_steps", one_stage_steps(RANKS, WAVELENGTHS), n=RANKS, w=WAVELENGTHS, formula=formula
+    )
+    yield PAPER.claim("table1.one_stage_formula_steps", one_stage_steps(RANKS, WAVELENGTHS), paper=formula)
+    yield PAPER.claim("table1.one_stage_built_steps", built("one-stage").steps, paper=formula)
+
+
+def _wrht() -> Iterator[Claim]:
+    p, theta = 2 * WAVELENGTHS + 1, 2
+    collect = 1 - (p - RANKS) // (p - 1)
+    padded, literal = (wrht_all_gather_steps(RANKS, WAVELENGTHS, padded=padded) for padded in (True, False))
+    yield PAPER.claim("table1.wrht_steps", padded, p=p, theta=theta, padded=p**theta)
+    yield PAPER.claim("table1.wrht_formula_steps", literal, n=RANKS)
+    yield PAPER.claim("table1.wrht_text_steps", collect + (theta - 1) * p ** (theta - 1))
+    yield PAPER.claim("table1.wrht_text_steps_one_root", collect + theta * p ** (theta - 1))
+
+
+def _optree() -> Iterator[Claim]:
+    constructed = built("optree")
+    yield PAPER.claim(
+        "table1.optree_steps",
+        theorem_1_steps(RANKS, WAVELENGTHS, PRINTED_STAGES),
+        theorem_1_exact=theorem_1_exact(RANKS, WAVELENGTHS, PRINTED_STAGES),
+    )
+    yield PAPER.claim(
+        "table1.optree_constructed_steps",
+        constructed.steps,
+        tree=constructed,
+        radix=RANKS ** (1 / PRINTED_STAGES),
+    )
+
+
+def _three_answers() -> Iterator[Claim]:
+    k = PRINTED_STAGES
+    m = RANKS ** (1 / k)
+    stages = literal_stage_steps(RANKS, WAVELENGTHS, k)
+    yield PAPER.claim("table1.optree_equation_3_steps", equation_3_steps(RANKS, WAVELENGTHS, k))
+    yield PAPER.claim("table1.optree_theorem_3_proof_steps", theorem_3_proof_steps(RANKS, WAVELENGTHS, k), m=m)
+    yield PAPER.claim("table1.optree_literal_stage_1_steps", stages[0], stages=stages)
+    yield PAPER.claim("table1.optree_literal_later_steps", sum(stages[1:]))
+
+
+def _table1_depth() -> Iterator[Claim]:
+    exact = theorem_2_stages(RANKS) or 0.0
+    yield PAPER.claim("table1.k_star", ceiling_stages(RANKS), exact=exact)
+    yield PAPER.claim("table1.k_star_rounded", round(exact), exact=exact, rounded=round(exact))

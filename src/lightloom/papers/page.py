@@ -1,0 +1,101 @@
+"""HTML pages of studies: their rows and figures, ours and the papers'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lightloom.core.claims import (
+    MEANINGS,
+    Claim,
+    counts_in_words,
+    status_counts,
+)
+from lightloom.papers.study import Study
+from lightloom.reports.figures.canvas import to_svg
+from lightloom.reports.html import write
+from lightloom.reports.report import Picture, Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure
+
+
+def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
+    """Write one self-contained HTML page for all studies.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    claims = tuple(claim for study in studies for claim in study.claims)
+    pictures = tuple(
+        Picture(title=figure.title, svg=to_svg(figure.draw()), caption=figure.caption)
+        for study in studies
+        for figure in study.figures
+    )
+    report = Report(
+        title=", ".join(study.name for study in studies) + " reproduced",
+        headline=f"{counts_in_words(claims)}; what does not match stays and says why.",
+        facts=tuple((study.name, _fact(study, alone=len(studies) == 1)) for study in studies),
+        notes=(
+            _legend(claims),
+            *(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
+        ),
+        pictures=pictures,
+        claims=claims,
+        provenance=provenance,
+    )
+    return write(report, path)
+
+
+def _fact(study: Study, *, alone: bool) -> str:
+    """Return the paper, and the counts of its rows where other studies stand beside it."""
+    return study.paper if alone else f"{study.paper}: {counts_in_words(study.claims)}"
+
+
+def _legend(claims: Sequence[Claim]) -> str:
+    """Return what the statuses on the page mean."""
+    return "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(claims))
+
+
+# The canvas and the colours of all study figures.
+
+BLUE, GREEN, ORANGE, RED = "#0072B2", "#009E73", "#E69F00", "#D55E00"
+SKY, PURPLE, GREY = "#56B4E9", "#CC79A7", "#999999"
+"""Colours of Okabe and Ito, which colour-blind readers can tell apart, and a grey."""
+
+
+def canvas(
+    columns: int = 1,
+    rows: int = 1,
+    *,
+    size: tuple[float, float] | None = None,
+    sharey: bool = False,
+    grid: Literal["both", "y"] = "y",
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row, with a light grid."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size or ((10, 4.4) if columns > 1 else (7, 4.2)), dpi=120, layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharey=sharey, squeeze=False).ravel())
+    for axes in panels:
+        axes.grid(True, axis=grid, color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels
+
+
+def stacked_bars(
+    axes: Axes,
+    places: Sequence[float] | Sequence[str],
+    parts: Sequence[tuple[str, Sequence[float], str]],
+    width: float = 0.8,
+) -> list[BarContainer]:
+    """Draw a bar at each place out of parts, the lowest first: label, heights at all places, colour."""
+    bottom, drawn = [0.0] * len(places), []
+    for label, heights, colour in parts:
+        drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))
+        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    return drawn

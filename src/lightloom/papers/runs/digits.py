@@ -1,0 +1,348 @@
+"""Digits, data-parallel with DDP: HDC as INCEPTIONN trains it (Table I), or a LeNet; the worker function of ``launch``.
+
+Every rank draws its batches from its own part of the training set, in an order that seed, epoch and rank fix, so that
+runs with equal seeds see equal data and start from equal weights: they can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lightloom.core.arrays import Float32s, Ints
+from lightloom.core.errors import UnknownNameError
+from lightloom.core.files import write_atomically
+from lightloom.exchange import datasets
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.registry import find
+from lightloom.exchange.compression.stream import tag_histogram
+from lightloom.exchange.datasets import Digits, test_digits, training_digits
+from lightloom.exchange.hooks import InceptionnState, OpticalAverageState, attach_inceptionn, attach_optical_average
+from lightloom.exchange.transport.worker import Worker
+from lightloom.models.torch.zoo.chains import hdc, lenet
+from lightloom.photonics.averaging.block_quantisation import Rounding
+
+# The labelled images that a network of a training run learns from, by the network's name.
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "hdc": hdc,
+    "lenet": lenet,
+    "lenet-cifar": partial(lenet, 3, datasets.SIDE, datasets.CLASSES),
+}
+"""Networks by name; ``lenet-cifar`` learns CIFAR-100, the others MNIST."""
+
+
+class ImageSets(NamedTuple):
+    """What a network learns from, and what it is judged by."""
+
+    training: Digits
+    test: Digits
+
+
+def network(name: str) -> nn.Module:
+    """Return a network with new weights.
+
+    Raises:
+        UnknownNameError: no network has that name; the message lists all.
+    """
+    if name not in NETWORKS:
+        raise UnknownNameError("network", name, NETWORKS)
+    return NETWORKS[name]()
+
+
+def image_sets(name: str, folder: Path | None) -> ImageSets:
+    """Return the images of a network, flattened (n, values), from the data folder.
+
+    Raises:
+        ConfigError: the data set is missing, or not as published.
+    """
+    if name != "lenet-cifar":
+        return ImageSets(training_digits(folder), test_digits(folder))
+    return ImageSets(*(_flattened(datasets.read(part, folder)) for part in ("train", "test")))
+
+
+def _flattened(images: datasets.Images) -> Digits:
+    return Digits(images.pixels.reshape(len(images.labels), -1), images.labels)
+
+
+def rank_part(images: Digits, rank: int, ranks: int) -> Digits:
+    """Return the images of one rank: every N-th, beginning with its own number."""
+    return Digits(images.images[rank::ranks], images.labels[rank::ranks])
+
+
+def tensors(images: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
+    """Return the chosen images, scaled to 0 … 1, and their labels."""
+    values = torch.from_numpy(images.images[chosen]).to(torch.float32) / 255
+    return values, torch.from_numpy(images.labels[chosen]).to(torch.int64)
+
+
+_TIMEOUT = 120.0
+BOUNDS = (10, 8, 6)
+"""Exponents k of the bounds 2^-k whose tags are counted, as in Table III."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Settings of a run. The defaults are Table I's column for HDC."""
+
+    seed: int
+    network: str = "hdc"
+    """``hdc``, ``lenet`` or ``lenet-cifar``."""
+    gradient_scale: float = 1.0
+    """Factor of the mean loss over a rank's batch, hence of all gradients; ``batch_per_rank`` makes it the summed loss.
+    The learning rate is divided by it and the weight decay multiplied, so that float32 takes the same steps."""
+    gradients: str = "none"
+    """Codec on every hop, ``optical:AVERAGER`` (see ``find_averager``), or ``none``: DDP's own all-reduce."""
+    bits: int = 16
+    """Bits per code, with ``optical``."""
+    rounding: Rounding = "half-up"
+    """Rounding of the mean, with ``optical``."""
+    error_feedback: bool = False
+    weights: str = "none"
+    """Codec through which the weights go after each update (the paper's Fig. 4), or ``none``."""
+    iterations: int = 10_000
+    batch_per_rank: int = 25
+    learning_rate: float = 0.1
+    learning_rate_divisor: float = 5.0
+    iterations_per_division: int = 2_000
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+    record_every: int = 250
+    checkpoint_every: int = 1_000
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
+        """Return the optimizer of a network's parameters."""
+        decay = self.weight_decay * self.gradient_scale
+        return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay)
+
+    def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
+        """Set the learning rate of an iteration, which counts from 1."""
+        division = (iteration - 1) // self.iterations_per_division
+        rate = self.learning_rate / self.learning_rate_divisor**division
+        for group in optimizer.param_groups:
+            group["lr"] = rate / self.gradient_scale
+
+
+def lenet_recipe(
+    seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
+) -> Recipe:
+    """Return a run of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of it."""
+    return Recipe(
+        seed=seed,
+        network="lenet",
+        gradients=gradients,
+        bits=bits,
+        rounding=rounding,
+        iterations=iterations,
+        batch_per_rank=64,
+        learning_rate=0.05,
+        iterations_per_division=max(iterations * 5 // 12, 1),
+        record_every=max(iterations // 4, 1),
+        checkpoint_every=max(iterations, 1),
+    )
+
+
+@dataclass(slots=True)
+class Record:
+    """Results of a run; lists have one entry for each ``record_every`` iterations."""
+
+    iterations: list[int] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    """Share of the test set that is classified correctly."""
+    loss: list[float] = field(default_factory=list)
+    """Mean training loss of rank 0 since the last entry."""
+    ratio: list[float] = field(default_factory=list)
+    """float32 bytes for each byte sent, in the synchronised step of the entry."""
+    tags: list[list[list[float]]] = field(default_factory=list)
+    """Shares of 2-, 10-, 18- and 34-bit values in rank 0's own gradient, for each of ``BOUNDS``."""
+    nbytes_raw: int = 0
+    nbytes_sent: int = 0
+    seconds: float = 0.0
+
+
+def train(worker: Worker) -> dict[str, Any]:
+    """Train, resuming from the last complete checkpoint in ``arguments['folder']``.
+
+    ``worker.arguments``: ``recipe`` (fields of ``Recipe``), ``data`` and ``folder`` (paths; ``folder`` None keeps
+    nothing), ``snapshots`` (iterations at which rank 0 writes its own gradient there, as ``gradient-<i>.npy``).
+
+    Returns:
+        The record, with the recipe.
+
+    Raises:
+        ConfigError: the data set is missing.
+        TransportError: a rank was lost.
+    """
+    torch.set_num_threads(1)
+    recipe = Recipe(**worker.arguments["recipe"])
+    folder = Path(worker.arguments["folder"]) if worker.arguments.get("folder") else None
+    run = _Run(worker, recipe, Path(worker.arguments["data"]), folder, set(worker.arguments.get("snapshots", ())))
+    try:
+        record = run.run()
+    finally:
+        if run.state is not None:
+            run.state.close()
+    return {"recipe": asdict(recipe), **asdict(record)}
+
+
+class _Run:
+    def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
+        self.worker, self.recipe, self.folder, self.snapshots = worker, recipe, folder, snapshots
+        self.part, self.test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
+        torch.manual_seed(recipe.seed)
+        self.net = network(recipe.network)
+        self.model = DistributedDataParallel(self.net)
+        self.optimizer = recipe.optimizer(self.net.parameters())
+        self.state = _attached(self.model, recipe)
+        self.weights = None if recipe.weights == "none" else find(recipe.weights)
+        self.record = Record()
+        self.epoch, self.order = -1, np.zeros(0, np.int64)
+
+    def run(self) -> Record:
+        recipe = self.recipe
+        losses: list[float] = []
+        for iteration in range(self._resume() + 1, recipe.iterations + 1):
+            began = time.perf_counter()
+            recipe.set_rate(self.optimizer, iteration)
+            losses.append(self._step(iteration))
+            self.record.seconds += time.perf_counter() - began
+            if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
+                self._note(iteration, losses)
+            if self.folder is not None and (iteration % recipe.checkpoint_every == 0):
+                self._checkpoint(iteration)
+        return self._complete()
+
+    def _step(self, iteration: int) -> float:
+        recipe = self.recipe
+        images, labels = self._batch(iteration)
+        self.optimizer.zero_grad()
+        loss = recipe.gradient_scale * nn.functional.cross_entropy(self.model(images), labels)
+        watched = iteration % recipe.record_every == 0 or iteration in self.snapshots
+        if watched and self.worker.rank == 0:
+            self._watch(iteration, loss)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        if self.weights is not None:
+            round_weights(self.net.parameters(), self.weights)
+        return float(loss.detach()) / recipe.gradient_scale
+
+    def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
+        size = self.recipe.batch_per_rank
+        epoch, batch = divmod(iteration - 1, len(self.part.labels) // size)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            chance = np.random.default_rng((self.recipe.seed, epoch, self.worker.rank))
+            self.order = chance.permutation(len(self.part.labels))
+        return tensors(self.part, self.order[batch * size : (batch + 1) * size])
+
+    def _watch(self, iteration: int, loss: Tensor) -> None:
+        """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
+        pieces = torch.autograd.grad(loss, list(self.net.parameters()), retain_graph=True)
+        flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
+        if iteration % self.recipe.record_every == 0:
+            self.record.tags.append([tag_shares(flat, k) for k in BOUNDS])
+        if iteration in self.snapshots and self.folder is not None:
+            np.save(self.folder / f"gradient-{iteration}.npy", flat)
+
+    def _note(self, iteration: int, losses: list[float]) -> None:
+        record = self.record
+        record.iterations.append(iteration)
+        record.accuracy.append(self._accuracy())
+        record.loss.append(float(np.mean(losses)))
+        losses.clear()
+        if self.state is not None:
+            record.ratio.append(self.state.statistics.steps[-1].ratio)
+        if self.worker.rank == 0 and self.folder is not None:
+            write_atomically(self.folder / "progress.json", json.dumps({"iteration": iteration}))
+
+    def _accuracy(self) -> float:
+        right = 0
+        with torch.no_grad():
+            for batch in np.array_split(np.arange(len(self.test.labels)), 5):
+                images, labels = tensors(self.test, batch)
+                right += int((self.net(images).argmax(1) == labels).sum())
+        count = torch.tensor([right, len(self.test.labels)])
+        dist.all_reduce(count)
+        return float(count[0]) / float(count[1])
+
+    def _checkpoint(self, iteration: int) -> None:
+        """Write the checkpoint of this rank; the number in ``latest`` changes only once all of them are complete."""
+        assert self.folder is not None
+        content = {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "residuals": None if self.state is None else self.state.state_dict(),
+            "record": asdict(self._complete()),
+        }
+        path = self._path(iteration)
+        torch.save(content, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+        dist.barrier()
+        if self.worker.rank == 0:
+            write_atomically(self.folder / "latest", str(iteration))
+        dist.barrier()
+        self._path(iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
+
+    def _resume(self) -> int:
+        if self.folder is None or not (self.folder / "latest").exists():
+            return 0
+        iteration = int((self.folder / "latest").read_text())
+        content = torch.load(self._path(iteration), weights_only=True)
+        self.net.load_state_dict(content["net"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        if self.state is not None:
+            self.state.load_state_dict(content["residuals"])
+        self.record = Record(**content["record"])
+        return iteration
+
+    def _complete(self) -> Record:
+        """Return the record with the traffic so far, including that before a resumption."""
+        if self.state is None:
+            return self.record
+        total = self.state.statistics.total
+        return replace(
+            self.record,
+            nbytes_raw=self.record.nbytes_raw + total.nbytes_raw,
+            nbytes_sent=self.record.nbytes_sent + total.nbytes_sent,
+        )
+
+    def _path(self, iteration: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
+
+
+def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
+    """Attach the hook that the recipe names."""
+    family, _, averager = recipe.gradients.partition(":")
+    if family == "none":
+        return None
+    if family == "optical":
+        options: dict[str, Any] = {"bits": recipe.bits, "rounding": recipe.rounding, "seed": recipe.seed}
+        return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
+    codec = find(recipe.gradients)
+    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, adaptive=False, timeout=_TIMEOUT)
+
+
+def round_weights(parameters: Iterable[nn.Parameter], codec: Codec) -> None:
+    """Replace weights by what a codec's receiver gets of them."""
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.copy_(torch.from_numpy(codec.round_trip(parameter.numpy())).view_as(parameter))
+
+
+def tag_shares(values: Float32s, k: int) -> list[float]:
+    """Return the shares of values that the bound 2^-k sends with 2, 10, 18 and 34 bits."""
+    counts = tag_histogram(Inceptionn(2.0**-k).encode(values))
+    return [int(count) / values.size for count in counts]

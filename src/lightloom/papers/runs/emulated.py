@@ -1,0 +1,259 @@
+"""Training runs of ``digits`` with all ranks in one process, for machines with fewer cores than ranks.
+
+Equal recipes see equal batches and start from equal weights as there; the ring is ``emulated_ring``'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.exchange.compression.codec import Codec
+from lightloom.exchange.compression.registry import find
+from lightloom.papers.runs.digits import (
+    BOUNDS,
+    ImageSets,
+    Recipe,
+    Record,
+    network,
+    rank_part,
+    round_weights,
+    tag_shares,
+    tensors,
+)
+from lightloom.photonics.averaging.averagers import Averager, average_into
+from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
+
+# The ring of N ranks in one process: what compression on every hop makes of their gradients, and how much it sends.
+#
+# block b:  rank b ──▶ b+1 ──▶ ... ──▶ b−1, added to and encoded anew at each; b−1 encodes the sum for all
+#
+# What arrives depends on the gradients alone, not on where they were computed: the same numbers as of N processes
+# with ``attach_inceptionn``, without their waiting for one another.
+
+
+class RingSum(NamedTuple):
+    """What every rank receives."""
+
+    total: Float32s
+    """Sum over ranks (n,), the same bits on every rank."""
+    nbytes_sent: int
+    """Bytes that all ranks send together."""
+
+
+def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) -> RingSum:
+    """Sum the rows of ``values`` as a ring does that encodes every block at every hop.
+
+    Args:
+        values: (ranks, n) float32, one row a rank; overwritten.
+        codec: of the hops.
+        leave: leave in each row what that rank's encodings took away, so that the sum and all rows add up to the input.
+    """
+    ranks = len(values)
+    total = np.empty(values.shape[1], np.float32)
+    sent = 0
+    encode = codec.encode_leaving if leave else codec.encode
+    for block, part in enumerate(np.array_split(np.arange(values.shape[1]), ranks)):
+        if not part.size:
+            continue
+        places = slice(int(part[0]), int(part[-1]) + 1)
+        for hop in range(ranks - 1):
+            sender, receiver = (block + hop) % ranks, (block + hop + 1) % ranks
+            payload = encode(values[sender, places])
+            sent += payload.nbytes
+            codec.decode_adding(payload, values[receiver, places])
+        payload = encode(values[(block - 1) % ranks, places])
+        sent += (ranks - 1) * payload.nbytes
+        total[places] = codec.decode(payload)
+    return RingSum(total, sent)
+
+
+def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
+    """Train, and return the record with the recipe; ``seconds`` are of the processor.
+
+    Raises:
+        ConfigError: the recipe averages by light, or a rank has fewer images than a batch takes.
+    """
+    if recipe.gradients.startswith("optical"):
+        raise ConfigError(f"gradients = {recipe.gradients}: expected a codec or none where all ranks are one process")
+    count = ranks * recipe.batch_per_rank
+    if len(sets.training.labels) < count:
+        raise ConfigError(f"{len(sets.training.labels)} images: {ranks} ranks take {count} a step")
+    return {"recipe": asdict(recipe), **asdict(_Run(recipe, sets, ranks).run())}
+
+
+class _Run:
+    def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
+        self.recipe, self.ranks, self.test = recipe, ranks, sets.test
+        self.parts = [rank_part(sets.training, rank, ranks) for rank in range(ranks)]
+        torch.manual_seed(recipe.seed)
+        self.net = network(recipe.network)
+        self.parameters = list(self.net.parameters())
+        self.optimizer = recipe.optimizer(self.parameters)
+        self.codec = None if recipe.gradients == "none" else find(recipe.gradients)
+        self.weights = None if recipe.weights == "none" else find(recipe.weights)
+        values = sum(parameter.numel() for parameter in self.parameters)
+        self.residuals = np.zeros((ranks, values), np.float32)
+        self.record = Record()
+
+    def run(self) -> Record:
+        recipe, record = self.recipe, self.record
+        began, losses = time.process_time(), list[float]()
+        for iteration in range(1, recipe.iterations + 1):
+            recipe.set_rate(self.optimizer, iteration)
+            losses.append(self._step(iteration))
+            if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
+                record.iterations.append(iteration)
+                record.accuracy.append(self._accuracy())
+                record.loss.append(float(np.mean(losses)))
+                losses.clear()
+        record.seconds = time.process_time() - began
+        return record
+
+    def _step(self, iteration: int) -> float:
+        """Take one step and return the loss of rank 0."""
+        computed = [self._gradient(iteration, rank) for rank in range(self.ranks)]
+        gradients = np.stack([gradient for gradient, _ in computed])
+        if iteration % self.recipe.record_every == 0:
+            self.record.tags.append([tag_shares(gradients[0], k) for k in BOUNDS])
+        ends = np.cumsum([parameter.numel() for parameter in self.parameters])
+        for parameter, piece in zip(self.parameters, np.split(self._mean(gradients), ends[:-1]), strict=True):
+            parameter.grad = torch.from_numpy(piece).view_as(parameter)
+        self.optimizer.step()
+        if self.weights is not None:
+            round_weights(self.parameters, self.weights)
+        return computed[0][1]
+
+    def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:
+        images, labels = self._batch(iteration, rank)
+        loss = self.recipe.gradient_scale * nn.functional.cross_entropy(self.net(images), labels)
+        pieces = torch.autograd.grad(loss, self.parameters)
+        flat: Float32s = torch.cat([piece.flatten() for piece in pieces]).numpy()
+        return flat, float(loss.detach()) / self.recipe.gradient_scale
+
+    def _mean(self, gradients: Float32s) -> Float32s:
+        """Return the mean of the rows as the ring gives it, and count the bytes of one rank."""
+        if self.codec is None:
+            mean: Float32s = gradients.mean(axis=0)
+            return mean
+        feedback = self.recipe.error_feedback
+        values = self.residuals
+        values[:] = gradients if not feedback else gradients + values
+        total, sent = emulated_ring_sum(values, self.codec, leave=feedback)
+        self.record.nbytes_sent += sent // self.ranks
+        self.record.nbytes_raw += 2 * (self.ranks - 1) * total.nbytes // self.ranks
+        self.record.ratio = [self.record.nbytes_raw / self.record.nbytes_sent]
+        return total / np.float32(self.ranks)
+
+    def _batch(self, iteration: int, rank: int) -> tuple[Tensor, Tensor]:
+        part, size = self.parts[rank], self.recipe.batch_per_rank
+        epoch, batch = divmod(iteration - 1, len(part.labels) // size)
+        order = np.random.default_rng((self.recipe.seed, epoch, rank)).permutation(len(part.labels))
+        return tensors(part, order[batch * size : (batch + 1) * size])
+
+    def _accuracy(self) -> float:
+        right = 0
+        with torch.no_grad():
+            for batch in np.array_split(np.arange(len(self.test.labels)), 5):
+                images, labels = tensors(self.test, batch)
+                right += int((self.net(images).argmax(1) == labels).sum())
+        return right / len(self.test.labels)
+
+
+# N servers in one process: their gradients one after the other, then one average for all of them.
+#
+# batch of server 0 ──▶ gradient ──┐
+# batch of server 1 ──▶ gradient ──┤ block quantisation ──▶ codes ──▶ averager ──▶ mean code ──▶ gradient of all
+# ...                              ┘
+#
+# What an optical averager does to training depends on the gradients alone, not on where they were computed: this
+# gives the same numbers as N processes and a hook, and needs neither the processes nor their memory.
+
+
+def averaged(
+    gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256
+) -> NDArray[np.float32]:
+    """What every server receives: gradients (servers, n) float32 to (n,), as the DDP hook computes it.
+
+    Args:
+        gradients: one row a server.
+        averager: of the codes.
+        sizes: of the parameters in a row, as no block reaches over the end of one; one parameter unless given.
+        block: values that share a scale.
+
+    Raises:
+        InputError: another number of servers than the averager has, NaN, Inf or a size of 2^127 or more.
+        ConfigError: bits or block out of range.
+    """
+    if gradients.ndim != 2 or len(gradients) != averager.servers:
+        raise InputError(f"gradients of shape {gradients.shape}: expected one row for each of {averager.servers}")
+    quantise = CodeBuffers.of(sizes if sizes is not None else [gradients.shape[1]], averager.bits, block)
+    scales = np.maximum.reduce([quantise.scales(row) for row in gradients])
+    if scales.size and scales.max() == UNFIT:
+        raise InputError("a gradient holds NaN, Inf or a size of 2^127 or more: expected values that share a scale")
+    codes = np.empty(gradients.shape, quantise.code_type)
+    for row, out in zip(gradients, codes, strict=True):
+        quantise.encode(row, scales, out)
+    means = np.empty(gradients.shape[1], quantise.code_type)
+    average_into(averager, codes, means)
+    values = np.empty(gradients.shape[1], np.float32)
+    quantise.decode(means, scales, values)
+    return values
+
+
+class EmulatedServers:
+    """The gradients of N servers for one network; a step leaves their average in ``parameter.grad``.
+
+    Args:
+        net: whose parameters are trained, on its final device; layers with running statistics see the servers' batches
+            in turn.
+        servers: N.
+        averager: of codes; None averages in float32, as a ring all-reduce would.
+        block: values that share a scale.
+
+    Raises:
+        ConfigError: the averager is for another number of servers.
+    """
+
+    def __init__(self, net: nn.Module, servers: int, averager: Averager | None = None, block: int = 256) -> None:
+        if servers < 1 or (averager is not None and averager.servers != servers):
+            raise ConfigError(f"servers = {servers}: expected as many as the averager has, at least 1")
+        self.parameters = [p for p in net.parameters() if p.requires_grad]
+        self.averager, self.block = averager, block
+        device = self.parameters[0].device if self.parameters else None
+        self.sizes = [p.numel() for p in self.parameters]
+        self.gradients = torch.zeros(servers, sum(self.sizes), device=device)
+
+    def step(self, loss: Callable[[int], Tensor]) -> list[float]:
+        """Compute ``loss(server)`` and its gradient for every server, and average.
+
+        Returns:
+            The losses.
+        """
+        losses = []
+        self.gradients.zero_()
+        for server, row in enumerate(self.gradients):
+            self._attach(row)
+            value = loss(server)
+            value.backward()  # type: ignore[no-untyped-call]
+            losses.append(float(value.detach()))
+        if self.averager is None:
+            self._attach(self.gradients.mean(0))
+        else:
+            mean = averaged(self.gradients.cpu().numpy(), self.averager, self.sizes, self.block)
+            self._attach(torch.from_numpy(mean).to(self.gradients.device))
+        return losses
+
+    def _attach(self, flat: Tensor) -> None:
+        """Let the parameters' gradients lie in ``flat``, so that backward adds up in place."""
+        for parameter, part in zip(self.parameters, torch.split(flat, self.sizes), strict=True):
+            parameter.grad = part.view_as(parameter)

@@ -1,0 +1,205 @@
+"""ResNet-50 on CIFAR-100 from scratch, N servers' gradients averaged by light (OptINC, section IV, Fig. 7(a)).
+
+Augmentation and order of the data follow from seed, epoch and step, so that runs with equal seeds can be compared in
+pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.exchange.datasets import CLASSES, SIDE, Images
+from lightloom.models.torch.zoo.resnet import ResNet
+from lightloom.papers.runs.emulated import EmulatedServers
+from lightloom.photonics.averaging.averagers import Averager
+
+# Checkpoints of runs of one process: network, optimiser, record, and the generator of the averager's errors.
+
+
+class RunCheckpoint:
+    """One checkpoint in a folder, replaced atomically; without a folder nothing is saved."""
+
+    def __init__(
+        self, folder: Path | None, net: nn.Module, optimizer: torch.optim.Optimizer, averager: Averager | None
+    ) -> None:
+        self.folder, self.net, self.optimizer = folder, net, optimizer
+        self.rng = getattr(averager, "rng", None)
+
+    def save(self, done: int, record: dict[str, Any]) -> None:
+        """Save the state after ``done`` steps or epochs."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        content = {
+            "done": done,
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": None if self.rng is None else json.dumps(self.rng.bit_generator.state),
+            "record": record,
+        }
+        path = self.folder / "checkpoint.pt"
+        torch.save(content, path.with_suffix(".part"))
+        path.with_suffix(".part").replace(path)
+        write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
+
+    def load(self) -> tuple[int, dict[str, Any]]:
+        """Restore the state; return the number of steps or epochs and the record, 0 and empty without a checkpoint."""
+        if self.folder is None or not (self.folder / "checkpoint.pt").exists():
+            return 0, {}
+        content = torch.load(self.folder / "checkpoint.pt", weights_only=True)
+        self.net.load_state_dict(content["net"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        if self.rng is not None:
+            self.rng.bit_generator.state = json.loads(content["rng"])
+        return int(content["done"]), content["record"]
+
+
+_MEAN, _DEVIATION = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+"""Mean and deviation of CIFAR-100's training images by channel, for pixels from 0 to 1."""
+_MARGIN = 4
+Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecipe:
+    """Settings of a run. The paper states model, data set and 300 epochs; the rest is customary."""
+
+    seed: int
+    servers: int = 4
+    images_per_server: int = 32
+    epochs: int = 300
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    block: int = 256
+    device: str = "cpu"
+
+
+@dataclass(slots=True)
+class ImageRecord:
+    """Results of a run; lists have one entry an epoch."""
+
+    training_loss: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    """Share of the test images that are classified correctly."""
+
+
+def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
+    """The zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
+
+    Args:
+        keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
+            that keeps it, as is customary for CIFAR and takes 15 times the arithmetic.
+    """
+    net = ResNet()
+    if not keep_stem:
+        net.stem = nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
+    net.fc = nn.Linear(net.fc.in_features, CLASSES)
+    net.image_size = SIDE
+    return net
+
+
+def train(
+    training: Images,
+    test: Images,
+    recipe: ImageRecipe,
+    averager: Averager | None = None,
+    net: nn.Module | None = None,
+    folder: Path | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Train from scratch.
+
+    Args:
+        training: images to learn from; test: images to judge by.
+        recipe: how.
+        averager: of the servers' codes; None averages in float32.
+        net: another network than ``resnet50_for_cifar``.
+        folder: for a checkpoint after each epoch, from which an interrupted run continues; None saves none.
+        advance: function called with 1 after each epoch.
+
+    Returns:
+        The record, with the recipe.
+
+    Raises:
+        ConfigError: there are fewer images than one step takes, or the averager is for another number of servers.
+    """
+    size = recipe.servers * recipe.images_per_server
+    steps = len(training.labels) // size
+    if not steps or not len(test.labels):
+        raise ConfigError(f"{len(training.labels)} training and {len(test.labels)} test images: a step takes {size}")
+    torch.manual_seed(recipe.seed)
+    net = (net if net is not None else resnet50_for_cifar()).to(recipe.device)
+    optimizer = torch.optim.SGD(
+        net.parameters(), recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay
+    )
+    servers = EmulatedServers(net, recipe.servers, averager, recipe.block)
+    checkpoint = RunCheckpoint(folder, net, optimizer, averager)
+    done, saved = checkpoint.load()
+    record = ImageRecord(**saved)
+    advance(done)
+    for epoch in range(done, recipe.epochs):
+        net.train()
+        chance = np.random.default_rng((recipe.seed, epoch))
+        order = chance.permutation(len(training.labels))
+        losses: list[float] = []
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                progress = (epoch + step / steps) / recipe.epochs
+                group["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+            chosen = order[step * size : (step + 1) * size].reshape(recipe.servers, -1)
+            batches = [(augmented(training.pixels[rows], chance), training.labels[rows]) for rows in chosen]
+            losses += servers.step(partial(_loss_of, net, batches, recipe.device))
+            optimizer.step()
+        record.training_loss.append(float(np.mean(losses)))
+        record.accuracy.append(accuracy(net, test, recipe.device))
+        checkpoint.save(epoch + 1, asdict(record))
+        advance(1)
+    return {"recipe": asdict(recipe), **asdict(record)}
+
+
+def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray[np.uint8]:
+    """Each image (n, 3, 32, 32) moved by up to four pixels and, half of them, mirrored."""
+    padded = np.pad(pixels, ((0, 0), (0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))
+    moved = np.lib.stride_tricks.sliding_window_view(padded, (SIDE, SIDE), (2, 3))
+    rows, columns = chance.integers(0, 2 * _MARGIN + 1, (2, len(pixels)))
+    chosen = moved[np.arange(len(pixels)), :, rows, columns]
+    mirrored = chance.random(len(pixels)) < 0.5
+    return np.where(mirrored[:, None, None, None], chosen[..., ::-1], chosen)
+
+
+def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:
+    """Return the share of images that are classified correctly."""
+    net.eval()
+    right = 0
+    with torch.no_grad():
+        for start in range(0, len(images.labels), at_once):
+            classes = net(_light(images.pixels[start : start + at_once], device)).argmax(1).cpu().numpy()
+            right += int((classes == images.labels[start : start + at_once]).sum())
+    return right / len(images.labels)
+
+
+def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
+    pixels, labels = batches[server]
+    with torch.autocast(device, torch.bfloat16):
+        logits = net(_light(pixels, device))
+    return nn.functional.cross_entropy(logits.float(), torch.from_numpy(labels.astype(np.int64)).to(device))
+
+
+def _light(pixels: NDArray[np.uint8], device: str) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, torch.float32) / 255
+    mean, deviation = (torch.tensor(channel, device=device)[:, None, None] for channel in (_MEAN, _DEVIATION))
+    return (values - mean) / deviation

@@ -1,0 +1,410 @@
+"""Training time on SiP-OCS and SiP-Ring against electrical switches, by bandwidth and size.
+
+    best split       of k = 1, 2, 4, ... devices a group, and of the quanta
+    data parallel    k = 1: the whole model on every GPU, plain ring all-reduce
+    scripts' model   computing + 2 · weights · 8 / B, with the weights of the authors' scripts
+
+All at the authors' global batch, so that the ratio of steps is the ratio of training times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from math import nan
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from pydantic import BaseModel
+
+from lightloom.core.claims import Claim
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.results import Document, content_hash
+from lightloom.machines.accelerators.accelerator import Precision
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.zoo import ZOO, load_workload
+from lightloom.papers.sipml import PAPER
+from lightloom.papers.sipml.paper import (
+    BANDWIDTHS,
+    JOBS,
+    RANKS,
+    RING_MS,
+    SCALING,
+    SYSTEMS,
+    TODAY,
+    System,
+    fabric,
+    link,
+    reach,
+)
+from lightloom.planning.parallelism.operators import graph_times
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.place import Partitions, place
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.search.request import DATA_PARALLEL, STRATEGIES, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.simulation.placed_step import PlacedStep, simulate_best
+
+# The exchange between groups: 2 · weights · 8 / B in the authors' scripts, and the bytes of our models.
+
+GRADIENT_BYTES = 4
+"""Bytes of one gradient in float32."""
+
+
+def ring_time(nbytes: float, gbps: float, ranks: int | None = None) -> float:
+    """Seconds of a ring all-reduce over links of so many Gb/s; without ``ranks`` the limit of many."""
+    share = 1.0 if ranks is None else (ranks - 1) / ranks
+    return 2 * share * nbytes * 8 / (gbps * 1e9)
+
+
+def gradient_bytes(key: str) -> float:
+    """Return the bytes of our model's gradients."""
+    return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
+
+
+def claims() -> tuple[Claim, ...]:
+    """The scripts' term with their weights, and with our models' gradients."""
+    rows = []
+    for key, job in JOBS.items():
+        for gbps, printed in RING_MS[key].items():
+            rows.append(
+                PAPER.claim(
+                    "example.exchange_{model}_{gbps}",
+                    round(1e3 * ring_time(job.weights, gbps, RANKS), 4),
+                    paper=printed,
+                    tolerance=0.002 * printed,
+                    model=key,
+                    gbps=gbps,
+                )
+            )
+        parameters = ZOO[job.model].parameters
+        rows.append(
+            PAPER.claim(
+                "example.weights_{model}",
+                round(gradient_bytes(key) / 1e6, 1),
+                paper=job.weights / 1e6,
+                model=key,
+                millions=parameters / 1e6,
+                nbytes=job.weights / parameters,
+            )
+        )
+    return tuple(rows)
+
+
+NAME = "comparison"
+"""Name of the file of measurements, without suffix."""
+
+
+class Choice(NamedTuple):
+    """A split and the duration of its step."""
+
+    k: int
+    seconds: float
+
+
+def result_key(model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100") -> str:
+    """Return the key of results of placed plans."""
+    return f"{model} {accelerator} {system} {ranks} {gbps:g}"
+
+
+def rival_key(system: System, gbps: float) -> str:
+    """Return the key of results of the planner's search."""
+    return f"rivals {system} {gbps:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Measurements by key."""
+
+    results: Mapping[str, Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Hash of what each part was made from; none in files from before hashes were stored."""
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> Self:
+        """Load the measurements of the package, or those of a folder.
+
+        Raises:
+            ConfigError: the file in ``folder`` cannot be read, or has no results.
+        """
+        document = PAPER.measured(NAME, folder)
+        if "results" not in document:
+            raise ConfigError(f"cannot read '{folder}/{NAME}.json': expected 'results'")
+        return cls(document["results"], document.get("inputs", {}))
+
+    def rows(
+        self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
+    ) -> dict[int, dict[str, Any]]:
+        """Return the results by k, without refused splits."""
+        by_k = self.results[result_key(model, system, gbps, ranks, accelerator)]
+        return {int(k): row for k, row in by_k.items() if "step_s" in row}
+
+    def best(
+        self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
+    ) -> Choice | None:
+        """Return the fastest split; None if no split fits the memory."""
+        choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
+        return min(choices, key=lambda each: each.seconds, default=None)
+
+    def seconds(self, model: str, system: System, gbps: float, k: int) -> float:
+        """Return the duration of a step of one k on 1,024 GPUs in seconds; NaN if it was refused."""
+        row = self.rows(model, system, gbps).get(k)
+        return nan if row is None else float(row["step_s"])
+
+    def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
+        """``search``: the winner of all strategies; ``ddp`` or ``fsdp``: of data parallelism alone."""
+        row: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
+        return row
+
+    def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
+        """Times as fast as an electrical switch of ``today`` Gb/s, or of ``gbps`` where that is less; best splits."""
+        optical = self.best(model, system, gbps, accelerator=accelerator)
+        electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
+        return electrical.seconds / optical.seconds if optical and electrical else nan
+
+    def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
+        """The same by the authors' script model, data parallelism: computing + 2 · weights · 8 / B.
+
+        Args:
+            model: whose computing on our accelerator is taken, k = 1.
+            gbps: B.
+            today: Gb/s of the electrical switch.
+            weights: bytes; the scripts' unless given.
+        """
+        computing = self.rows(model, "electrical", gbps)[1]["makespan_s"]
+        nbytes = JOBS[model].weights if weights is None else weights
+        slow, fast = (computing + ring_time(nbytes, each) for each in (min(gbps, today), gbps))
+        return float(slow / fast)
+
+
+# What practitioners' splits take on the same networks: the winner of the search, and plain data parallelism.
+
+ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
+"""Verified schedules of the exchanges; striped, so that they use all circuits or wavelengths."""
+_SETTINGS = TrainingSettings(batch_per_rank=1)
+
+
+def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
+    """Return, by model, the fastest of all strategies, and the fastest with sharded and with plain data parallelism."""
+    prices = GroupPrices(fabric, _SETTINGS, choices=ALGORITHMS)
+    return {
+        key: search_outcome(load_workload(job.model, batch=1), job.global_batch, fabric, prices)
+        for key, job in JOBS.items()
+    }
+
+
+def search_outcome(
+    graph: ComputeGraph, global_batch: int, fabric: Fabric, prices: GroupPrices | None = None
+) -> dict[str, Any]:
+    """Return the fastest of all strategies of one model, and the fastest with sharded and with plain data parallelism.
+
+    Args:
+        graph: the model, at any batch.
+        global_batch: samples of a step.
+        fabric: of A100s.
+        prices: of the fabric, where several models are searched there.
+    """
+    chip = load_accelerator("a100").flat()
+    on = Cluster(name="sipml", ranks=fabric.ranks, accelerator=chip, fabric=fabric, training=_SETTINGS)
+    try:
+        request = SearchRequest(
+            global_batches=[global_batch], algorithms=ALGORITHMS, strategies=STRATEGIES, compare=False
+        )
+        outcome = search(graph, on, request, prices=prices)
+    except UnsupportedError as error:
+        return {name: {"refused": str(error)} for name in ("search", *DATA_PARALLEL)}
+    return {"search": _row(outcome.winner)} | {name: _row(outcome.best_of(name)) for name in DATA_PARALLEL}
+
+
+def _row(plan: Plan | None) -> dict[str, Any]:
+    if plan is None:
+        return {"refused": "it does not fit, or no algorithm serves it"}
+    return {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
+
+
+def rounded(value: float) -> float:
+    """Round to six digits, as results are stored."""
+    return float(f"{value:.6g}")
+
+
+# One split of a model on one of the networks: partitioned, placed, granted circuits and simulated.
+
+PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
+"""Precision by accelerator."""
+
+
+class Network(NamedTuple):
+    """A network, its size, and the accelerator of its ranks."""
+
+    system: System
+    ranks: int
+    gbps: float
+    accelerator: str = "a100"
+
+
+def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[int], Partitions]) -> PlacedStep:
+    """Simulate one step over the circuits that make it fastest: one hold or a cycle of holds.
+
+    Args:
+        on: the network.
+        k: devices of a group.
+        quantum: τ in seconds.
+        partitions: of a group's share of the batch, by how many parts may read one another.
+
+    Raises:
+        UnsupportedError: it does not fit the memory, or no circuits reach.
+    """
+    groups = on.ranks // k
+    within, chip = reach(on.system, k, groups), load_accelerator(on.accelerator)
+    balanced = partitions(within.clique(k))(k, quantum)
+    placement = place(balanced, k, within, chip.memory, link(on.system, k, groups, on.gbps))
+    plan = HybridPlan(placement, balanced, k, groups)
+    training = TrainingSettings(precision=PRECISIONS[on.accelerator])
+    return simulate_best(plan, fabric(on.system, on.ranks, on.gbps), chip.flat(), training)
+
+
+# Steps of a small network on the networks of the comparison, as the present code gives them.
+#
+# Jobs, networks and constants do not tell whether the code that partitions, places, grants circuits, prices exchanges
+# and simulates has changed since results were stored. The hash of a part's inputs therefore includes what that code
+# makes of a network small enough to be run each time: a change that moves any of these figures makes the stored
+# results stale. Refactoring moves none.
+
+_QUANTA = (1e-6, 10e-6)
+_SPLITS = ((4, 2), (8, 4), (32, 8), (64, 64), (128, 128))
+"""Ranks and k: groups that exchange and one group alone, devices that all reach one another and those that do not."""
+_GBPS = (512.0, 8192.0)
+_HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
+
+
+@cache
+def placed_outcomes() -> list[list[float]]:
+    """Seconds and bytes of placed steps, rounded as results are stored."""
+    outcomes: list[list[float]] = []
+    for ranks, k in _SPLITS:
+        for system in SYSTEMS:
+            gbps = _GBPS[len(outcomes) % 2]
+            quantum = _QUANTA[len(outcomes) // 2 % 2]
+            step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_partitions, 8))
+            figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
+            outcomes.append([rounded(float(figure)) for figure in figures])
+    return outcomes
+
+
+@cache
+def rival_outcomes() -> list[Document]:
+    """Winners of the planner's search and of data parallelism."""
+    return [search_outcome(_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
+
+
+def _partitions(samples: int, clique: int) -> Partitions:
+    graph = _graph(samples)
+    times = np.stack(graph_times(graph, load_accelerator("a100").flat(), PRECISIONS["a100"]), axis=1)
+    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
+
+
+def _graph(samples: int) -> ComputeGraph:
+    """Embedding, residual blocks that branch, and a head: wide operators that are cut, narrow ones that are not."""
+    operators = [_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
+    last = "tokens"
+    for block in range(_BLOCKS):
+        up, gate, down, add = (f"{block}.{name}" for name in ("up", "gate", "down", "add"))
+        operators += [
+            _operator(up, "linear", (last,), samples, 4, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
+            _operator(gate, "activation", (up,), samples, 4, 0, 4 * _HIDDEN),
+            _operator(down, "linear", (gate,), samples, 1, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
+            _operator(add, "add", (last, down), samples, 1, 0, _HIDDEN),
+        ]
+        last = add
+    operators.append(_operator("head", "linear", (last,), samples, 16, 16 * _HIDDEN**2, 32 * _HIDDEN**2))
+    return ComputeGraph(name="witness", batch=samples, operators=tuple(operators), element_bytes=2)
+
+
+def _operator(
+    name: str, kind: str, inputs: tuple[str, ...], samples: int, width: int, parameters: int, flops: int
+) -> Operator:
+    tokens, channels = samples * _SEQUENCE, width * _HIDDEN
+    sizes = {"in_channel": parameters // channels} if kind == "linear" else {}
+    return Operator(
+        name=name,
+        kind=kind,
+        inputs=inputs,
+        dimensions={"sample": samples, "sequence": _SEQUENCE, "channel": channels} | sizes,
+        forward_flops=tokens * flops,
+        backward_flops=2 * tokens * flops,
+        parameters=parameters,
+        parameter_bytes=2 * parameters,
+        activation_bytes=2 * tokens * channels,
+        forward_bytes=2 * parameters + 4 * tokens * channels,
+        shared_bytes=2 * parameters,
+        block=name.split(".")[0] if "." in name else "",
+    )
+
+
+# What the results of the comparison are made from, and whether stored ones were made from the same.
+
+Part = Literal["placed", "rivals"]
+"""Steps of placed plans, and of the planner's other splits on the same networks."""
+PARTS: tuple[Part, ...] = get_args(Part)
+VERSIONS: Mapping[Part, int] = {"placed": 2, "rivals": 2}
+"""Version of the code that makes each part, raised when it gives other results. Of placed steps: in 1, parcels that
+meet at a receiver of a packet switch had the whole of its port each; in 2, they take turns. Of rivals: in 1, every
+group had all circuits; in 2, the groups of a step divide them, and exchanges that share packet links take turns."""
+QUANTA = (1e-6, 10e-6)
+"""Quanta τ in seconds: the authors' value, and one ten times as long."""
+MOST_DEVICES = 128
+"""Largest k that is tried: beyond it no samples of a group are left to split, and edges grow with k squared."""
+
+
+def ports(system: System) -> tuple[float, ...]:
+    """Return the measured bandwidths of a GPU, in Gb/s."""
+    return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
+
+
+@cache
+def inputs_hash(part: Part) -> str:
+    """Return a hash of all that decides a part: jobs, models, accelerators, networks, training, the code's constants
+    and version, and what the code makes of a small network."""
+    own = [QUANTA, MOST_DEVICES, SCALING] if part == "placed" else [ALGORITHMS]
+    models = {job.model: ZOO[job.model] for job in JOBS.values()}
+    return content_hash(
+        {
+            "code": [VERSIONS[part], own],
+            "jobs": JOBS,
+            "models": {name: [zoo.parameters, zoo.path, zoo.arguments, zoo.example] for name, zoo in models.items()},
+            "accelerators": [_fields(load_accelerator(name).flat()) for name in PRECISIONS],
+            "precisions": PRECISIONS,
+            "networks": [_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
+            "training": TrainingSettings().model_dump(mode="json"),
+            "witness": placed_outcomes() if part == "placed" else rival_outcomes(),
+        }
+    )
+
+
+def _fields(part: BaseModel) -> object:
+    """Fields that are not at their defaults, so that a new field alone changes no hash; the small network tells where
+    a default has changed."""
+    return part.model_dump(mode="json", exclude={"sources", "description"}, exclude_defaults=True)
+
+
+def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
+    """Return a sentence that names the parts whose stored hash is not that of their inputs; empty where there is none.
+
+    Args:
+        stored: hash of the inputs of each part, as stored with its results.
+        parts: those that are asked about.
+    """
+    old = [part for part in parts if stored.get(part) != inputs_hash(part)]
+    if not old:
+        return ""
+    return (
+        f"STALE: the stored results of {' and '.join(old)} were made from other inputs or by an earlier version of the "
+        "code; `lightloom reproduce sipml --work DIR` makes them anew"
+    )

@@ -1,0 +1,624 @@
+"""Section 3.3: circuits of small rings and switches, by the authors' integer program and by the fast way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import product
+from math import inf, log
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.claims import Claim
+from lightloom.core.errors import InputError
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.papers.sipml import PAPER
+from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, gradient_bytes, stale
+from lightloom.papers.sipml.paper import (
+    BANDWIDTHS,
+    HEADLINE,
+    HOLD_10,
+    JOBS,
+    NAMES,
+    OCS_DEGREE,
+    RECONFIGURATION,
+    SYSTEMS,
+    TODAY,
+    System,
+)
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits import switch as milp
+from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic, least_service
+from lightloom.planning.parallelism.circuits.ring import relax
+from lightloom.planning.parallelism.circuits.verify import verify
+from lightloom.planning.parallelism.placement.check import check
+from lightloom.planning.parallelism.placement.place import partition, place
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement, Reach
+
+UNIFORM = {(4, 4): 2, (4, 8): 4, (5, 16): 5, (8, 8): 1, (8, 16): 2}
+"""All-to-all, (nodes, wavelengths each way): circuits of every pair, one fibre."""
+NEIGHBOUR = ((8, 8), 9)
+"""Every node to the next one clockwise: eight circuits that way and one the other way round."""
+LONG = (6, 4, 4)
+"""Nodes, links clockwise to the one reader of each, wavelengths: counts fit that no wavelengths can."""
+
+
+class RingCase(NamedTuple):
+    """Circuits of one traffic matrix on one ring."""
+
+    traffic: Traffic
+    fabric: WdmRing
+    optimum: float
+    """Circuits of the worst pair by the integer program: link loads, no wavelengths."""
+    unassigned: int
+    """Circuits of that program's answer for which no wavelength was found."""
+    fast: Assignment
+
+
+def all_to_all(nodes: int) -> Floats:
+    """Return the traffic matrix with one byte between all pairs."""
+    return np.ones((nodes, nodes)) - np.eye(nodes)
+
+
+def ahead(nodes: int, links: int) -> Floats:
+    """Return the traffic matrix with one byte from every node to the node so many links clockwise."""
+    return np.roll(np.eye(nodes), links, axis=1)
+
+
+@cache
+def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
+    """Return the circuits of a uniform all-to-all."""
+    return solve(all_to_all(nodes), wavelengths)
+
+
+def solve(matrix: Floats, wavelengths: int) -> RingCase:
+    """Assign circuits by the integer program and by the fast algorithm, and verify them."""
+    traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
+    counted = milp.solve_ring(traffic, fabric)
+    circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
+    fast = ring.assign(traffic, fabric)
+    for each in (circuits, fast.circuits):
+        verify(each, fabric)
+    return RingCase(traffic, fabric, least_service(counted.counts.sum(axis=1), traffic), unassigned, fast)
+
+
+def claims() -> tuple[Claim, ...]:
+    """Return the rows of section 3.3."""
+    return (*_rings(), *_continuity(), *_switches())
+
+
+def _rings() -> Iterator[Claim]:
+    cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w), t) for (n, w), t in UNIFORM.items()]
+    (nodes, wavelengths), expected = NEIGHBOUR
+    cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths), expected))
+    for name, case, expected in cases:
+        values = {"paper": expected, "name": name, "case": case}
+        yield PAPER.claim("example.ring_{name}_program", case.optimum, **values)
+        yield PAPER.claim("example.ring_{name}_fast", case.fast.max_min, **values)
+
+
+def _continuity() -> Iterator[Claim]:
+    nodes, links, wavelengths = LONG
+    case = solve(ahead(nodes, links), wavelengths)
+    bound = relax(case.traffic, case.fabric).service
+    yield PAPER.claim(
+        "example.ring_counts_without_wavelengths",
+        case.fast.max_min,
+        paper=case.optimum,
+        nodes=nodes,
+        wavelengths=wavelengths,
+        links=links,
+        bound=bound,
+        case=case,
+    )
+
+
+def _switches() -> Iterator[Claim]:
+    planes, ranks = 3, 5
+    traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
+    try:
+        milp.solve_permutations(traffic, fabric)
+        refused = ""
+    except InputError as error:
+        refused = str(error)
+    granted = switch.fill_ports(traffic, planes, np.zeros(len(traffic), np.int64))
+    square = Traffic.of(all_to_all(4))
+    exact = milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
+    fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
+    yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
+    yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square))
+
+
+# The paper leaves open whether its repair ends: sweeps that chase one another, on five sub-operators.
+#
+# ┌──► 1 ──────────┐
+# 0 ────┤                ├──► 4        4 devices, a reader at most one device ahead of its producers
+# └──► 2 ──► 3 ────┘
+#
+# The forward pass puts 0 and 1 on device 0, 2 on 1 and 3 on 2: nothing reaches from both 1 and 3 to sub-operator 4.
+# The backward sweep moves 1 ahead, the forward sweep moves it back behind 0, and so on.
+
+CONVERGENCE_DEVICES, CONVERGENCE_DEGREE = 4, 1
+EDGES = ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4))
+ORDER = (0, 2, 3, 1, 4)
+"""Topological order of the sub-operators, longest path to the end first."""
+BEFORE = (0, 0, 1, 2, -1)
+"""Devices by sub-operator when the forward pass gets stuck at 4."""
+
+
+class Chase(NamedTuple):
+    """Result of repeated sweeps."""
+
+    states: tuple[tuple[int, ...], ...]
+    """Devices of all sub-operators after each sweep, the first before any."""
+    period: int
+    """Period in sweeps of the recurring states; 0 if the sweeps converge."""
+
+
+def chase(most: int = 100) -> Chase:
+    """Sweep backward and forward until all are within reach or a state returns.
+
+    A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
+    most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
+    after a whole number of rounds returns for ever.
+    """
+    device = list(BEFORE)
+    device[ORDER[-1]] = _nearest(ORDER[-1], device, back=False)
+    states, seen = [tuple(device)], {(tuple(device), 0): 0}
+    for sweep in range(most):
+        back = sweep % 2 == 0
+        for x in reversed(ORDER) if back else ORDER:
+            if not all(_within(x, other, device, back) for other in _neighbours(x, back)):
+                device[x] = _nearest(x, device, back)
+        states.append(tuple(device))
+        if all((device[b] - device[a]) % CONVERGENCE_DEVICES <= CONVERGENCE_DEGREE for a, b in EDGES):
+            return Chase(tuple(states), 0)
+        key = (tuple(device), (sweep + 1) % 2)
+        if key in seen:
+            return Chase(tuple(states), sweep + 1 - seen[key])
+        seen[key] = sweep + 1
+    raise AssertionError(
+        f"{most} sweeps neither settle nor repeat: there are only {CONVERGENCE_DEVICES ** len(ORDER)} states"
+    )
+
+
+def convergence_claims() -> tuple[Claim, ...]:
+    """One row: the paper leaves the proof to future work."""
+    result = chase()
+    states = " → ".join("".join(map(str, state)) for state in result.states)
+    return (
+        PAPER.claim(
+            "example.repair_ends",
+            "settles" if not result.period else f"repeats every {result.period} sweeps",
+            states=states,
+        ),
+    )
+
+
+def _neighbours(x: int, back: bool) -> list[int]:
+    return [b for a, b in EDGES if a == x] if back else [a for a, b in EDGES if b == x]
+
+
+def _within(x: int, other: int, device: list[int], back: bool) -> bool:
+    stride = device[other] - device[x] if back else device[x] - device[other]
+    return stride % CONVERGENCE_DEVICES <= CONVERGENCE_DEGREE
+
+
+def _nearest(x: int, device: list[int], back: bool) -> int:
+    here = device[x]
+
+    def key(to: int) -> tuple[int, int, int]:
+        moved = [*device[:x], to, *device[x + 1 :]]
+        reached = sum(_within(x, other, moved, back) for other in _neighbours(x, back))
+        return -reached, min((to - here) % CONVERGENCE_DEVICES, (here - to) % CONVERGENCE_DEVICES), to
+
+    return min(range(CONVERGENCE_DEVICES), key=key)
+
+
+# Fig. 4: four operators in sequence, split, placed on k = 4 devices with Δ = 2, repeated in l = 2 groups.
+#
+# A ──► B ──► C ──► D        A, B and D balanced; C in four parts on three devices, as B has only two peers
+#
+# The text fixes that B is in one part and C in four. Assumed: the order of the names, one or two parts of A, four of
+# D, and that every part reads its own slice.
+
+Rule = Literal["peers", "forward"]
+K, GROUPS, FIGURE4_DEGREE = 4, 2, 3
+"""k, l and D."""
+_QUANTUM = 1e-6
+_CHANNELS = 64
+
+
+def parts(parts_of_a: int) -> dict[str, int]:
+    """Number of parts by operator, in sequence."""
+    return {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
+
+
+@cache
+def split(parts_of_a: int = 2) -> BalancedGraph:
+    """The balanced graph, Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding decides.
+
+    Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
+    """
+    wanted = parts(parts_of_a)
+    operators = [
+        Operator(
+            name=name,
+            kind="conv",
+            inputs=(before,),
+            dimensions={"sample": 1, "channel": _CHANNELS, "groups": _CHANNELS},
+            parameter_bytes=36 * _CHANNELS,
+            parameters=9 * _CHANNELS,
+            activation_bytes=1024,
+        )
+        for before, name in zip(["input", *wanted], wanted, strict=False)
+    ]
+    start = Operator(name="input", kind="input", dimensions={"sample": 1, "channel": _CHANNELS})
+    graph = ComputeGraph(name="figure-4", batch=1, operators=(start, *operators))
+    forward = np.array([0.0, *((each + 0.5) * _QUANTUM for each in wanted.values())])
+    return partition(graph, np.column_stack([forward, 2 * forward]), K, _QUANTUM)
+
+
+@cache
+def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
+    """Fig. 4 (d): the paper's forward pass (``effort=0``: nothing searched), repeated in two groups."""
+    balanced = split(parts_of_a)
+    placement = place(balanced, K, Reach(FIGURE4_DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
+    check(placement, balanced)
+    return HybridPlan(placement, balanced, K, GROUPS)
+
+
+def devices(placed: HybridPlan) -> dict[str, list[int]]:
+    """Return the devices of every operator's parts."""
+    names, operator = placed.balanced.operators, placed.balanced.operator
+    return {name: placed.placement.device[operator == place].tolist() for place, name in enumerate(names)}
+
+
+def not_balanced(placed: HybridPlan) -> list[str]:
+    """Return the operators that use fewer devices than they have parts, or than there are devices."""
+    return [name for name, used in devices(placed).items() if len(set(used)) < min(K, len(used))]
+
+
+def figure4_peers(placed: HybridPlan, device: int) -> list[int]:
+    """Return the ranks that a device of the first group communicates with, including gradients."""
+    sent = placed.traffic.total.toarray() > 0
+    return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
+
+
+def most_peers(placed: HybridPlan) -> int:
+    """Return the number of peers in the group of the device that has most."""
+    return max(sum(rank < K for rank in figure4_peers(placed, device)) for device in range(K))
+
+
+def peers_of_gpu_1(placed: HybridPlan) -> list[int]:
+    """Peers of the GPU that holds B, numbered from 1, the ring turned so that this is GPU 1."""
+    home = devices(placed)["B"][0]
+    return sorted((rank - home) % K + rank // K * K + 1 for rank in figure4_peers(placed, home))
+
+
+def most_devices_of_c(degree: int = FIGURE4_DEGREE - 1) -> int:
+    """Devices that C's four parts can occupy when B, on device 0, has at most so many peers: all are tried."""
+    return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
+
+
+def figure4_claims() -> tuple[Claim, ...]:
+    """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
+    placed, formula, alone = plan(), plan("forward"), plan("forward", 1)
+    used, most = len(set(devices(placed)["C"])), most_devices_of_c()
+    return (
+        PAPER.claim("figure4.most_peers", most_peers(placed), paper=FIGURE4_DEGREE - 1),
+        PAPER.claim(
+            "figure4.most_peers_by_formula",
+            most_peers(formula),
+            paper=FIGURE4_DEGREE - 1,
+            peers=figure4_peers(formula, devices(formula)["B"][0]),
+            home=devices(formula)["B"][0],
+        ),
+        PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(placed)), formula=", ".join(not_balanced(formula))),
+        PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
+        PAPER.claim(
+            "figure4.circuits_of_gpu_1",
+            ", ".join(str(rank) for rank in peers_of_gpu_1(placed)),
+            formula=", ".join(str(rank) for rank in peers_of_gpu_1(formula)),
+            alone=", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
+            most=most_peers(alone),
+        ),
+    )
+
+
+# The headline, 1.3 to 9.1 times the training speed of electrical clusters, on our curves; and what wins beside it.
+
+OPTICAL: tuple[System, System] = ("ocs", "ring")
+FASTEST = BANDWIDTHS[-1]
+Speed = Callable[[str, float], float]
+"""Function from a bandwidth in Gb/s to the speed-up of a model."""
+
+
+class Reading(NamedTuple):
+    """An interpretation of “training time against electrical”."""
+
+    speed: Speed
+    why: str
+
+
+def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
+    """Return the speed-up of the better optical network, with the best placed splits on all networks."""
+    return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
+
+
+def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
+    """Return the speed-up with the winners of the planner's search."""
+    optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
+    return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
+
+
+def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
+    """Best split on optics against data parallelism alone on an electrical switch."""
+    optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
+    return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
+
+
+def readings(measured: Comparison) -> dict[str, Reading]:
+    """Interpretations by the names of their rows."""
+    speeds: dict[str, Callable[..., float]] = {
+        "placed": fastest,
+        "data_parallel": over_data_parallel,
+        "search": searched,
+        "script": Comparison.script_speedup,
+        "titan_xp": partial(fastest, accelerator="titan-xp"),
+    }
+    texts = PAPER.tables["readings"]
+    return {
+        f"{name}_{today:g}": Reading(partial(speed, measured, today=today), texts[name].format(today=today))
+        for today in reversed(TODAY)
+        for name, speed in speeds.items()
+    }
+
+
+def reached(speed: Callable[[float], float], factor: float) -> float:
+    """Gb/s at which a speed-up is first reached, logarithms interpolated between measured ones; infinite if nowhere."""
+    before = (0.0, 0.0)
+    for gbps in BANDWIDTHS:
+        value = speed(gbps)
+        if value >= factor:
+            low, at = before
+            if not low:
+                return float(gbps)
+            return float(low * (gbps / low) ** (log(factor / at) / log(value / at)))
+        before = (gbps, value)
+    return inf
+
+
+def headline_claims(measured: Comparison) -> tuple[Claim, ...]:
+    """Return the rows of the headline."""
+    return (*_speedups(measured), *_beyond(measured))
+
+
+def _speedups(measured: Comparison) -> Iterator[Claim]:
+    low, high = HEADLINE
+    for name, (speed, reading) in readings(measured).items():
+        by_model = {model: speed(model, FASTEST) for model in JOBS}
+        speedups = "; ".join(
+            f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
+            for model, value in by_model.items()
+        )
+        row = PAPER.claim(
+            "headline.speedup_{name}",
+            f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}",
+            paper=f"{low} to {high}",
+            name=name,
+            reading=reading,
+            fastest=FASTEST,
+            speedups=speedups,
+        )
+        yield _flagged(row, measured, "rivals" if name.startswith("search_") else "placed")
+
+
+def _flagged(row: Claim, measured: Comparison, *parts: Part) -> Claim:
+    """The row; its explanation begins with what is stale of the results that it rests on."""
+    note = stale(measured.inputs, parts)
+    return replace(row, why=f"{note}. {row.why}") if note else row
+
+
+def _at(speed: Speed, model: str, factor: float) -> str:
+    gbps = reached(lambda each: speed(model, each), factor)
+    return "nowhere" if gbps == inf else f"at {gbps:,.0f} Gb/s"
+
+
+def _beyond(measured: Comparison) -> list[Claim]:
+    return [
+        _flagged(row, measured, *parts)
+        for model in JOBS
+        for row, parts in ((_against_sharded(measured, model), PARTS), (_own_bytes(measured, model), ("placed",)))
+    ]
+
+
+def _against_sharded(measured: Comparison, model: str) -> Claim:
+    comparisons, ratio = [], {}
+    for system in SYSTEMS:
+        best = measured.best(model, system, FASTEST)
+        if best is None:
+            continue
+        winner, sharded = (measured.rival(model, system, FASTEST, which) for which in ("search", "fsdp"))
+        split = ", ".join(f"{name} {winner['strategy'][name]}" for name in ("dp", "tp", "pp"))
+        ratio[system] = sharded["step_s"] / best.seconds
+        plain = measured.seconds(model, system, FASTEST, 1)
+        comparisons.append(
+            f"{system}: {_ms(best.seconds)} placed (k = {best.k}), {_ms(plain)} plain and {_ms(sharded['step_s'])} "
+            f"sharded data parallelism, {_ms(winner['step_s'])} the search's winner ({split}); k > 1 beats sharded "
+            f"at {_ahead(measured, model, system)}"
+        )
+    return PAPER.claim(
+        "headline.beyond_placed_over_sharded_{model}",
+        round(ratio["ocs"], 3),
+        why=f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
+        + ". ".join(comparisons),
+        model=model,
+    )
+
+
+def _ahead(measured: Comparison, model: str, system: System) -> str:
+    """Return the bandwidths at which a placed split with k > 1 is faster than sharded data parallelism."""
+    better = [
+        f"{gbps:,}"
+        for gbps in BANDWIDTHS
+        if (best := measured.best(model, system, gbps)) is not None
+        and best.k > 1
+        and best.seconds < measured.rival(model, system, gbps, "fsdp")["step_s"]
+    ]
+    return f"{', '.join(better)} Gb/s" if better else "no bandwidth"
+
+
+def _own_bytes(measured: Comparison, model: str) -> Claim:
+    ours = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
+    theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
+    return PAPER.claim(
+        "headline.beyond_script_own_gradients_{model}", round(ours[0], 2), model=model, ours=ours, scripts=theirs
+    )
+
+
+def _ms(value: float) -> str:
+    return f"{1e3 * value:.2f} ms"
+
+
+# Balanced graphs of a few sub-operators, specified by hand.
+
+
+def balanced_graph(
+    name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]], seconds: float = 1e-6, nbytes: float = 1e3
+) -> BalancedGraph:
+    """Sub-operators that take ``seconds`` in either direction and send ``nbytes`` along every edge.
+
+    Args:
+        name: of the graph.
+        parts: of each operator, which are numbered in their order.
+        edges: (producer, reader), producers before readers.
+    """
+    size, ordered = sum(parts), sorted(edges, key=lambda edge: (edge[1], edge[0]))
+    parent = np.array([producer for producer, _ in ordered], np.int32)
+    reader = np.array([reader for _, reader in ordered], np.int64)
+    return BalancedGraph(
+        name=name,
+        operators=tuple(f"op{number}" for number in range(len(parts))),
+        dimensions=("",) * len(parts),
+        first=np.concatenate(([0], np.cumsum(parts))),
+        operator=np.repeat(np.arange(len(parts), dtype=np.int32), parts),
+        part=np.concatenate([np.arange(each, dtype=np.int32) for each in parts]),
+        forward=np.full(size, seconds),
+        backward=np.full(size, seconds),
+        parameters=np.full(size, 1000),
+        memory=np.ones(size),
+        synchronised=np.zeros(size),
+        parent_start=np.searchsorted(reader, np.arange(size + 1)).astype(np.int64),
+        parent=parent,
+        nbytes=np.full(len(ordered), nbytes),
+        content=np.zeros(len(ordered), np.int64),
+        gradient_bytes=4,
+    )
+
+
+# Section 3.1 and 3.2: duty cycles, circuits of a node, and how many peers the distance rule really allows.
+
+DUTY = {"10r": Timing(HOLD_10, 1.0), "100us_20us": Timing(100e-6, 20e-6), "4r": Timing(4.0, 1.0)}
+"""Timing of the duty cycles by name."""
+DEGREES_DEGREE, DEGREES_DEVICES = 3, 8
+"""Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
+
+
+class Peers(NamedTuple):
+    """Numbers of peers of the devices of a group."""
+
+    most: int
+    """Largest number of peers of a device, for activations and gradients."""
+    readers: int
+    """Number of peers that it sends activations to."""
+
+
+def degrees_claims() -> tuple[Claim, ...]:
+    """Return the rows of sections 3.1 and 3.2."""
+    return (*_duty(), *_fabrics(), *_distance_rule())
+
+
+def forward_case(degree: int = DEGREES_DEGREE, devices: int = DEGREES_DEVICES) -> HybridPlan:
+    """Two operators with a part on every device; part i of the second reads parts i − Δ ... i of the first.
+
+    Every edge keeps (i − j) mod k ≤ Δ, and the placement passes the independent check under that rule.
+    """
+    edges = [((i - back) % devices, devices + i) for i in range(devices) for back in range(degree + 1)]
+    balanced = balanced_graph("forward-case", (devices, devices), edges)
+    link, seconds = Link(bandwidth=1e12), 1e-6
+    arrival = np.repeat([0.0, seconds + 1e3 / link.bandwidth], devices)
+    last = float(arrival[-1] + seconds)
+    placement = Placement(
+        device=np.tile(np.arange(devices, dtype=np.int32), 2),
+        devices=devices,
+        reach=Reach(degree, "forward"),
+        link=link,
+        start=arrival,
+        end=arrival + seconds,
+        backward_start=last + arrival[::-1],
+        backward_end=last + arrival[::-1] + seconds,
+        makespan=2 * last,
+        repaired=0,
+        method="constructed",
+    )
+    check(placement, balanced)
+    return HybridPlan(placement, balanced, devices, 2)
+
+
+def degrees_peers(plan: HybridPlan) -> Peers:
+    """Return the peers inside a group, from the traffic of an iteration and from the edges of the graph."""
+    sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
+    balanced, device = plan.balanced, plan.placement.device
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    ways = {(a, b) for a, b in zip(device[balanced.parent].tolist(), device[reader].tolist(), strict=True) if a != b}
+    readers = max(sum(a == d for a, _ in ways) for d in range(plan.k))
+    return Peers(int((sent | sent.T).sum(axis=1).max()), readers)
+
+
+def refusal(plan: HybridPlan, degree: int) -> str:
+    """Return why so many circuits per rank cannot serve a plan; empty if they can."""
+    fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
+    try:
+        switch.assign(Traffic.of(plan.traffic.total), fabric)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def least_degree(plan: HybridPlan) -> int:
+    """Return the fewest planes on which every communicating pair has a circuit."""
+    return next(degree for degree in range(1, plan.ranks) if not refusal(plan, degree))
+
+
+def _duty() -> list[Claim]:
+    return [PAPER.claim(f"example.duty_{name}", round(100 * DUTY[name].duty_cycle, 2)) for name in DUTY]
+
+
+def _fabrics() -> Iterator[Claim]:
+    fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
+    ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
+    yield PAPER.claim("example.ocs_degree", fabric.channels, paper=OCS_DEGREE)
+    yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6, paper=RECONFIGURATION["sip-ring"] * 1e6)
+    yield PAPER.claim(
+        "example.ocs_reconfiguration", ocs.setup_time * 1e3, paper=RECONFIGURATION["circuit-switch"] * 1e3
+    )
+
+
+def _distance_rule() -> Iterator[Claim]:
+    plan = forward_case()
+    counted, needed = degrees_peers(plan), least_degree(plan)
+    case = (
+        f"k = {DEGREES_DEVICES}, Δ = {DEGREES_DEGREE}, part i of one operator reads parts i − Δ ... i of the one before"
+    )
+    yield PAPER.claim("example.readers_by_distance", counted.readers, paper=DEGREES_DEGREE, case=case)
+    yield PAPER.claim("example.peers_by_distance", counted.most, paper=DEGREES_DEGREE, case=case)
+    yield PAPER.claim(
+        "example.degree_by_distance", needed, paper=DEGREES_DEGREE + 1, refusal=refusal(plan, DEGREES_DEGREE + 1)
+    )

@@ -1,0 +1,192 @@
+"""Measurements of the comparison: every model on every network, split over k devices per group in several ways.
+
+Too long for every run of the study (minutes), so that its results come with the package; the command repeats it:
+
+    lightloom reproduce sipml --work DIR
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import provenance
+from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.papers.sipml.comparison import (
+    MOST_DEVICES,
+    NAME,
+    PARTS,
+    PRECISIONS,
+    QUANTA,
+    Comparison,
+    Network,
+    Part,
+    inputs_hash,
+    ports,
+    result_key,
+    rival_key,
+    rivals,
+    rounded,
+    simulate_split,
+)
+from lightloom.papers.sipml.paper import (
+    BANDWIDTHS,
+    JOBS,
+    RANKS,
+    SCALING,
+    SYSTEMS,
+    TODAY,
+    System,
+    fabric,
+)
+from lightloom.planning.parallelism.operators import graph_times
+from lightloom.planning.parallelism.placement.cuts import PartitionRules
+from lightloom.planning.parallelism.placement.place import Partitions
+from lightloom.planning.simulation.placed_step import PlacedStep
+
+
+class Setting(NamedTuple):
+    """A model, an accelerator, a network and its size."""
+
+    model: str
+    accelerator: str
+    system: System
+    ranks: int
+    gbps: float
+
+    @property
+    def key(self) -> str:
+        """Key of the results."""
+        return result_key(self.model, self.system, self.gbps, self.ranks, self.accelerator)
+
+
+def settings() -> list[Setting]:
+    """Return all settings that are measured."""
+    chosen = [
+        Setting(model, chip, system, RANKS, gbps)
+        for model in JOBS
+        for chip in PRECISIONS
+        for system in SYSTEMS
+        for gbps in ports(system)
+    ]
+    chosen += [
+        Setting(model, "a100", system, ranks, gbps)
+        for model in JOBS
+        for ranks in SCALING[:-1]
+        for system in SYSTEMS
+        for gbps in ports(system)
+        if gbps in (*TODAY, BANDWIDTHS[-1])
+    ]
+    return chosen
+
+
+def networks() -> list[tuple[System, float]]:
+    """Return the networks on which other splits are searched, at 1,024 ranks."""
+    return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
+
+
+def job_count() -> int:
+    """Return the number of measurements."""
+    return len(settings()) + len(networks())
+
+
+def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None] = lambda _: None) -> Path:
+    """Run the measurements without results in ``work`` and write ``comparison.json`` there; no data sets are needed.
+
+    Raises:
+        ConfigError: results in ``work`` cannot be read or written.
+        WorkloadError: PyTorch, which counts the models the first time, is missing.
+    """
+    path = work / f"{NAME}.json"
+    hashes = {part: inputs_hash(part) for part in PARTS}
+    done = _resumed(Comparison.load(work), hashes) if path.is_file() else {}
+
+    def keep(key: str, results: Callable[[], Any]) -> None:
+        if key not in done:
+            done[key] = results()
+            origin = provenance({"study": "sipml"})
+            write_atomically(path, _lines({"results": done, "inputs": hashes, "provenance": origin}))
+        advance(1)
+
+    for setting in settings():
+        keep(setting.key, partial(plans, setting))
+    for system, gbps in networks():
+        keep(rival_key(system, gbps), partial(rivals, fabric(system, RANKS, gbps)))
+    return work
+
+
+def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
+    """The stored results that were made from the same inputs."""
+    rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
+    part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
+    return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
+
+
+def plans(setting: Setting) -> dict[str, Any]:
+    """Return, for every k, the step of the best quantum, or the reason why there is none."""
+    by_k: dict[str, Any] = {}
+    for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
+        if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
+            continue
+        steps, refused = [], ""
+        for quantum in QUANTA if k > 1 else QUANTA[:1]:
+            try:
+                steps.append((quantum, simulated(setting, k, quantum)))
+            except UnsupportedError as error:
+                refused = str(error)
+        best = min(steps, key=lambda each: each[1].step_time, default=None)
+        by_k[str(k)] = {"refused": refused} if best is None else _row(*best)
+    return by_k
+
+
+def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
+    """One step of a split, over the circuits that make it fastest: one hold or a cycle of holds.
+
+    Raises:
+        UnsupportedError: it does not fit the memory, or no circuits reach.
+    """
+    samples = JOBS[setting.model].global_batch // (setting.ranks // k)
+    on = Network(setting.system, setting.ranks, setting.gbps, setting.accelerator)
+    return simulate_split(on, k, quantum, partial(_partitions, setting.model, setting.accelerator, samples))
+
+
+@lru_cache(16)
+def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
+    graph, times = timed(model, accelerator, samples)
+    return Partitions(graph, times, PartitionRules(most_exchanging=clique))
+
+
+@cache
+def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.ndarray[Any, Any]]:
+    """The graph of so many samples, and seconds [operators, 2] of both passes by the roofline."""
+    chip, precision = load_accelerator(accelerator).flat(), PRECISIONS[accelerator]
+    graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
+    return graph, np.stack(graph_times(graph, chip, precision), axis=1)
+
+
+def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
+    granted = step.circuits.assignment
+    return {
+        "quantum_s": quantum,
+        "step_s": rounded(step.step_time),
+        "makespan_s": rounded(step.plan.placement.makespan),
+        "relayed": rounded(step.relayed_bytes / max(step.sent_bytes, 1.0)),
+        "holds": granted.circuits.holds if granted is not None else 0,
+    }
+
+
+def _lines(document: dict[str, Any]) -> str:
+    """Return JSON with a line per result."""
+    rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
+    others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))
+    return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'

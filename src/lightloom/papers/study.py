@@ -1,0 +1,277 @@
+"""Studies: the reproduction of a paper as rows, figures and assumptions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from lightloom.core.claims import Basis, Claim
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.core.fields import Config
+from lightloom.core.files import cannot_read
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+Record = Mapping[str, Any]
+"""A measurement as read from a JSON file."""
+Value = float | str | None
+"""Value of a row; None where there is none to compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFigure:
+    """A reproduced figure of the paper."""
+
+    title: str
+    caption: str
+    """What the paper says about the figure, and what ours shows."""
+    draw: Callable[[], Figure]
+    """Draws the figure; imports matplotlib when it is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """The claims of one paper, and our results.
+
+    Raises:
+        ValueError: two rows share an id.
+    """
+
+    name: str
+    paper: str
+    """Authors, title and venue."""
+    claims: tuple[Claim, ...]
+    figures: tuple[StudyFigure, ...]
+    assumptions: tuple[str, ...]
+    """What the paper leaves open and what was taken instead; none was chosen to meet a printed number, but for
+    those that say that they are fitted or inferred."""
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for claim in self.claims:
+            if claim.id in seen:
+                raise ValueError(f"study {self.name!r}: two rows are called {claim.id!r}")
+            seen.add(claim.id)
+
+
+class Printed(Config):
+    """What a paper prints for one row, or for several whose ids differ in a field such as ``{ranks}``."""
+
+    paper: int | float | str | None = None
+    unit: str = ""
+    tolerance: float = 0.0
+    basis: Basis = "reproduced"
+    trivial: float = 0.0
+    fitted: bool = False
+    why: str = ""
+    """What explains a deviation; fields in braces are filled in with computed values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """Title and caption of a figure."""
+
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """Published values of a paper and the texts of its study, as in the study's ``paper.yaml``."""
+
+    name: str
+    title: str
+    """Authors, title and venue."""
+    assumptions: tuple[str, ...]
+    figures: Mapping[str, Legend]
+    """Title and caption by the function that draws."""
+    rows: Mapping[str, Printed]
+    """Published value and explanation by id, without the name of the study.
+
+    What the entry of an id such as ``ring_4`` states replaces what the entry of ``ring_{ranks}`` states.
+    """
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands that made the stored measurements, by what they made."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of the paper that several rows use."""
+
+    @classmethod
+    def load(cls, package: str) -> Self:
+        """Load ``paper.yaml`` of a study's package.
+
+        Raises:
+            ConfigError: the file does not have this form.
+        """
+        path = Path(str(files(package) / "paper.yaml"))
+        paper: Self = validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
+        return paper
+
+    def measured(self, name: str, folder: Path | None = None, *, optional: bool = False) -> Any:
+        """Return the content of a JSON file of measurements.
+
+        Args:
+            name: of the file, without suffix.
+            folder: where to look instead of among the measurements that come with the package.
+            optional: return None if there is no such file.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not JSON.
+        """
+        path = (folder or Path(str(files(f"lightloom.papers.{self.name}") / "measured"))) / f"{name}.json"
+        if optional and not path.is_file():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise cannot_read(path, str(error)) from error
+
+    def claim(self, template: str, ours: Value, /, **values: Any) -> Claim:
+        """Return a row: ``ours`` beside the published value of ``rows[template]``.
+
+        ``values`` fill the fields in id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``,
+        ``trivial``, ``fitted`` and ``why`` among them replace what the file says.
+        """
+        name = template.format(**values)
+        printed = self.rows[template].model_dump()
+        if name in self.rows:
+            printed |= self.rows[name].model_dump(exclude_unset=True)
+        printed |= {field: values[field] for field in Printed.model_fields if field in values}
+        if "why" not in values:
+            printed["why"] = printed["why"].format(**values | printed)
+        return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
+
+    def figure(self, draw: Callable[[], Figure], **values: str) -> StudyFigure:
+        """Return a figure with its title and caption; ``values`` fill the fields of the caption."""
+        function = draw.func if isinstance(draw, partial) else draw
+        legend = self.figures[function.__name__]
+        return StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw)
+
+    def study(self, claims: tuple[Claim, ...], figures: tuple[StudyFigure, ...], **values: Any) -> Study:
+        """Return the study; ``values`` and the commands fill the fields of the assumptions."""
+        commands = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
+        assumptions = tuple(text.format(commands=commands, **values) for text in self.assumptions)
+        return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)
+
+
+# Find studies by name; the modules of a study are imported when it is run.
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Long measurements that a study can repeat instead of using those of the package."""
+
+    module: str
+    """Module with ``job_count()`` and ``measure(work, data, advance)``."""
+
+    def job_count(self) -> int:
+        """Return the number of jobs."""
+        return int(import_module(self.module).job_count())
+
+    def run(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
+        """Run the jobs without results in ``work``; ``advance`` is called with the number of finished jobs."""
+        import_module(self.module).measure(work, data, advance)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A study that can be run."""
+
+    name: str
+    measurements: Measurements | None = None
+
+    def __call__(self, work: Path | None = None) -> Study:
+        """Run the study, with the measurements in ``work`` if it is given.
+
+        Raises:
+            ConfigError: measurements in ``work`` cannot be read.
+            UnsupportedError: the study has no measurements to repeat.
+        """
+        run = import_module(f"lightloom.papers.{self.name}.study").study
+        if self.measurements is None and work is not None:
+            raise UnsupportedError("this study has no long measurements: leave out --work")
+        study: Study = run() if self.measurements is None else run(work)
+        return study
+
+
+STUDIES: Mapping[str, Entry] = MappingProxyType(
+    {
+        "dadiannao": Entry("dadiannao"),
+        "economics": Entry("economics"),
+        "inceptionn": Entry("inceptionn", Measurements("lightloom.papers.inceptionn.runs")),
+        "optinc": Entry("optinc", Measurements("lightloom.papers.optinc.runs")),
+        "optree": Entry("optree"),
+        "sipml": Entry("sipml", Measurements("lightloom.papers.sipml.runs")),
+    }
+)
+"""Every study by name."""
+
+
+def names() -> list[str]:
+    """Return the names of all studies."""
+    return sorted(STUDIES)
+
+
+def find(name: str) -> Entry:
+    """Return the study of that name.
+
+    Raises:
+        UnknownNameError: the study does not exist; the message lists all.
+    """
+    if name not in STUDIES:
+        raise UnknownNameError("study", name, STUDIES)
+    return STUDIES[name]
+
+
+# Runs compared in pairs: equal seeds start from equal weights and see equal batches.
+
+_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
+"""Student's t, two-sided 95 %, by number of pairs."""
+BASE = "float32"
+"""Name of the runs that others are compared with."""
+
+
+class Pairs(NamedTuple):
+    """Differences of runs from those of the baseline with the same seed."""
+
+    mean: float
+    half: float
+    """Half width of the 95 % interval; NaN for one pair."""
+    seeds: int
+
+    def text(self, digits: int) -> str:
+        """Mean ± half width."""
+        spread = f" ± {self.half:.{digits}f} (95 %)" if self.seeds > 1 else ""
+        return f"{self.mean:+.{digits}f}{spread}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'} in pairs"
+
+
+def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[float]:
+    """Return (run − baseline) of the last entry of ``key``, for the seeds that both have."""
+    first = {run["recipe"]["seed"]: run[key][-1] for run in runs.get(BASE, ())}
+    return [
+        scale * (run[key][-1] - first[run["recipe"]["seed"]])
+        for run in runs.get(name, ())
+        if run["recipe"]["seed"] in first
+    ]
+
+
+def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
+    """Return the mean of :func:`differences` and its 95 % interval; None without a pair."""
+    values = differences(runs, name, key, scale)
+    if not values:
+        return None
+    n = len(values)
+    half = _T_95[n] * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Pairs(float(np.mean(values)), half, n)

@@ -1,0 +1,422 @@
+"""Circuits of integer arithmetic that a network can compute: affine forms and floors, with exact ranges.
+
+    atom    an input a_k, or a bit [s >= t] of a floor
+    form    a rational affine combination of atoms
+    floor   min(floor(s / d), n) of a form s, as n bits [s >= d], [s >= 2d], ... [s >= n d]
+    held    an integer form with a name: later layers carry it as one signal, not as part of a larger sum
+
+Every floor satisfies 0 <= s - d floor(s/d) <= d - (grid of s). `Circuit.bounds` derives all ranges from these
+inequalities, so its ranges are proved, not sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor, gcd, lcm
+
+from lightloom.core.errors import UnsupportedError, VerificationError
+from lightloom.photonics.averaging.function import AveragingFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """An integer: input ``index`` (group -1), bit ``index`` of floor ``group``, or the form that ``group`` holds."""
+
+    group: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The exact affine form constant + sum of coefficient * atom."""
+
+    terms: Mapping[Atom, Fraction]
+    constant: Fraction = Fraction(0)
+
+    def __add__(self, other: Form | int | Fraction) -> Form:
+        if not isinstance(other, Form):
+            return Form(self.terms, self.constant + other)
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms.items():
+            terms[atom] = terms.get(atom, Fraction(0)) + coefficient
+            if not terms[atom]:
+                del terms[atom]
+        return Form(terms, self.constant + other.constant)
+
+    def __mul__(self, factor: int | Fraction) -> Form:
+        if not factor:
+            return Form({})
+        return Form({a: c * factor for a, c in self.terms.items()}, self.constant * factor)
+
+    def __sub__(self, other: Form | int | Fraction) -> Form:
+        return self + other * (-1)
+
+    @property
+    def key(self) -> frozenset[tuple[Atom, Fraction]]:
+        """Terms of the form as a hashable key; the constant is left out."""
+        return frozenset(self.terms.items())
+
+    @property
+    def grid(self) -> Fraction:
+        """Largest g of which all values of the form are multiples, as atoms are integers; 0 for the form 0."""
+        return _common_divisor(*self.terms.values(), self.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """n bits whose sum is floor(source / divisor)."""
+
+    source: Form
+    divisor: Fraction
+    count: int
+
+    def window(self, bit: int) -> tuple[Fraction, Fraction]:
+        """Return the two neighbouring values of the source between which [s >= (bit + 1) divisor] changes."""
+        grid = self.source.grid
+        first = grid * ceil((bit + 1) * self.divisor / grid)
+        return first - grid, first
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A form that later layers carry as one signal."""
+
+    source: Form
+
+
+@dataclass(slots=True)
+class Circuit:
+    """Floors and held forms over inputs 0..maxima[k], each reading only earlier ones, and the output forms."""
+
+    maxima: tuple[int, ...]
+    groups: list[Floor | Held] = field(default_factory=list)
+    outputs: tuple[Form, ...] = ()
+    _bounds_by_form: dict[tuple[frozenset[tuple[Atom, Fraction]], Fraction], tuple[Fraction, Fraction]] = field(
+        default_factory=dict
+    )
+    _raw_bounds: dict[tuple[frozenset[tuple[Atom, Fraction]], bool], tuple[Fraction, Fraction]] = field(
+        default_factory=dict
+    )
+
+    def input(self, index: int) -> Form:
+        """Return input a_index as a form."""
+        return Form({Atom(-1, index): Fraction(1)})
+
+    def floor(self, source: Form, divisor: int | Fraction, radix: int = 4) -> Form:
+        """Return floor(source / divisor), computed digit by digit in base ``radix`` from the most significant one."""
+        divisor = Fraction(divisor)
+        count = floor(self.bounds(source)[1] / divisor)
+        if count <= 0:
+            return Form({})
+        place = 1
+        while count // place >= radix:
+            place *= radix
+        digit = self._bits(source, divisor * place)
+        if place == 1:
+            return digit
+        return digit * place + self.floor(source - digit * (divisor * place), divisor, radix)
+
+    def _bits(self, source: Form, divisor: Fraction) -> Form:
+        step = Floor(source, divisor, floor(self.bounds(source)[1] / divisor))
+        if step not in self.groups:
+            self.groups.append(step)
+        group = self.groups.index(step)
+        return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
+
+    def hold(self, source: Form) -> Form:
+        """Hold the form, and return it as an atom."""
+        if not source.terms:
+            return source
+        self.groups.append(Held(source))
+        return Form({Atom(len(self.groups) - 1, 0): Fraction(1)})
+
+    def expand(self, form: Form) -> Form:
+        """Return the form with held forms replaced by their sources."""
+        held = next((a for a in form.terms if self.is_held(a)), None)
+        if held is None:
+            return form
+        factor = form.terms[held]
+        remainder = Form({a: c for a, c in form.terms.items() if a != held}, form.constant)
+        return self.expand(remainder + self.groups[held.group].source * factor)
+
+    def bounds(self, form: Form) -> tuple[Fraction, Fraction]:
+        """Return the least and largest value that the inequalities of atoms and floors allow, on the form's grid."""
+        key = (form.key, form.constant)
+        if key not in self._bounds_by_form:
+            self._bounds_by_form[key] = self._tightest(form)
+        return self._bounds_by_form[key]
+
+    def _tightest(self, form: Form) -> tuple[Fraction, Fraction]:
+        tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
+        low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
+        grid = form.grid
+        if not grid:
+            return form.constant, form.constant
+        return grid * ceil(low / grid), grid * floor(high / grid)
+
+    def _bounds(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
+        """Bound a form by replacing its latest floor by (s - remainder) / d if its factor is negative or ``always``."""
+        if not form.terms:
+            return form.constant, form.constant
+        key = (form.key, always)
+        if key not in self._raw_bounds:
+            self._raw_bounds[key] = self._bounds_of_terms(Form(form.terms), always)
+        low, high = self._raw_bounds[key]
+        return low + form.constant, high + form.constant
+
+    def _bounds_of_terms(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
+        group = max(atom.group for atom in form.terms)
+        own = {a: c for a, c in form.terms.items() if a.group == group}
+        rest = Form({a: c for a, c in form.terms.items() if a.group != group})
+        if group < 0:
+            return _sums_of_signs(c * self.maxima[a.index] for a, c in own.items())
+        step, factors = self.groups[group], set(own.values())
+        assert isinstance(step, Floor)
+        factor = min(factors)
+        complete = len(own) == step.count and len(factors) == 1
+        if complete and (always or factor < 0):
+            # form = rest + factor (s - remainder) / d
+            low, high = self._bounds(self.expand(rest + step.source * (factor / step.divisor)), always)
+            remainder = (step.divisor - _common_divisor(step.source.grid, step.divisor)) * (-factor / step.divisor)
+            return low + min(remainder, Fraction(0)), high + max(remainder, Fraction(0))
+        low, high = self._bounds(rest, always)
+        least, most = _sums_of_signs(own.values())
+        return low + least, high + most
+
+    @property
+    def floors(self) -> list[tuple[int, Floor]]:
+        """The floors, with their group numbers."""
+        return [(g, m) for g, m in enumerate(self.groups) if isinstance(m, Floor)]
+
+    def is_held(self, atom: Atom) -> bool:
+        """Return whether an atom stands for a held form."""
+        return atom.group >= 0 and isinstance(self.groups[atom.group], Held)
+
+    def check_floors(self) -> None:
+        """Check that the source of every floor is non-negative and below the first step without a bit.
+
+        Raises:
+            VerificationError: a floor violates this, or a held form is not an integer.
+        """
+        for group, step in enumerate(self.groups):
+            low, high = self.bounds(step.source)
+            if any(atom.group >= group for atom in step.source.terms):
+                raise VerificationError(f"step {group} of the circuit reads a later one")
+            if isinstance(step, Held):
+                if step.source.grid.denominator != 1:
+                    raise VerificationError(f"step {group} of the circuit holds multiples of {step.source.grid}")
+            elif low < 0 or high >= (step.count + 1) * step.divisor:
+                raise VerificationError(f"floor {group}: its source spans {low} to {high}, beyond {step.count} steps")
+
+
+def _common_divisor(*values: Fraction) -> Fraction:
+    """Return the largest rational of which all values are integer multiples."""
+    scale = lcm(*(value.denominator for value in values))
+    return Fraction(gcd(*(int(value * scale) for value in values)), scale)
+
+
+def _sums_of_signs(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
+    """Return the sum of the negative values, and that of the positive ones."""
+    zero, parts = Fraction(0), list(values)
+    return sum((min(part, zero) for part in parts), zero), sum((max(part, zero) for part in parts), zero)
+
+
+# The sum T as blocks of digits, least significant first, and carries between them.
+#
+# T = sum_i unit_i block_i,   unit_{i+1} = span_i unit_i,   units and spans powers of four
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A form in units of 4^position; after carrying it has ``digits`` base-4 digits."""
+
+    position: int
+    digits: int
+    form: Form
+
+
+def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
+    """Return ``factor`` * (T + offset) in ``places`` base-4 places, one block per input."""
+    ordered = list(enumerate(function.inputs))[::-1]
+    # The exponents of four in the weights.
+    positions = [((i.weight & -i.weight).bit_length() - 1) // 2 for _, i in ordered] + [places]
+    blocks = []
+    for order, (k, i) in enumerate(ordered):
+        form = circuit.input(k) * (factor * i.weight // 4 ** positions[order])
+        if order == 0:
+            form = form + function.offset * factor
+        blocks.append(Block(positions[order], positions[order + 1] - positions[order], form))
+    return blocks
+
+
+def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
+    """Return T + offset as a form of the inputs."""
+    return sum((circuit.input(k) * i.weight for k, i in enumerate(function.inputs)), Form({})) + function.offset
+
+
+def carry_save(
+    circuit: Circuit,
+    blocks: list[Block],
+    radix: int,
+    decided_from: int | None = None,
+    digits_decided: bool = False,
+) -> list[Block]:
+    """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
+
+    With ``decided_from``, blocks with digits above that position consist of decided bits (the floor of a form to its
+    own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
+
+    With ``digits_decided``, what a block keeps becomes decided bits of few steps before the carry from below joins it.
+    A mesh then never adds a large analogue value to the bits of several blocks at once, which only it could spoil.
+    """
+    excess = [circuit.floor(b.form, 4**b.digits, radix) if b.digits else Form({}) for b in blocks]
+    result = []
+    for index, block in enumerate(blocks):
+        form = block.form
+        if decided_from is not None and block.position + block.digits > decided_from:
+            grid = form.grid
+            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+        form = form - excess[index] * 4**block.digits
+        if digits_decided and excess[index].terms:
+            grid = form.grid
+            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+        result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
+    return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
+
+
+def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
+    """Carry from block to block; return blocks of exactly their digits, and the carry out of the last."""
+    carry, done = Form({}), []
+    for block in blocks:
+        source = block.form + carry
+        carry = circuit.floor(source, 4**block.digits, radix) if block.digits else source
+        if block.digits:
+            done.append(Block(block.position, block.digits, source - carry * 4**block.digits))
+    return done, carry
+
+
+def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Form]:
+    """Return the base-4 digits of a form, most significant first, down to digit ``lowest``."""
+    result = []
+    for place in range(digits - 1, lowest - 1, -1):
+        # The last digit is the remainder of the form.
+        digit = circuit.floor(form, 4**place) if place else form
+        result.append(digit)
+        form = form - digit * 4**place
+    return result
+
+
+def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
+    """Add (T - N * result) / N to the last output if the function carries decimals."""
+    if not function.carries_decimals:
+        return outputs
+    rest = sum_of_servers(circuit, function)
+    for place, output in enumerate(reversed(outputs)):
+        rest = rest - output * (function.divisor * 4**place)
+    return [*outputs[:-1], outputs[-1] + rest * Fraction(1, function.divisor)]
+
+
+# Long division: carries upwards, then division downwards, for any number of servers; tolerates noise.
+#
+# up    s_i = block_i + c_i,  c_{i+1} = floor(s_i / span_i),  t_i = s_i - span_i c_{i+1}      digits of T
+# down  v_i = span_i r_{i+1} + t_i,  digits of floor(v_i / N),  r_i = v_i mod N,  r_top = c_top < N
+#
+# As T < N 4^M, the top carry is already a remainder, so division starts where the carries end. Every signal has at
+# most 4 N levels per digit, as in the ripple for powers of two. Division multiplies t and r by the span, so both are
+# rounded to integers first (a floor by 1, N - 1 bits for r): an analogue remainder would amplify its noise by the
+# span at every step.
+
+
+def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
+    """Return the circuit; floors compute ``radix`` - 1 bits per layer."""
+    circuit = Circuit(tuple(i.maximum for i in function.inputs))
+    blocks = blocks_of(circuit, function, 1, function.outputs)
+    for _ in range(saved):
+        blocks = carry_save(circuit, blocks, radix)
+    done, top = ripple(circuit, blocks, radix)
+    remainder = circuit.hold(top)
+    outputs: list[Form] = []
+    for block in reversed(done):
+        digits = block.form if block is done[0] else circuit.floor(block.form, 1, radix)
+        rest = remainder * 4**block.digits + circuit.hold(digits)
+        for place in range(block.digits - 1, -1, -1):
+            step = function.divisor * 4**place
+            outputs.append(circuit.floor(rest, step, radix))
+            rest = rest - outputs[-1] * step
+        if block is not done[0]:
+            remainder = circuit.hold(circuit.floor(rest, 1, radix))
+    circuit.outputs = tuple(with_decimals(outputs, function, circuit))
+    return circuit
+
+
+# Ripple from the least significant digit, for N = 2^q servers: division is a shift, only carries are computed.
+#
+# T' = T 4^p / N,  p = ceil(q / 2)              outputs are the base-4 digits p, p+1, ... of T'
+# s_i = block_i + c_i,   c_{i+1} = floor(s_i / span_i),   digits of block i = s_i - span_i c_{i+1}
+#
+# No signal has more than about 4 N levels per digit, whatever the number of bits, hence its noise tolerance. With
+# ``saved`` rounds of carry-saving first, all blocks shrink simultaneously and the remaining carries are narrower.
+# With ``decided`` inputs the first layer decides every step of every input that an output depends on, as a receiver
+# would, with one unit per step: no analogue input is carried along, and the next ramp absorbs the noise on bits.
+
+
+def lsb_ripple(
+    function: AveragingFunction,
+    radix: int = 4,
+    saved: int = 0,
+    decided: bool = False,
+    digits_decided: bool = False,
+) -> Circuit:
+    """Return the circuit; floors compute ``radix`` - 1 bits per layer.
+
+    With ``digits_decided`` each round of carry-saving also decides the digits that stay (`blocks.carry_save`): the
+    sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
+
+    Raises:
+        UnsupportedError: N is not a power of two (see `long_division`).
+    """
+    servers = function.divisor
+    if servers & (servers - 1):
+        raise UnsupportedError(f"servers = {servers}: the ripple without division needs a power of two")
+    shift = servers.bit_length() // 2
+    circuit = Circuit(tuple(i.maximum for i in function.inputs))
+    blocks = blocks_of(circuit, function, 4**shift // servers, function.outputs)
+    if decided:
+        blocks = carry_save(circuit, blocks, radix, decided_from=shift)
+    for _ in range(saved):
+        blocks = carry_save(circuit, blocks, radix, digits_decided=digits_decided)
+    done, top = ripple(circuit, blocks, radix)
+    digits: list[Form] = split(circuit, top, shift, max(0, shift - function.outputs))
+    for block in reversed(done):
+        digits += split(circuit, block.form, block.digits, max(0, shift - block.position))
+    circuit.outputs = tuple(with_decimals(digits, function, circuit))
+    return circuit
+
+
+# Long division of T from the most significant digit: fewest devices, any number of servers, little noise tolerance.
+#
+# rest = T + offset
+# for each digit but the last:  q = floor(rest / (N 4^j)),  rest = rest - N 4^j q
+# last output = rest / N - (N-1)/(2N)          the receiver's rounding computes the last floor
+#
+# The network needs T as one signal, so neighbouring values are 1 / (N 4^M) of full scale apart, which limits its
+# noise tolerance. Its thresholds lie between multiples of 1/N, and no multiple of 1/n, n <= N, lies between these, so
+# the network also serves every smaller number of servers.
+
+
+def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
+    """Return the circuit; ``radix`` 4 computes a digit per layer, 2 a bit per layer."""
+    circuit = Circuit(tuple(i.maximum for i in function.inputs))
+    rest = sum_of_servers(circuit, function)
+    outputs: list[Form] = []
+    for place in range(function.outputs - 1, 0, -1):
+        step = function.divisor * 4**place
+        outputs.append(circuit.floor(rest, step, radix))
+        rest = rest - outputs[-1] * step
+    last = rest * Fraction(1, function.divisor)
+    if not function.carries_decimals:
+        last = last - Fraction(function.divisor - 1, 2 * function.divisor)
+    circuit.outputs = (*outputs, last)
+    return circuit

@@ -1,1 +1,0 @@
-"""Averaging circuits that are exact by construction, one construction per file."""

@@ -1,0 +1,462 @@
+"""A whole averager on meshes: P, every layer of its network, and T.
+
+    senders ─▶ P ─▶ H_1 ─▶ + b/g ─▶ gains g ─▶ units ─▶ H_2 ─▶ ... ─▶ H_L ─▶ + b/g ─▶ gains g ─▶ T ─▶ receivers
+
+Every matrix is diag(g) · H with passive meshes H. Biases are subtracted before the gain: behind it, the peak would be
+that of the whole sum (48² full scales in front of the first bias of a network for 4 servers and 8 bits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.cascade import Cascade, random_codes
+from lightloom.photonics.averaging.function import (
+    LEVELS,
+    AveragingFunction,
+    preprocessing_matrix,
+    splitting_matrix,
+    symbols_for,
+)
+from lightloom.photonics.averaging.networks import (
+    FunctionArguments,
+    LayeredNetwork,
+    Matrix,
+    light_biases,
+    light_matrices,
+    light_units,
+    unit_matrices,
+)
+from lightloom.photonics.averaging.proof import noisy_accuracy
+from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.correction import corrected
+from lightloom.photonics.meshes.disturb import Disturbed, Evaluate, disturb
+from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix, MeshMapping, crossings, map_part
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrices = NDArray[Any]
+
+
+# Levels of amplifiers, receivers, lanes and units, set for the least error of fabricated matrices.
+#
+# none      as designed
+# matrix    one factor for all outputs of a matrix
+# rows      a factor for each output: what is behind the matrix, its amplifiers or receivers
+# levels    rows, and a factor for each input: what is before the matrix, the levels of lanes or of units' outputs
+#
+# Set-up measures each matrix once, with known light. Matrices are [..., outputs, inputs]; leading axes are
+# fabrications.
+
+Setting = Literal["levels", "rows", "matrix", "none"]
+_PASSES = 3
+"""Passes of setting levels; further ones change little."""
+_LEAST = 1e-12
+"""Share of a row's power over all inputs below which the inputs that occur do not reach the row."""
+
+
+class Levels(NamedTuple):
+    """Matrices with their levels set, and the factors that were set."""
+
+    matrices: Matrices
+    """[..., outputs, inputs]"""
+    outputs: Floats
+    """Factor of every output, [..., outputs]."""
+    inputs: Floats
+    """Factor of every input, [..., inputs]."""
+
+
+def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
+    """Return matrices whose real parts are as near to ``target`` [outputs, inputs] as the factors of a setting allow.
+
+    A pass of ``levels`` sets outputs, then inputs; inputs weigh every output alike, however large its row.
+    """
+    outputs, inputs = np.ones(matrices.shape[:-1]), np.ones((*matrices.shape[:-2], matrices.shape[-1]))
+    if setting == "matrix":
+        powers, products = (matrices.real**2).sum(axis=(-2, -1)), (matrices.real * target).sum(axis=(-2, -1))
+        outputs = outputs * _quotients(products, powers)[..., None]
+        return Levels(matrices * outputs[..., None], outputs, inputs)
+    norms = np.linalg.norm(target, axis=1, keepdims=True)
+    weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    for _ in range({"none": 0, "rows": 1, "levels": _PASSES}[setting]):
+        factors = output_factors(matrices.real, target)
+        matrices, outputs = matrices * factors[..., None], outputs * factors
+        if setting == "levels":
+            seen = (matrices.real * weights).swapaxes(-1, -2)
+            factors = output_factors(seen, (target * weights).T)
+            matrices, inputs = matrices * factors[..., None, :], inputs * factors
+    return Levels(matrices, outputs, inputs)
+
+
+def output_factors(matrices: Floats, target: Floats, covariances: Floats | None = None) -> Floats:
+    """Return the factor of every row [..., outputs] with which its error is least, 1 for a row that no input reaches.
+
+    Args:
+        matrices: real parts, [..., outputs, inputs].
+        target: [outputs, inputs].
+        covariances: of the inputs that occur, [inputs, inputs]; without them every element weighs alike.
+    """
+    powers = whole = (matrices**2).sum(axis=-1)
+    wanted = target
+    if covariances is not None:
+        powers, wanted = (matrices * (matrices @ covariances)).sum(axis=-1), target @ covariances
+    return _quotients((matrices * wanted).sum(axis=-1), np.where(powers > _LEAST * whole, powers, 0.0))
+
+
+def _quotients(products: Floats, powers: Floats) -> Floats:
+    return np.asarray(np.divide(products, powers, out=np.ones_like(products), where=powers > 0))
+
+
+# Map the matrices of a network to meshes, and compute the network that fabricated meshes implement.
+#
+# inputs ──▶ meshes of W_1 ──▶ units f(z + b_1) ──▶ meshes of W_2 ──▶ ... ──▶ receivers (+ b_L)
+#
+# Amplitudes are in units of each layer's largest full scale. Only matrices become meshes: a bias is added
+# electronically at the nonlinear unit (`mzi_count(bias=True)` counts an optical bias), and is exact here. Units and
+# receivers detect the real part of a field; their noise is `NonIdealities.detector_noise` times the signal's full
+# scale.
+
+Calibration = Literal["rows", "matrix", "none"]
+"""How amplifiers make up for loss: a factor for each output, one for all outputs of a matrix, or not at all."""
+SAMPLES = 400_000
+"""Largest number of grid points that one accuracy is measured on."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedNetwork:
+    """The meshes of every layer of a network, in the order of the light."""
+
+    network: LayeredNetwork
+    matrices: tuple[MappedMatrix | MappedBlocks, ...]
+
+    @property
+    def mzis(self) -> int:
+        """Number of MZIs in all layers."""
+        return sum(matrix.mzis for matrix in self.matrices)
+
+    @property
+    def depth(self) -> int:
+        """Number of columns of MZIs that the light passes."""
+        return sum(matrix.depth for matrix in self.matrices)
+
+    @property
+    def gain(self) -> float:
+        """Largest amplitude gain of an amplifier."""
+        return max(matrix.gain for matrix in self.matrices)
+
+    @cached_property
+    def target_matrices(self) -> list[Matrix]:
+        """The matrices that ideal devices implement, one for each layer."""
+        return light_matrices(self.network)
+
+
+def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
+    """Map every matrix to meshes; the form ``sigma-u`` is an approximation, the others are exact."""
+    matrices = (map_part(matrix, mapping) for matrix in light_matrices(network))
+    return MappedNetwork(network=network, matrices=tuple(matrices))
+
+
+def effective_network(
+    mapped: MappedNetwork,
+    disturbed: Sequence[Disturbed],
+    *,
+    calibration: Calibration = "rows",
+    correct: bool = False,
+) -> LayeredNetwork:
+    """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
+
+    Args:
+        mapped: the meshes as designed.
+        disturbed: the fabricated meshes of each matrix.
+        calibration: whether each amplifier, or all amplifiers of a matrix together, apply the real factor that
+            minimises the error. Uniform loss then causes no error.
+        correct: whether coupler errors and crosstalk are measured and corrected, see `meshes.corrected`.
+    """
+    weights, units = [], light_units(mapped.network)
+    for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):
+        matrix = (corrected(device, real=True) if correct else device).matrix().real
+        weights.append(calibrated_matrix(matrix, target, calibration) * (units[layer + 1] / units[layer]))
+    network = mapped.network
+    return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
+
+
+def calibrated_matrix(matrix: Matrix, target: Matrix, calibration: Calibration) -> Matrix:
+    """Return ``matrix`` [outputs, inputs] times the factors that bring it closest to ``target``."""
+    return set_levels(matrix, target, calibration).matrices
+
+
+def fabricated(
+    mapped: MappedNetwork,
+    non_idealities: NonIdealities,
+    rng: np.random.Generator,
+    *,
+    calibration: Calibration = "rows",
+    correct: bool = False,
+) -> LayeredNetwork:
+    """Draw devices and return their `effective_network`; the caller adds detector noise, drawn for every detection."""
+    disturbed = [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices]
+    return effective_network(mapped, disturbed, calibration=calibration, correct=correct)
+
+
+def averaging_accuracy(
+    mapped: MappedNetwork,
+    function: AveragingFunction,
+    *,
+    samples: int = SAMPLES,
+    calibration: Calibration = "rows",
+    correct: bool = False,
+) -> Evaluate:
+    """Return the evaluation of the share of inputs averaged correctly, for `meshes.sweep` and `meshes.monte_carlo`.
+
+    All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise.
+    """
+
+    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        network = effective_network(mapped, disturbed, calibration=calibration, correct=correct)
+        # Inputs are not detected: a full scale of 0 keeps detector noise from them.
+        detected = (np.zeros(network.layers[0]), *network.full_scale[1:])
+        network = LayeredNetwork(network.weights, network.biases, network.nonlinearity, detected)
+        seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
+        return noisy_accuracy(network, function, disturbed[0].non_idealities.detector_noise, evaluations, seed)
+
+    return evaluate
+
+
+Part = MappedMatrix | MappedBlocks
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedAverager:
+    """Meshes of P, of every layer and of T, in the order of the light."""
+
+    arguments: FunctionArguments
+    layers: MappedNetwork
+    preprocessing: Part
+    """Meshes of P, from servers · signals lanes to the network's inputs; its gains are below 1: lanes may be weaker."""
+    splitting: Part
+    """Meshes of T, from the network's outputs to servers · signals lanes."""
+
+    @property
+    def network(self) -> LayeredNetwork:
+        """The network between P and T."""
+        return self.layers.network
+
+    @property
+    def function(self) -> AveragingFunction:
+        """The function that the averager computes."""
+        return self.arguments.function()
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """Meshes by name, ``P``, ``layer 1``, ..., ``T``, as phase files have them."""
+        layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.matrices, 1)}
+        return {"P": self.preprocessing, **layers, "T": self.splitting}
+
+    @property
+    def matrices(self) -> tuple[Part, ...]:
+        """Meshes of P, the layers and T."""
+        return tuple(self.parts.values())
+
+    @property
+    def targets(self) -> dict[str, Matrix]:
+        """The matrix that each part implements, in units of amplitude."""
+        units = unit_matrices(self.arguments)
+        layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.target_matrices, 1)}
+        return {"P": units["P"], **layers, "T": units["T"]}
+
+    @property
+    def mzis(self) -> int:
+        """Number of MZIs, with P and T."""
+        return sum(part.mzis for part in self.parts.values())
+
+    @property
+    def depth(self) -> int:
+        """Number of columns of MZIs that the light passes, with P and T."""
+        return sum(part.depth for part in self.parts.values())
+
+    @property
+    def gain(self) -> float:
+        """Largest amplitude gain of an amplifier."""
+        return self.layers.gain
+
+    @property
+    def crossings(self) -> int:
+        """Number of crossings of waveguides between the meshes, with lanes of the servers in order at both ends."""
+        return part_crossings(list(self.parts.values()))
+
+    @property
+    def guide_crossings(self) -> list[Ints]:
+        """Crossings on the waveguide of every input of each part, and of every output of T."""
+        return guide_crossings(list(self.parts.values()))
+
+    @property
+    def bias_fields(self) -> list[Matrix]:
+        """Bias of every output of every layer, added in front of its amplifier, in units of amplitude."""
+        return [
+            bias / matrix.gains for bias, matrix in zip(light_biases(self.network), self.layers.matrices, strict=True)
+        ]
+
+
+def map_averager(
+    network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
+) -> MappedAverager:
+    """Map P, every layer and T to meshes. With ``sigma-u`` the layers are approximated, and P and T are exact (svd).
+
+    Raises:
+        ConfigError: the network carries decimals, which servers cannot receive.
+    """
+    if arguments.carries_decimals:
+        raise ConfigError("the network carries decimals for a second level: it has no T to servers")
+    chosen = MeshMapping() if mapping is None else mapping
+    layers = map_network(network, chosen)
+    preprocessing, splitting = (map_part(matrix, chosen.around()) for matrix in unit_matrices(arguments).values())
+    return MappedAverager(arguments=arguments, layers=layers, preprocessing=preprocessing, splitting=splitting)
+
+
+def part_crossings(parts: list[Part]) -> int:
+    """Return the crossings before, between and behind ``parts``; the waveguides before and behind are in order.
+
+    Nonlinear units stand wherever their waveguide is, so that the outputs of a part and the inputs of the next one need
+    a single permutation.
+    """
+    return sum(int(counts.sum()) for counts in guide_crossings(parts)) // 2
+
+
+def guide_crossings(parts: list[Part]) -> list[Ints]:
+    """Return how often each waveguide crosses others: [inputs] in front of every part, then [outputs] behind the last.
+
+    Each crossing counts for both of its waveguides.
+    """
+    counts, leaving = [], np.arange(parts[0].shape[1])
+    for part in parts:
+        place = np.full(part.shape[1], -1)
+        place[leaving] = np.arange(leaving.size)
+        arriving = _order(part, "inputs")
+        lit, crossed = arriving[place[arriving] >= 0], np.zeros(part.shape[1], np.int64)
+        crossed[lit] = crossings(place[lit])
+        counts.append(crossed)
+        leaving = _order(part, "outputs")
+    behind = np.zeros(parts[-1].shape[0], np.int64)
+    behind[leaving] = crossings(leaving)
+    return [*counts, behind]
+
+
+def _order(part: Part, side: str) -> Ints:
+    """Return the waveguides of one side of a part from its upper to its lower edge."""
+    if isinstance(part, MappedBlocks):
+        guides: tuple[Ints, ...] = getattr(part, side)
+        return np.concatenate(guides) if guides else np.empty(0, np.int64)
+    return np.arange(part.shape[0 if side == "outputs" else 1])
+
+
+# A cascade on meshes: its parts by name, and the share of right averages of fabricated ones.
+#
+# servers ─▶ P ─▶ level 1 (a chip for each group) ─▶ P between the levels ─▶ level 2 ─▶ T ─▶ servers
+#
+# No receiver decides between the levels: what the devices of level 1 do wrong enters level 2 as it is.
+
+NEAR_EQUAL = 0.5
+"""Share of the tuples whose codes are within 3 of a common value, where carries are frequent."""
+_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedCascade:
+    """The meshes of both levels; every group of level 1 has a chip of the same design."""
+
+    cascade: Cascade
+    first: MappedNetwork
+    second: MappedNetwork
+
+    @property
+    def matrices(self) -> tuple[MappedMatrix | MappedBlocks, ...]:
+        """The meshes of every chip: those of level 1 as often as there are groups, then those of level 2."""
+        return (*self.first.matrices * self.cascade.groups, *self.second.matrices)
+
+    @property
+    def mzis(self) -> int:
+        """Number of MZIs of all chips, without P and T."""
+        return self.cascade.groups * self.first.mzis + self.second.mzis
+
+    @property
+    def depth(self) -> int:
+        """Number of columns of MZIs that the light passes in both levels."""
+        return self.first.depth + self.second.depth
+
+    @property
+    def gain(self) -> float:
+        """Largest amplitude gain of an amplifier."""
+        return max(self.first.gain, self.second.gain)
+
+
+def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
+    """Map the networks of both levels to meshes, as `map_network` does."""
+    first, second = (map_network(level.network, mapping) for level in (cascade.first, cascade.second))
+    return MappedCascade(cascade=cascade, first=first, second=second)
+
+
+def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]:
+    """Return the matrices of one chip of each level by name, in the order of the light; P and T with ``units``."""
+    named: dict[str, Matrix] = {}
+    signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs
+    lanes = {1: (cascade.servers, signals, LEVELS - 1.0), 2: (cascade.groups, outputs, _scale(cascade.first.network))}
+    for number, level in enumerate((cascade.first, cascade.second), 1):
+        if units:
+            senders, each, scale = lanes[number]
+            light = max(grid_input.maximum / grid_input.denominator for grid_input in level.function.inputs)
+            named[f"level {number} P"] = preprocessing_matrix(senders, each, len(level.function.inputs)) * scale / light
+        layers = enumerate(light_matrices(level.network), 1)
+        named |= {f"level {number} layer {index}": matrix for index, matrix in layers}
+    if units:
+        named["T"] = splitting_matrix(cascade.groups * cascade.servers, signals)
+    return named
+
+
+def cascade_accuracy(
+    mapped: MappedCascade, *, samples: int = SAMPLES, calibration: Calibration = "rows", correct: bool = False
+) -> Evaluate:
+    """Return the evaluation of the share of right averages over random tuples of codes, half of them near-equal.
+
+    The fabrications are those of `MappedCascade.matrices`. P and T are ideal, and so are the units.
+    """
+    cascade, depth = mapped.cascade, len(mapped.first.matrices)
+
+    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        sigma = disturbed[0].non_idealities.detector_noise
+        chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]
+        firsts = [
+            _detected(effective_network(mapped.first, chip, calibration=calibration, correct=correct), received=False)
+            for chip in chips
+        ]
+        last = disturbed[cascade.groups * depth :]
+        second = _detected(effective_network(mapped.second, last, calibration=calibration, correct=correct))
+        right = 0
+        for start in range(0, samples, _AT_ONCE):
+            count = min(_AT_ONCE, samples - start)
+            codes = random_codes(cascade.groups, cascade.servers, cascade.bits, count, rng, NEAR_EQUAL)
+            light = cascade.light(codes, sigma, rng, (firsts, second))
+            exact = codes.sum(axis=(0, 1)) // (cascade.groups * cascade.servers)
+            right += int((cascade.second.function.decide(light) == exact).sum())
+        return right / samples
+
+    return evaluate
+
+
+def _detected(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
+    """Return the network with noise where light is detected: in its units, and behind it if it is ``received``."""
+    scales = [np.zeros(network.layers[0]), *network.full_scale[1:]]
+    if not received:
+        scales[-1] = np.zeros(network.layers[-1])
+    return LayeredNetwork(network.weights, network.biases, network.nonlinearity, tuple(scales))
+
+
+def _scale(network: LayeredNetwork) -> float:
+    return float(network.full_scale[-1].max()) or 1.0

@@ -1,0 +1,340 @@
+"""Layered networks: weights, biases, a nonlinearity, and the full scale of every signal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lightloom.core.array_files import read_npz
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import content_hash
+from lightloom.photonics.averaging.function import (
+    LEVELS,
+    AveragingFunction,
+    preprocessing_matrix,
+    splitting_matrix,
+    symbols_for,
+)
+from lightloom.photonics.meshes.mapping import Convention, MeshMapping, decibels, full_count, network_count, row_gains
+
+Nonlinearity = Literal["relu", "clipped"]
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayeredNetwork:
+    """The network x -> W_L f(... f(W_1 x + b_1) ...) + b_L; receivers quantise the outputs of the linear last layer.
+
+    Args:
+        weights: matrix (outputs, inputs) of each layer.
+        biases: vector (outputs,) of each layer.
+        nonlinearity: nonlinearity of the hidden layers: ``relu`` is max(z, 0), ``clipped`` is min(max(z, 0), 1).
+        full_scale: largest magnitude of each signal, for the inputs and the outputs of every layer. Noise is relative
+            to it.
+
+    Raises:
+        InputError: shapes do not fit, or a weight, bias or full scale is not finite.
+    """
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    nonlinearity: Nonlinearity
+    full_scale: tuple[Floats, ...]
+
+    def __post_init__(self) -> None:
+        if not self.weights or len(self.weights) != len(self.biases):
+            raise InputError(
+                f"{len(self.weights)} matrices and {len(self.biases)} biases: expected one of each per layer"
+            )
+        if self.nonlinearity not in ("relu", "clipped"):
+            raise InputError(f"nonlinearity = {self.nonlinearity!r}: expected relu or clipped")
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True), 1):
+            if (
+                w.ndim != 2
+                or b.shape != (w.shape[0],)
+                or (layer > 1 and w.shape[1] != self.weights[layer - 2].shape[0])
+            ):
+                raise InputError(f"layer {layer}: weights {w.shape} and biases {b.shape} do not fit the previous layer")
+            if not (np.isfinite(w).all() and np.isfinite(b).all()):
+                raise InputError(f"layer {layer}: a weight or bias is NaN or infinite")
+        sizes = [(n,) for n in self.layers]
+        if [s.shape for s in self.full_scale] != sizes or not all(np.isfinite(s).all() for s in self.full_scale):
+            raise InputError(f"full scales of shapes {[s.shape for s in self.full_scale]}: expected finite {sizes}")
+
+    @classmethod
+    def of(
+        cls,
+        weights: Sequence[ArrayLike],
+        biases: Sequence[ArrayLike] | None = None,
+        nonlinearity: Nonlinearity = "relu",
+    ) -> LayeredNetwork:
+        """Make a network with full scales of 1; `noise.with_measured_full_scale` measures them."""
+        matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
+        if biases is None:
+            vectors = tuple(np.zeros(w.shape[0]) for w in matrices)
+        else:
+            vectors = tuple(np.asarray(b, dtype=np.float64) for b in biases)
+        sizes = [matrices[0].shape[1], *(w.shape[0] for w in matrices)] if matrices else []
+        return cls(matrices, vectors, nonlinearity, tuple(np.ones(n) for n in sizes))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Number of signals of the inputs, the hidden layers and the outputs."""
+        return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
+
+    @property
+    def depth(self) -> int:
+        """Number of hidden layers."""
+        return len(self.weights) - 1
+
+    def same_weights(self, other: LayeredNetwork) -> bool:
+        """Return whether the other network has the same layers, with exactly the same weights and biases."""
+        ours, theirs = self.weights + self.biases, other.weights + other.biases
+        return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
+
+    def signals(
+        self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
+    ) -> list[Floats]:
+        """Return all signals, (n_layer, n): inputs, hidden layers after their nonlinearity, outputs.
+
+        Args:
+            inputs: input amplitudes (K, n).
+            sigma: standard deviation of Gaussian noise on every signal, relative to the signal's full scale.
+            rng: generator of the noise; required with ``sigma``.
+            dtype: type of the arithmetic, float64 or float32.
+        """
+        signal: Floats = np.asarray(inputs, dtype=dtype)
+        if signal.ndim != 2 or signal.shape[0] != self.layers[0]:
+            raise InputError(f"inputs of shape {signal.shape}: expected ({self.layers[0]}, n)")
+        result = []
+        for layer, scale in enumerate(self.full_scale):
+            if layer:
+                signal = self.weights[layer - 1].astype(dtype) @ signal + self.biases[layer - 1].astype(dtype)[:, None]
+                if layer < len(self.weights):
+                    np.maximum(signal, 0, out=signal)
+                    if self.nonlinearity == "clipped":
+                        np.minimum(signal, 1, out=signal)
+            if sigma:
+                if rng is None:
+                    raise InputError(f"sigma = {sigma}: expected a random generator with it")
+                draws = rng.standard_normal(signal.shape, dtype=np.float32)
+                signal = signal + draws * (sigma * scale[:, None]).astype(dtype)
+            result.append(signal)
+        return result
+
+    def __call__(
+        self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
+    ) -> Floats:
+        """Return the outputs, (outputs, n)."""
+        return self.signals(inputs, sigma, rng, dtype)[-1]
+
+
+# Files of averaging networks: weights, biases, full scales, and the arguments of the function.
+
+SCHEMA = "lightloom.network/1"
+_MAPPING = "mapping_"
+"""Start of the names of a mapping's values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionArguments:
+    """Arguments of an averaging function, see `AveragingFunction.of`."""
+
+    servers: int
+    bits: int
+    inputs: int = 4
+    rounding: Literal["floor", "half-up"] = "floor"
+    carries_decimals: bool = False
+
+    def function(self) -> AveragingFunction:
+        """Return the averaging function.
+
+        Raises:
+            ConfigError: an argument is out of range.
+        """
+        return AveragingFunction.of(**asdict(self))
+
+
+def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
+    """Return the hash of all that a file of the network holds, for the provenance of what is computed from it."""
+    arrays = [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
+    return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), arrays])
+
+
+def save_network(
+    path: Path, network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
+) -> Path:
+    """Write an ``.npz`` file atomically, with the mapping to meshes that the network was judged with, if any.
+
+    Raises:
+        ConfigError: the suffix is not ``.npz``, or the file cannot be written.
+    """
+    if path.suffix != ".npz":
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
+    content: dict[str, Any] = {"schema": SCHEMA, "nonlinearity": network.nonlinearity, **asdict(arguments)}
+    content["full_scale_0"] = network.full_scale[0]
+    for layer, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True), 1):
+        content |= {f"weights_{layer}": weights, f"biases_{layer}": biases}
+        content[f"full_scale_{layer}"] = network.full_scale[layer]
+    if mapping is not None:
+        content |= {f"{_MAPPING}{name}": value for name, value in mapping.to_json().items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
+    return write_atomically(path, buffer.getvalue())
+
+
+def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
+    """Read a file that `save_network` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read or has another schema, or its network is invalid: shapes that do not fit,
+            NaN, or inputs or outputs other than those of its function.
+    """
+    source = repr(str(path))
+    content = read_npz(path)
+    if str(content.get("schema")) != SCHEMA:
+        raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
+    depth = sum(name.startswith("weights_") for name in content)
+    try:
+        arguments = FunctionArguments(**{name: content[name].item() for name in FunctionArguments.__dataclass_fields__})
+        layers = range(1, depth + 1)
+        network = LayeredNetwork(
+            weights=tuple(content[f"weights_{layer}"] for layer in layers),
+            biases=tuple(content[f"biases_{layer}"] for layer in layers),
+            nonlinearity=content["nonlinearity"].item(),
+            full_scale=tuple(content[f"full_scale_{layer}"] for layer in range(depth + 1)),
+        )
+        function = arguments.function()
+    except KeyError as error:
+        raise ConfigError(f"{source}: {error.args[0]} is missing") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise ConfigError(f"{source}: {error}") from error
+    ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
+    if ends != expected:
+        raise ConfigError(
+            f"{source}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
+        )
+    return network, arguments
+
+
+def load_mapping(path: Path) -> MeshMapping | None:
+    """Return the mapping to meshes that a network in a file was judged with, None if the file has none.
+
+    Raises:
+        ConfigError: the file cannot be read, or its mapping lacks a value or has an unknown one.
+    """
+    content = read_npz(path)
+    if not any(name.startswith(_MAPPING) for name in content):
+        return None
+    try:
+        return MeshMapping(**{name: content[_MAPPING + name].item() for name in MeshMapping.__dataclass_fields__})
+    except KeyError as error:
+        raise ConfigError(f"{str(path)!r}: {error.args[0]} is missing") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from error
+
+
+# Networks in units of light: amplitude 1 is the largest full scale of a layer.
+#
+# One definition of gain serves all commands: that of an amplifier behind an output of a matrix, with a gain for each
+# row (`meshes.row_gains`), signals in units of amplitude.
+
+Matrix = NDArray[np.float64]
+
+
+def light_units(network: LayeredNetwork) -> tuple[float, ...]:
+    """Return the signal that amplitude 1 stands for, the largest full scale, before the first and after every layer."""
+    return tuple(float(scale.max()) or 1.0 for scale in network.full_scale)
+
+
+def light_matrices(network: LayeredNetwork) -> list[Matrix]:
+    """Return the weights of every layer, in units of amplitude."""
+    units = light_units(network)
+    return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
+
+
+def light_biases(network: LayeredNetwork) -> list[Matrix]:
+    """Return the biases of every layer, in units of amplitude."""
+    units = light_units(network)[1:]
+    return [np.asarray(bias / unit, np.float64) for bias, unit in zip(network.biases, units, strict=True)]
+
+
+def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
+    """Return P before the network and T after it, in units of the full scales of their inputs and outputs."""
+    function, signals = arguments.function(), symbols_for(arguments.bits)
+    preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
+    full_scale = max(grid_input.maximum / grid_input.denominator for grid_input in function.inputs)
+    return {"P": preprocessing * (LEVELS - 1) / full_scale, "T": splitting_matrix(arguments.servers, signals)}
+
+
+def largest_gain_db(network: LayeredNetwork) -> float:
+    """Return the largest gain of an amplifier behind a layer, in dB, with a gain for each row."""
+    return max(decibels(float(row_gains(matrix).max())) for matrix in light_matrices(network))
+
+
+# The area of networks in interferometers (MZIs), and the area ratios of the paper's Tables I and II.
+#
+# Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one.
+# Counting P (K x N M) and T (N M x M) as well reproduces the ratios of Table I to the printed digit.
+
+
+def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:
+    """Return the number of interferometers of a network's matrices.
+
+    Args:
+        layers: number of signals of the inputs, the hidden layers and the outputs.
+        convention: ``paper`` or ``economy``.
+        bias: whether biases are optical: a signal of constant light more in every layer but the outputs.
+    """
+    return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
+
+
+def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = "paper") -> int:
+    """Return the number of interferometers of preprocessing P (K x N M) and splitting T (N M x M)."""
+    count = symbols_for(bits)
+    ports = servers * count
+    return full_count(inputs, ports, convention) + full_count(ports, count, convention)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperNetwork:
+    """A row of Table I or II; Table II varies the approximated layers of the last row of Table I."""
+
+    bits: int
+    servers: int
+    layers: tuple[int, ...]
+    approximated: tuple[int, ...]
+    printed: float
+    """Printed area ratio, in percent."""
+
+    def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
+        """Return the number of interferometers, with P and T unless ``units`` is false."""
+        network = network_count(self.layers, self.approximated if approximated else (), convention)
+        return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)
+
+    def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
+        """Return the approximated area in percent of the full area; ``economy`` maps the baseline by economy SVDs."""
+        return 100 * self.area(convention, True, units) / self.area(convention, False, units)
+
+
+_LARGEST = (4, 64, 128, 256, 512, 256, 128, 64, 8)
+TABLE_I = (
+    PaperNetwork(8, 4, (4, 64, 128, 256, 128, 64, 4), (1, 2, 3, 4, 5, 6), 39.3),
+    PaperNetwork(8, 8, (4, 64, 128, 256, 512, 256, 128, 64, 4), (2, 3, 4, 5, 6, 7), 40.9),
+    PaperNetwork(8, 16, (4, 64, 128, 256, 512, 1024, 512, 256, 128, 64, 4), (2, 3, 4, 5, 6, 7, 8, 9), 40.4),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6), 49.3),
+)
+TABLE_II = (
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6), 49.3),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6, 7), 47.9),
+    PaperNetwork(16, 4, _LARGEST, (4, 5, 6, 7, 8), 47.4),
+    PaperNetwork(16, 4, _LARGEST, (3, 4, 5, 6), 43.7),
+    PaperNetwork(16, 4, _LARGEST, (3, 4, 5, 6, 7), 42.2),
+)

@@ -1,0 +1,461 @@
+"""Proof that a constructed network is correct on every grid point, by interval arithmetic over its gadgets.
+
+1. Integers. The source of every floor is an integer multiple of its grid, non-negative and below the first step without
+   a bit. Every bit is therefore exact: no value lies between the two ends of a ramp.
+2. Digits. The outputs o_j are integers in 0..3, and T + offset - N sum_j 4^j o_j lies in 0..N-1. Only one number has
+   this property: floor((T + offset) / N). The last output may instead be an analogue remainder that a receiver rounds.
+3. Arithmetic. With rounding unit u, the error of a sum of k products is at most (k + 3) u sum |w||x|; a ramp passes on
+   only errors beyond the free share of its gap. The bound at the outputs is below the receivers' half step.
+4. Light. The same holds with every signal off by up to tau of its full scale, all in the worst direction.
+5. Limiters. Saturating units may be any monotone limiters: those of bits in so far as they are near their rails at the
+   margin that is left beside a ramp, those that keep values in so far as they bend by a share of full scale at most.
+
+Steps 1 and 2 use exact rationals. Steps 3 and 4 are sums of non-negative floats, enlarged by 1e-6, which exceeds their
+own rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.photonics.averaging.circuits import Circuit, sum_of_servers
+from lightloom.photonics.averaging.compiler import Gadget, Realised
+from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.networks import LayeredNetwork
+
+# Limiters: monotone functions from 0 to 1 that real units have in place of clip(u, 0, 1).
+#
+# A proof needs two bounds of a limiter f. Units that decide bits read arguments u outside the rails: f must be near 0
+# for u <= -margin and near 1 for u >= 1 + margin. Units that keep values must follow clip(u, 0, 1) everywhere, to
+# their bend.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limiter:
+    """A monotone limiter, known at sampled arguments; between two of them it lies between their values.
+
+    Raises:
+        ConfigError: fewer than two samples, arguments that do not rise, values that fall or leave [0, 1], or arguments
+            that do not reach over both rails.
+    """
+
+    name: str
+    arguments: Floats
+    values: Floats
+    """f at the arguments; below the first and above the last one f stays between them and its rail."""
+
+    def __post_init__(self) -> None:
+        u, f = self.arguments, self.values
+        if u.ndim != 1 or u.shape != f.shape or u.size < 2 or not (np.isfinite(u).all() and np.isfinite(f).all()):
+            raise ConfigError(f"limiter {self.name}: expected at least two finite arguments and as many values")
+        if not (np.diff(u) > 0).all() or not (np.diff(f) >= 0).all():
+            raise ConfigError(f"limiter {self.name}: expected rising arguments and values that do not fall")
+        if f[0] < 0 or f[-1] > 1 or u[0] > 0 or u[-1] < 1:
+            raise ConfigError(f"limiter {self.name}: expected values in [0, 1] and arguments that reach from 0 to 1")
+
+    def rail_error(self, margin: float) -> float:
+        """Return a bound on the distance of f from 0 for u <= -margin and from 1 for u >= 1 + margin."""
+        above = int(np.searchsorted(self.arguments, -margin, side="left"))
+        below = int(np.searchsorted(self.arguments, 1 + margin, side="right")) - 1
+        low = float(self.values[above]) if above < self.values.size else 1.0
+        high = 1 - float(self.values[below]) if below >= 0 else 1.0
+        return max(low, high)
+
+    @property
+    def bend(self) -> float:
+        """A bound on the distance of f from clip(u, 0, 1), for any u."""
+        ideal = np.clip(self.arguments, 0, 1)
+        over, under = self.values[1:] - ideal[:-1], ideal[1:] - self.values[:-1]
+        return float(max(over.max(), under.max(), self.values[0], 1 - self.values[-1], 0.0))
+
+
+class Clip:
+    """The ideal limiter: it follows its argument between the rails exactly, and is flat beyond them."""
+
+    name = "clip"
+    bend = 0.0
+
+    def rail_error(self, margin: float) -> float:
+        """Return the distance from the rails, which arguments inside them keep."""
+        return min(1.0, max(0.0, -margin))
+
+
+CLIP = Clip()
+
+
+def half_wave(samples: int = 4001) -> Limiter:
+    """Return sin(π/2 · clip(u, 0, 1)): a Mach-Zehnder modulator at null that swings by half a wave."""
+    u = np.linspace(-0.5, 1.5, samples)
+    return Limiter("half-wave modulator", u, np.sin(math.pi / 2 * np.clip(u, 0, 1)))
+
+
+def saturating(slope: float, samples: int = 4001) -> Limiter:
+    """Return (1 + tanh(slope (2u - 1))) / 2, an amplifier that saturates; its slope in the middle is ``slope``."""
+    if not slope > 0:
+        raise ConfigError(f"slope = {slope}: expected more than 0")
+    u = np.linspace(-10.0, 11.0, samples)
+    return Limiter(f"tanh of slope {slope:g}", u, (1 + np.tanh(slope * (2 * u - 1))) / 2)
+
+
+FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The figures of a proof that holds; `prove` raises for one that does not."""
+
+    floors: int
+    margin: float
+    """Largest error of an output for which its receiver decides correctly, in levels."""
+    float64_error: float
+    """Bound on the error of the outputs in float64, in levels."""
+    float64: bool
+    float32_error: float
+    float32: bool
+    tolerance: float
+    """tau: the share of its full scale that every signal may be off by, all signals at once."""
+    bend: float | None
+    """Share of full scale by which units that keep values may bend, all of them at once; None for plain ReLUs."""
+    steps: tuple[str, ...]
+    """The steps of the proof as text."""
+
+
+def prove(realised: Realised, function: AveragingFunction) -> Proof:
+    """Prove that the network computes the function.
+
+    Raises:
+        VerificationError: a step of the proof fails.
+    """
+    circuit = realised.circuit
+    circuit.check_floors()
+    margin = check_digits(circuit, function)
+    errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
+    tolerance = _largest(lambda tau: _output_error(realised, FLOAT64, tau), margin)
+    bounded = realised.realisation.bounded
+    bend = _largest(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
+    floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
+    steps: tuple[str, ...] = (
+        f"integers: {floors} floors of {bits} bits, each source an integer within its steps",
+        f"digits: {function.outputs} outputs within 0..3, remainder within 0..{function.divisor - 1}: the floor",
+        f"float64: outputs off by at most {errors[FLOAT64]:.2e} levels, receivers allow {margin:.2e}",
+        f"float32: outputs off by at most {errors[FLOAT32]:.2e} levels",
+        f"light: every signal may be off by {tolerance:.2e} of its full scale",
+    )
+    if bend is not None:
+        steps += (f"limiters: with bits at their rails, kept values may bend by {bend:.2e} of full scale",)
+    return Proof(
+        floors=floors,
+        margin=margin,
+        float64_error=errors[FLOAT64],
+        float64=errors[FLOAT64] < margin,
+        float32_error=errors[FLOAT32],
+        float32=errors[FLOAT32] < margin,
+        tolerance=tolerance,
+        bend=bend,
+        steps=steps,
+    )
+
+
+def error_with_limiters(realised: Realised, deciding: Limiter | Clip, keeping: Limiter | Clip) -> float:
+    """Return a bound on the error of any output in levels, with these units in place of clip(u, 0, 1).
+
+    The network is exact with them if the bound is below what receivers allow (`check_digits`). The units of the last
+    layer keep values too: modulators that send them on.
+
+    Raises:
+        ConfigError: the network has plain ReLUs, which do not limit.
+    """
+    if not realised.realisation.bounded:
+        raise ConfigError("limiters: the network has plain ReLUs, expected clipped units")
+    return _output_error(realised, FLOAT64, 0.0, deciding, keeping.bend)
+
+
+def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
+    """Check step 2 of the proof, and return the largest error of an output that receivers allow, in levels.
+
+    Raises:
+        VerificationError: an output is not a digit, or the digits are not those of the mean.
+    """
+    places = [4**j for j in range(function.outputs - 1, -1, -1)]
+    *digits, last = circuit.outputs
+    for index, digit in enumerate(digits):
+        low, high = circuit.bounds(digit)
+        if low < 0 or high > 3 or digit.grid.denominator != 1:
+            raise VerificationError(f"output {index + 1} spans {low} to {high} in steps of {digit.grid}: not a digit")
+    rest = sum_of_servers(circuit, function)
+    for digit, place in zip(digits, places, strict=False):
+        rest = rest - digit * (place * function.divisor)
+    low, high = circuit.bounds(rest)
+    if low < 0 or high > 4 * function.divisor - 1:
+        raise VerificationError(f"the remainder for the last output spans {low} to {high}: more than a digit")
+    rest, last = circuit.expand(rest), circuit.expand(last)
+    analogue = rest * Fraction(1, function.divisor)
+    if not function.carries_decimals:
+        analogue = analogue - Fraction(function.divisor - 1, 2 * function.divisor)
+    if analogue == last:
+        return 0.5 / function.divisor
+    if function.carries_decimals:
+        raise VerificationError("the last output is not the remainder with its decimals")
+    low, high = circuit.bounds(last)
+    under = circuit.bounds(rest - last * function.divisor)
+    if low < 0 or high > 3 or last.grid.denominator != 1 or under[0] < 0 or under[1] > function.divisor - 1:
+        raise VerificationError(f"the last output spans {low} to {high} and leaves {under[0]} to {under[1]}")
+    return 0.5
+
+
+def _output_error(
+    realised: Realised, unit: float, tau: float, deciding: Limiter | Clip = CLIP, bend: float = 0.0
+) -> float:
+    """Bound the error of any output, with rounding unit ``unit`` and every signal off by ``tau`` of its full scale.
+
+    Bits are those of the limiter ``deciding``, and values that are kept bend by ``bend`` of full scale.
+    """
+    scales = realised.network.full_scale
+    errors = [
+        abs(float(g.readout[0])) * float(s) * (unit + tau) for g, s in zip(realised.layers[0], scales[0], strict=True)
+    ]
+    at_most = 1 + tau
+    for layer, gadgets in enumerate(realised.layers[1:], 1):
+        weights, biases = np.abs(realised.network.weights[layer - 1]), np.abs(realised.network.biases[layer - 1])
+        rounding = (weights.shape[1] + 3) * unit * (weights @ (scales[layer - 1] * at_most) + biases)
+        last = layer == len(realised.layers) - 1
+        fresh, start = [], 0
+        for gadget in gadgets:
+            own = rounding[start : start + len(gadget.units)]
+            # Only units that keep values bend; bits are as good as their limiter.
+            share = tau + bend if gadget.ramp is None else tau
+            off = scales[layer][start : start + len(gadget.units)] * share
+            start += len(gadget.units)
+            source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.source.reads)
+            limiter = deciding if realised.realisation.bounded and not last else None
+            fresh.append(_gadget_error(gadget, source, own, off, limiter))
+        errors = fresh
+    return max(errors) * (1 + 1e-6)
+
+
+def _gadget_error(
+    gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], limiter: Limiter | Clip | None
+) -> float:
+    """Bound the error of a gadget from its source's error, its units' rounding, and the error of their signals."""
+    readout = np.array([abs(float(r)) for r in gadget.readout])
+    if gadget.ramp is None:
+        return source + float(readout @ (rounding + off))
+    width = float(gadget.ramp[1] - gadget.ramp[0])
+    free = (float(gadget.gap) - width) / 2
+    if limiter is not None:
+        # A saturated unit also absorbs the rounding of its argument.
+        return limiter.rail_error((free - source - float(rounding[0]) * width) / width) + float(off[0])
+    return max(0.0, source - free) / width + float(readout @ (rounding + off))
+
+
+def _largest(error: Callable[[float], float], margin: float) -> float:
+    """Return the largest share of full scale, to 1 %, for which ``error`` stays below ``margin``."""
+    low, high = 0.0, 1.0
+    while high > 1e-15 and high - low > 0.01 * high:
+        middle = (low + high) / 2 if low else high / 4
+        if error(middle) < margin:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+# Verify that a network computes the averaging function: exhaustively on grids up to 20 million points.
+#
+# The network's outputs are rounded as receivers do, and the integers that they spell are compared with the
+# function's. On larger grids the points where outputs change are sampled, which is no proof; `proof` proves
+# constructed networks.
+
+EXHAUSTIVE_POINTS = 20_000_000
+Network = Callable[[NDArray[np.float64]], NDArray[np.floating[Any]]]
+"""Function from input amplitudes (K, n) to output signals (outputs, n)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """Result of a verification."""
+
+    exhaustive: bool
+    checked_inputs: int
+    wrong_outputs: int
+    errors: dict[int, int]
+    """Number of occurrences by received minus expected average, in steps of the last output."""
+    largest_deviation: float
+    """Largest deviation of an output from its ideal level, in levels; receivers allow half a step."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of inputs with all outputs correct."""
+        return 1 - self.wrong_outputs / self.checked_inputs
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Wrong outputs, inputs tried and whether these were all, as fields of JSON documents."""
+        names = ("wrong_outputs", "checked_inputs", "exhaustive")
+        return {name: getattr(self, name) for name in names}
+
+
+def verify(
+    network: Network,
+    function: AveragingFunction,
+    samples: int = 1_000_000,
+    seed: int = 0,
+    exhaustive: bool | None = None,
+) -> Verification:
+    """Compare a network with the function.
+
+    Args:
+        network: a `LayeredNetwork`, or any function of input amplitudes.
+        function: the function to compute.
+        samples: number of points on grids that are too large to exhaust.
+        seed: seed of those points.
+        exhaustive: whether to try all points; None decides by the size of the grid.
+
+    Raises:
+        InputError: the outputs have another shape than the function's.
+    """
+    if exhaustive is None:
+        exhaustive = function.points <= EXHAUSTIVE_POINTS
+    chunks = function.grid() if exhaustive else adversarial_points(function, samples, seed)
+    checked, errors, largest = 0, dict[int, int](), 0.0
+    for points in chunks:
+        signals = np.asarray(network(function.light(points)), dtype=np.float64)
+        if signals.shape != (function.outputs, points.shape[1]):
+            raise InputError(f"the network gives {signals.shape}: expected ({function.outputs}, {points.shape[1]})")
+        wrong = function.decide(signals) - function.expected(points)
+        for value, count in zip(*np.unique(wrong[wrong != 0], return_counts=True), strict=True):
+            errors[int(value)] = errors.get(int(value), 0) + int(count)
+        checked += points.shape[1]
+        largest = max(largest, float(np.nan_to_num(np.abs(signals - function.ideal(points)), nan=np.inf).max()))
+    return Verification(
+        exhaustive=exhaustive,
+        checked_inputs=checked,
+        wrong_outputs=sum(errors.values()),
+        errors=dict(sorted(errors.items(), key=lambda item: -item[1])),
+        largest_deviation=largest,
+    )
+
+
+def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
+    """Iterate over hard grid points: the extremes, then points of which half are next to a carry.
+
+    A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums on both sides of such
+    multiples are drawn, for every j, and distributed to inputs at random.
+    """
+    rng = np.random.default_rng(seed)
+    maxima = np.array([[i.maximum] for i in function.inputs])
+    yield np.concatenate(
+        [maxima * 0, maxima, np.eye(len(maxima), dtype=np.int64), maxima - np.eye(len(maxima), dtype=np.int64)], axis=1
+    )
+    remaining = samples
+    while remaining > 0:
+        count = min(remaining, chunk)
+        remaining -= count
+        half = count // 2
+        place = rng.integers(0, function.outputs, half)
+        step = function.divisor * np.left_shift(np.int64(1), 2 * place)
+        edge = step * (1 + np.floor(rng.random(half) * ((function.largest + function.offset) // step))).astype(np.int64)
+        totals = np.clip(edge - function.offset + rng.integers(-2, 2, half), 0, function.largest)
+        yield np.concatenate(
+            [function.points_of(totals, rng), rng.integers(0, maxima + 1, (len(maxima), count - half))], axis=1
+        )
+
+
+# Noise limits of networks, for Gaussian noise on all signals relative to their full scale.
+
+TARGET = 0.9999
+"""Accuracy that defines the noise limit."""
+EVALUATIONS = 400_000
+"""Noisy evaluations per accuracy: 40 errors at the target, a standard error of 16 % of the error rate."""
+
+
+def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunction) -> LayeredNetwork:
+    """Return the network with measured full scales: the largest magnitude of each signal on the grid.
+
+    Grids beyond 20 million points are sampled at a million points.
+    """
+    scales = [np.zeros(n) for n in network.layers]
+    for points in _points_to_try(function, EXHAUSTIVE_POINTS, 1_000_000, 0):
+        for scale, signal in zip(scales, network.signals(function.light(points)), strict=True):
+            np.maximum(scale, np.abs(signal).max(axis=1), out=scale)
+    return LayeredNetwork(network.weights, network.biases, network.nonlinearity, tuple(scales))
+
+
+def noisy_accuracy(
+    network: LayeredNetwork, function: AveragingFunction, sigma: float, evaluations: int = EVALUATIONS, seed: int = 0
+) -> float:
+    """Return the share of inputs received correctly with noise of relative standard deviation ``sigma``.
+
+    Grids of at most ``evaluations`` points are passed over completely; points of larger grids are drawn uniformly. The
+    same seed draws the same points and noise.
+
+    Raises:
+        InputError: ``sigma`` is negative.
+    """
+    if not sigma >= 0:
+        raise InputError(f"sigma = {sigma!r}: expected a standard deviation of at least 0")
+    rng = np.random.default_rng([seed, 1])
+    wrong = done = 0
+    while done < evaluations:
+        for drawn in _points_to_try(function, evaluations, evaluations, seed):
+            points = np.tile(drawn, max(1, min(evaluations, 1 << 15) // drawn.shape[1]))
+            outputs = network(function.light(points), sigma, rng, np.float32 if sigma > 1e-6 else np.float64)
+            wrong += int((function.decide(outputs.astype(np.float64)) != function.expected(points)).sum())
+            done += points.shape[1]
+    return 1 - wrong / done
+
+
+def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: int) -> Iterator[Ints]:
+    if function.points <= most:
+        return function.grid()
+    rng = np.random.default_rng([seed, 2])
+    maxima = np.array([[i.maximum] for i in function.inputs])
+    size = 1 << 16
+    return (rng.integers(0, maxima + 1, (len(maxima), min(size, samples - at))) for at in range(0, samples, size))
+
+
+def noise_limit(
+    network: LayeredNetwork,
+    function: AveragingFunction,
+    target: float = TARGET,
+    evaluations: int = EVALUATIONS,
+    seed: int = 0,
+    lowest: float = 1e-9,
+) -> float:
+    """Return the largest sigma with ``target`` accuracy, to 3 %, by bisection with fixed draws; 0 below ``lowest``."""
+    low, high = lowest, 0.5
+    if noisy_accuracy(network, function, low, evaluations, seed) < target:
+        return 0.0
+    while high / low > 1.03:
+        # Bisect the logarithm: the range spans many decades.
+        middle = (low * high) ** 0.5
+        if noisy_accuracy(network, function, middle, evaluations, seed) >= target:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
+    """Return an upper bound on the noise limit of any network, from noise on the inputs alone.
+
+    With the other inputs fixed, one step in N of the least significant input a = 0..m changes the result: there are at
+    least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and Pearson, the error
+    probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the Gaussian tail. The error
+    rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma.
+    """
+    from scipy.special import ndtri
+
+    last = function.inputs[-1]
+    share = 2 * (last.maximum // max(function.divisor, 2)) / (last.maximum + 1)
+    tail = (1 - target) / share if share else 1.0
+    return float("inf") if tail >= 0.5 else float(1 / (-2 * ndtri(tail) * last.maximum))

@@ -1,1 +1,0 @@
-"""Proofs, exhaustive verification and noise limits of averaging networks."""

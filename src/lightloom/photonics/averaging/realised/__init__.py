@@ -1,1 +1,0 @@
-"""Networks compiled from circuits: weights, files and area."""

@@ -1,0 +1,782 @@
+"""Find the averager with the fewest interferometers that tolerates given errors, or say how much can be tolerated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
+from lightloom.core.units import parse
+from lightloom.photonics.averaging.averagers import IdealAverager
+from lightloom.photonics.averaging.compiler import realise
+from lightloom.photonics.averaging.construct import Construction, sturdy_circuits, sturdy_realisations
+from lightloom.photonics.averaging.function import LEVELS
+from lightloom.photonics.averaging.mapped import Calibration, MappedAverager, Part, Setting, map_averager, set_levels
+from lightloom.photonics.averaging.networks import (
+    FunctionArguments,
+    Matrix,
+    Nonlinearity,
+    light_biases,
+    light_matrices,
+    light_units,
+    unit_matrices,
+)
+from lightloom.photonics.devices import LARGEST, NonIdealities, amplifier_noise
+from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
+from lightloom.photonics.link.simulate import digits, draw_words
+from lightloom.photonics.link.word_errors import WrongWords, clopper_pearson
+from lightloom.photonics.meshes.calibration.calibrate import (
+    Conditions,
+    Trial,
+    target_of,
+    try_calibration,
+)
+from lightloom.photonics.meshes.calibration.fit import Fields
+from lightloom.photonics.meshes.correction import corrected
+from lightloom.photonics.meshes.disturb import Disturbed, Evaluate, fabricated_matrices
+from lightloom.photonics.meshes.mapping import (
+    BALANCED,
+    Form,
+    MappedBlocks,
+    MappedMatrix,
+    MeshMapping,
+    compact_count,
+    connected_components,
+    decibels,
+    full_count,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lightloom.photonics.averaging.mapped import MappedAverager
+
+    Matrices = NDArray[np.complex128]
+
+
+# Averagers that a search tries: constructions, windows, copies and mappings, by their interferometers.
+
+MAPPINGS = {"compact": MeshMapping(form="compact", components=True), "balanced": BALANCED}
+"""Mappings of connected components: with the fewest interferometers, and to square meshes that balance loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A construction and a mapping of it."""
+
+    construction: Construction
+    arguments: FunctionArguments
+    window: Fraction
+    copies: int
+    mapping: str
+    mzis: int
+    """Interferometers of P, the layers and T."""
+
+    @property
+    def name(self) -> str:
+        """Construction, window, copies and mapping in words."""
+        copies = f", {self.copies} copies" if self.copies > 1 else ""
+        regenerated = ", regenerated" if self.construction.realised.realisation.regenerate else ""
+        return f"{self.construction.name}, window {self.window}{copies}{regenerated}, {self.mapping}"
+
+    def mapped(self) -> MappedAverager:
+        """Return the meshes of P, every layer and T in this mapping."""
+        return map_averager(self.construction.network, self.arguments, MAPPINGS[self.mapping])
+
+
+def candidates(
+    arguments: FunctionArguments,
+    nonlinearity: Nonlinearity = "clipped",
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Candidate]:
+    """Return all candidates, those with the fewest interferometers first.
+
+    Raises:
+        InputError: the nonlinearity is unknown, or an argument of the function is out of range.
+    """
+    function = arguments.function()
+    units = list(unit_matrices(arguments).values())
+    around = {mapping: sum(component_count(matrix, how.form) for matrix in units) for mapping, how in MAPPINGS.items()}
+    made = []
+    for name, circuit in sturdy_circuits(function):
+        for how in sturdy_realisations(nonlinearity):
+            construction = Construction(name, function, realise(circuit, function, how))
+            matrices = light_matrices(construction.network)
+            made += [
+                Candidate(
+                    construction=construction,
+                    arguments=arguments,
+                    window=how.window,
+                    copies=how.copies,
+                    mapping=mapping,
+                    mzis=around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices),
+                )
+                for mapping, meshes in MAPPINGS.items()
+            ]
+            advance(1)
+    return sorted(made, key=lambda candidate: (candidate.mzis, candidate.copies, -candidate.window))
+
+
+def component_count(matrix: Matrix, form: Form) -> int:
+    """Return the number of interferometers of `meshes.map_components`, without decomposing."""
+    total = 0
+    for rows, columns in connected_components(matrix):
+        if form == "compact":
+            rank = max(1, int(np.linalg.matrix_rank(matrix[np.ix_(rows, columns)])))
+            total += compact_count(rows.size, columns.size, rank)
+        else:
+            total += full_count(rows.size, columns.size)
+    return total
+
+
+# Many fabrications of an averager at once: real matrices between detections, and amplifier noise.
+#
+# lanes ─▶ P ─▶ H_1 ─▶ gains ─▶ unit ─▶ H_2 ─▶ gains ─▶ ... unit ─▶ H_L ─▶ gains ─▶ T ─▶ receivers
+# └────── first ──────────────┘└────── hidden ────────┘           └───────── last ───────────┘
+#
+# Light stays a complex field from one detection to the next, so that P and the first layer, and the last layer and T,
+# are multiplied as complex matrices. Units and receivers detect real parts. All amplitudes are relative to full
+# scale.
+
+_LINK = Link()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amplifiers:
+    """Amplifiers behind the outputs of every layer, and the power that a field of amplitude 1 has."""
+
+    full_scale: float
+    """Power of full scale, in watts."""
+    noise_figure_db: float = _LINK.noise_figure_db
+    """Noise figure in dB, that of the link."""
+    bandwidth: float = _LINK.bandwidth
+    """Optical bandwidth in Hz, that of the link."""
+
+    def noise(self, gains: Floats) -> Floats:
+        """Return the noise of a quadrature behind amplitude gains, relative to full scale; none without gain."""
+        return amplifier_noise(np.maximum(np.square(gains), 1.0), self.noise_figure_db, self.bandwidth, self.full_scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FabricatedAveragers:
+    """``count`` fabrications of an averager; matrices are [count, outputs, inputs]."""
+
+    mapped: MappedAverager
+    hidden: tuple[Floats, ...]
+    """Real matrices to the units of every hidden layer; the first one is that of P and layer 1."""
+    last: Floats
+    """Real matrices from the last units (from the lanes if there is none) to the servers' lanes, with T."""
+    splitting: Floats
+    """Real matrices of T, for what is added in front of it."""
+    gains: tuple[Floats, ...]
+    """Amplitude gains of the amplifiers of every layer as they are set, [count, outputs]."""
+    biases: tuple[Floats, ...]
+    """Biases of every layer, [outputs]."""
+
+    @property
+    def count(self) -> int:
+        """Number of fabrications that every array holds, its first axis."""
+        return int(self.last.shape[0])
+
+
+def fabricate_averagers(
+    mapped: MappedAverager, devices: NonIdealities, rng: np.random.Generator, count: int
+) -> FabricatedAveragers:
+    """Draw ``count`` fabrications, and set the levels of all lanes, outputs of units, amplifiers and receivers.
+
+    Each is set for the least error of the real matrix between two detections. Set-up measures this once, with known
+    light; amplifier noise follows the gains that result.
+    """
+    return averagers_of(mapped, [fabricated_matrices(part, devices, rng, count) for part in mapped.matrices])
+
+
+def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting = "levels") -> FabricatedAveragers:
+    """Return averagers for the matrices [count, outputs, inputs] of P, the layers and T that were fabricated.
+
+    Args:
+        mapped: the meshes as designed.
+        drawn: fabricated matrices, in the order of the light.
+        setting: what is set for the least error: ``levels`` of lanes, units, amplifiers and receivers, ``rows``
+            (amplifiers and receivers), one gain for each ``matrix``, or ``none``.
+    """
+    targets = list(mapped.targets.values())
+    # No unit detects the light between P and the first layer, and no amplifier stands there: they are set together.
+    matrices, wanted = [drawn[1] @ drawn[0], *drawn[2:-1]], [targets[1] @ targets[0], *targets[2:-1]]
+    made = [set_levels(matrix, target, setting) for matrix, target in zip(matrices, wanted, strict=True)]
+    designed = [matrix.gains for matrix in mapped.layers.matrices]
+    # Nor does one between the last layer and T; T's outputs are those of receivers.
+    last = set_levels(drawn[-1] @ made[-1].matrices, targets[-1] @ wanted[-1], setting)
+    return FabricatedAveragers(
+        mapped=mapped,
+        hidden=tuple(np.ascontiguousarray(levels.matrices.real) for levels in made[:-1]),
+        last=np.ascontiguousarray(last.matrices.real),
+        splitting=np.ascontiguousarray(drawn[-1].real * last.outputs[..., None]),
+        gains=tuple(np.abs(gains * levels.outputs) for gains, levels in zip(designed, made, strict=True)),
+        biases=tuple(light_biases(mapped.network)),
+    )
+
+
+# What an averager is asked to tolerate: errors of its devices, a power of full scale, and a word error rate.
+
+DEVICE_FIELDS = {
+    "phase-error": ("phase_error", "rad"),
+    "coupler-error": ("coupler_error", "rad"),
+    "loss": ("loss_db", "dB"),
+    "loss-spread": ("loss_spread_db", "dB"),
+    "crosstalk": ("thermal_crosstalk", ""),
+    "dac-bits": ("dac_bits", ""),
+}
+"""Field of `NonIdealities` and unit, by the name in a request."""
+POWER = "power"
+_EXAMPLE = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
+LEAST_WORD_ERRORS = 1e-7
+"""Smaller rates need more than 400 million words to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Errors that an averager must bear all at once with at most ``word_errors`` wrong words.
+
+    Raises:
+        InputError: the power is not positive, or the word error rate is out of range.
+    """
+
+    devices: NonIdealities
+    full_scale: float | None
+    """Power of full scale in watts, from which the noise of amplifiers follows; None has none."""
+    word_errors: float
+
+    def __post_init__(self) -> None:
+        if self.full_scale is not None and not 0 < self.full_scale < math.inf:
+            raise InputError(f"power = {self.full_scale} W: expected more than 0")
+        if not LEAST_WORD_ERRORS <= self.word_errors < 1:
+            raise InputError(
+                f"word errors = {self.word_errors}: expected a share from {LEAST_WORD_ERRORS:g} to below 1"
+            )
+
+    @property
+    def amplifiers(self) -> Amplifiers | None:
+        """Amplifiers at that power of full scale."""
+        return None if self.full_scale is None else Amplifiers(full_scale=self.full_scale)
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Errors that are not 0, by name; ``power`` in watts."""
+        given = {name: float(getattr(self.devices, field)) for name, (field, _) in DEVICE_FIELDS.items()}
+        power = {} if self.full_scale is None else {POWER: self.full_scale}
+        return {name: value for name, value in given.items() if value} | power
+
+    def scaled(self, share: float) -> Tolerance:
+        """Return the request with all errors times ``share``; noise falls with the square root of the power.
+
+        An error that would exceed the largest one of its kind stops there.
+        """
+        devices = self.devices
+        for field, _ in DEVICE_FIELDS.values():
+            if field != "dac_bits":
+                value = min(getattr(devices, field) * share, LARGEST[field][0])
+                devices = replace(devices, **{field: value})  # type: ignore[arg-type, unused-ignore]
+        power = None if self.full_scale is None else self.full_scale / share**2
+        return replace(self, devices=devices, full_scale=power)
+
+    def only(self, name: str, value: float) -> Tolerance:
+        """Return the request with one error alone, of that value."""
+        if name == POWER:
+            return replace(self, devices=NonIdealities(), full_scale=value)
+        field = DEVICE_FIELDS[name][0]
+        return replace(self, devices=NonIdealities(**{field: value}), full_scale=None)  # type: ignore[arg-type, unused-ignore]
+
+
+def describe(errors: dict[str, float]) -> str:
+    """Return errors as text with their units."""
+    return ", ".join(described(name, value) for name, value in errors.items()) or "nothing"
+
+
+def described(name: str, value: float) -> str:
+    """Return one error as text with its unit."""
+    if name == POWER:
+        return f"power {value * 1e3:.3g} mW"
+    unit = DEVICE_FIELDS[name][1]
+    return f"{name} {value:.3g}{' ' if unit else ''}{unit}"
+
+
+def parse_tolerance(text: str, word_errors: float) -> Tolerance:
+    """Read ``NAME=VALUE,...``; angles in rad, loss in dB, power in W (mW, uW, ...).
+
+    Raises:
+        ConfigError: it cannot be read, or names an error twice.
+        UnknownNameError: there is no such error.
+        InputError: a value is out of range.
+    """
+    fields: dict[str, float] = {}
+    power: float | None = None
+    seen: set[str] = set()
+    for item in text.split(","):
+        name, equals, value = item.strip().partition("=")
+        if not equals:
+            raise ConfigError(f"--tolerate {item.strip()!r}: expected NAME=VALUE,..., e.g. {_EXAMPLE}")
+        if name not in (*DEVICE_FIELDS, POWER):
+            raise UnknownNameError("error to tolerate", name, (*DEVICE_FIELDS, POWER))
+        if name in seen:
+            raise ConfigError(f"--tolerate: {name} is given twice")
+        seen.add(name)
+        if name == POWER:
+            power = parse(value, "power")
+            low, high, unit = RANGES["full_scale"]
+            if power > 0 and not low <= power <= high:
+                raise ConfigError(f"--tolerate power = {power:g} W: expected {low:g} to {high:g} {unit}")
+        else:
+            field, unit = DEVICE_FIELDS[name]
+            fields[field] = _number(name, value.removesuffix(unit).strip() if unit else value)
+    return Tolerance(devices=NonIdealities(**fields), full_scale=power, word_errors=word_errors)  # type: ignore[arg-type, unused-ignore]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return int(text) if name == "dac-bits" else float(text)
+    except ValueError as error:
+        raise ConfigError(f"--tolerate {name}={text}: expected a number, e.g. {_EXAMPLE}") from error
+
+
+# Wrong words of fabricated averagers, by batches of fabrications and words.
+
+_FABRICATIONS_AT_ONCE = 20
+_WORDS_AT_ONCE = 1 << 13
+_SIGNALS_AT_ONCE = 1 << 18
+"""Signals of a layer that are held at once: they stay in the cache."""
+
+
+def count_wrong_words(
+    mapped: MappedAverager,
+    devices: NonIdealities,
+    amplifiers: Amplifiers | None,
+    *,
+    fabrications: int,
+    words: int,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> WrongWords:
+    """Fabricate an averager many times, and average words on each, P and T included.
+
+    Half of the words are near-equal (`link.words`). Noise of amplifiers is drawn for every word; None has none.
+    """
+    rng = np.random.default_rng((seed, fabrications, words))
+    wrong = []
+    for start in range(0, fabrications, _FABRICATIONS_AT_ONCE):
+        count = min(_FABRICATIONS_AT_ONCE, fabrications - start)
+        batch = fabricate_averagers(mapped, devices, rng, count)
+        noise = [None if amplifiers is None else amplifiers.noise(gains)[..., None] for gains in batch.gains]
+        largest = max(batch.last.shape[1], *mapped.network.layers)
+        step = max(1, _SIGNALS_AT_ONCE // (count * largest))
+        total = np.zeros(count, np.int64)
+        for at in range(0, words, step):
+            total += wrong_words(batch, noise, min(step, words - at), rng)
+        wrong.append(total)
+        advance(count)
+    return WrongWords(wrong=np.concatenate(wrong), words=words)
+
+
+def words_right(
+    mapped: MappedAverager, *, words: int, calibration: Calibration = "rows", correct: bool = False
+) -> Evaluate:
+    """Return the evaluation of the share of words that all servers receive right, for `meshes.monte_carlo`.
+
+    It takes one fabrication of P, every layer and T. Units and receivers detect with the detector noise of the devices.
+    """
+
+    def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        devices = [corrected(device, real=True) if correct else device for device in disturbed]
+        batch = averagers_of(mapped, [device.matrix()[None] for device in devices], calibration)
+        detected = disturbed[0].non_idealities.detector_noise
+        scales, units = mapped.network.full_scale[1:-1], light_units(mapped.network)[1:]
+        noise: list[Floats | None] = [None] * len(batch.gains)
+        if detected:
+            pairs = zip(scales, units, strict=False)
+            noise[:-1] = [np.asarray(detected * (scale / unit)[:, None], np.float64) for scale, unit in pairs]
+        wrong = sum(
+            int(wrong_words(batch, noise, min(_WORDS_AT_ONCE, words - at), rng, detected).sum())
+            for at in range(0, words, _WORDS_AT_ONCE)
+        )
+        return 1 - wrong / words
+
+    return evaluate
+
+
+def wrong_words(
+    batch: FabricatedAveragers,
+    noise: Sequence[Floats | None],
+    words: int,
+    rng: np.random.Generator,
+    receivers: float = 0.0,
+) -> Ints:
+    """Return the number of wrong ones of ``words`` words on every fabrication.
+
+    Args:
+        batch: the fabrications.
+        noise: standard deviations of the noise behind every layer, relative to full scale; None has none.
+        words: words on each of them.
+        rng: generator of words and noise.
+        receivers: noise of the receivers, relative to full scale.
+    """
+    arguments = batch.mapped.arguments
+    codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
+    expected = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)(codes)
+    received = received_levels(batch, codes.reshape(-1, batch.count, words).swapaxes(0, 1), noise, rng, receivers)
+    right = digits(expected.reshape(batch.count, words), arguments.bits)
+    return np.asarray((received != right[:, None]).any(axis=(1, 2)).sum(axis=1))
+
+
+def received_levels(
+    batch: FabricatedAveragers,
+    codes: Ints,
+    noise: Sequence[Floats | None],
+    rng: np.random.Generator,
+    receivers: float = 0.0,
+) -> Ints:
+    """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words]."""
+    fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
+    fields = fields.reshape(batch.count, -1, codes.shape[-1])
+    network, units = batch.mapped.network, light_units(batch.mapped.network)
+    for matrices, bias, sigma, unit in zip(batch.hidden, batch.biases, noise, units[1:], strict=False):
+        fields = matrices @ fields
+        fields += bias[:, None]
+        _add_noise(fields, sigma, rng)
+        np.maximum(fields, 0.0, out=fields)
+        if network.nonlinearity == "clipped":
+            np.minimum(fields, 1.0 / unit, out=fields)
+    added = np.broadcast_to(batch.biases[-1][:, None], (batch.count, batch.biases[-1].size, fields.shape[2])).copy()
+    _add_noise(added, noise[-1], rng)
+    servers = batch.mapped.arguments.servers
+    outputs = (batch.last @ fields + batch.splitting @ added) * (np.sqrt(servers) * units[-1])
+    _add_noise(outputs, (LEVELS - 1) * receivers if receivers else None, rng)
+    np.rint(outputs, out=outputs)
+    levels = np.clip(outputs, 0, LEVELS - 1, out=outputs).astype(np.int64)
+    return np.asarray(levels.reshape(batch.count, servers, -1, fields.shape[2]))
+
+
+def _add_noise(fields: Floats, sigma: Floats | float | None, rng: np.random.Generator) -> None:
+    if sigma is not None:
+        fields += sigma * rng.standard_normal(fields.shape, dtype=np.float32)
+
+
+FABRICATIONS = 100
+"""Fabrications behind an answer."""
+_SCREENED_FABRICATIONS, _SCREENED_WORDS = 10, 200
+"""Fabrications and words on each that rule out averagers which clearly fail."""
+_EASED = (0.3, 0.6, 1.0)
+"""Shares of a request whose wrong words rank candidates that do not tolerate it."""
+_STURDIEST = 6
+"""Candidates whose limits are compared if none tolerates the request."""
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TolerantAverager:
+    """The averager that was found."""
+
+    candidate: Candidate
+    mapped: MappedAverager
+    request: Tolerance
+    measured: WrongWords
+    tried: int
+    """Candidates up to this one; all of them have at most as many interferometers."""
+    seed: int
+
+
+def words_for(request: Tolerance, wrong: float = 40.0) -> int:
+    """Return the words on each of `FABRICATIONS` for which ``wrong`` are expected at the target."""
+    return max(500, math.ceil(wrong / request.word_errors / FABRICATIONS))
+
+
+def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
+    """Return a small sample of wrong words that rules the averager out, or None."""
+    sample = count_wrong_words(
+        mapped,
+        request.devices,
+        request.amplifiers,
+        fabrications=_SCREENED_FABRICATIONS,
+        words=_SCREENED_WORDS,
+        seed=seed,
+    )
+    # A rate of the words alone says little about other fabrications, so that it must be far off.
+    low, _ = clopper_pearson(int(sample.wrong.sum()), sample.words * sample.wrong.size)
+    return sample if low > 3 * request.word_errors and sample.wrong.sum() >= 3 else None
+
+
+def measure(
+    mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None, wrong: float = 40.0
+) -> WrongWords:
+    """Return the wrong words of `FABRICATIONS` fabrications, or of a few if they clearly are too many."""
+    sample = clearly_fails(mapped, request, seed)
+    if sample is not None:
+        return sample
+    return count_wrong_words(
+        mapped,
+        request.devices,
+        request.amplifiers,
+        fabrications=FABRICATIONS,
+        words=words_for(request, wrong),
+        seed=seed + 1,
+        advance=advance,
+    )
+
+
+def find_tolerant(
+    arguments: FunctionArguments,
+    request: Tolerance,
+    nonlinearity: Nonlinearity = "clipped",
+    *,
+    seed: int = 0,
+    advance: Advance = lambda _: None,
+) -> TolerantAverager:
+    """Return the averager with the fewest interferometers, P and T included, that tolerates the request.
+
+    The upper end of the 95 % interval of the word error rate over `FABRICATIONS` fabrications must not exceed the
+    target. The construction must be proved exact in float64.
+
+    Raises:
+        UnsupportedError: there is none; the message says how much the sturdiest one tolerates.
+        InputError: an argument is out of range.
+    """
+    tried = candidates(arguments, nonlinearity, advance)
+    for number, candidate in enumerate(tried, 1):
+        mapped = candidate.mapped()
+        measured = measure(mapped, request, seed)
+        advance(1)
+        if measured.interval[1] <= request.word_errors and candidate.construction.proof.float64:
+            return TolerantAverager(
+                candidate=candidate, mapped=mapped, request=request, measured=measured, tried=number, seed=seed
+            )
+    raise UnsupportedError(_intolerable(arguments, request, nonlinearity, tried, seed, advance))
+
+
+def _intolerable(
+    arguments: FunctionArguments,
+    request: Tolerance,
+    nonlinearity: str,
+    tried: list[Candidate],
+    seed: int,
+    advance: Advance,
+) -> str:
+    candidate, share = sturdiest(tried, request, seed, advance)
+    asked = f"{describe(request.errors)} at a word error rate of {request.word_errors:g}"
+    start = (
+        f"none of {len(tried)} {nonlinearity} averagers of {arguments.servers} servers and {arguments.bits} bits "
+        f"tolerates {asked}"
+    )
+    if candidate is None:
+        return f"{start}; none tolerates a thousandth of it either"
+    mapped = candidate.mapped()
+    limits = {name: largest_alone(mapped, request, name, seed, advance) for name in request.errors}
+    alone = describe({name: value for name, value in limits.items() if value is not None})
+    return (
+        f"{start}; the sturdiest, {candidate.name} ({candidate.mzis:,} interferometers), tolerates {share:.2g} of it "
+        f"at once ({describe(request.scaled(share).errors)}), each alone {alone}"
+    )
+
+
+def sturdiest(
+    tried: list[Candidate], request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
+) -> tuple[Candidate | None, float]:
+    """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does."""
+    rates = []
+    for candidate in tried:
+        mapped = candidate.mapped()
+        samples = [
+            count_wrong_words(
+                mapped,
+                eased.devices,
+                eased.amplifiers,
+                fabrications=_SCREENED_FABRICATIONS,
+                words=_SCREENED_WORDS,
+                seed=seed,
+            )
+            for eased in map(request.scaled, _EASED)
+        ]
+        rates.append(sum(sample.rate for sample in samples))
+        advance(1)
+    best: Candidate | None = None
+    most = 0.0
+    for index in sorted(range(len(tried)), key=lambda k: (rates[k], tried[k].mzis))[:_STURDIEST]:
+        share = largest_share(tried[index].mapped(), request, seed, advance)
+        if share > most:
+            best, most = tried[index], share
+    return best, most
+
+
+def largest_share(
+    mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
+) -> float:
+    """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %; 0 below 1e-3."""
+    return _largest(lambda share: _tolerates(mapped, request.scaled(share), seed), 1e-3, 8.0, advance)
+
+
+def largest_alone(
+    mapped: MappedAverager, request: Tolerance, name: str, seed: int = 0, advance: Advance = lambda _: None
+) -> float | None:
+    """Return the largest value of one error alone that the averager tolerates, to 3 %; of ``power`` the least.
+
+    None stands for values outside 1e-5 to 1 (power: 1 nW to 1 kW, DAC bits: 1 to 20).
+    """
+    if name == POWER:
+        found = _largest(lambda noise: _tolerates(mapped, request.only(name, noise**-2), seed), 1e-2, 3e4, advance)
+        return found**-2 if found else None
+    if name == "dac-bits":
+        bits = (count for count in range(1, 21) if _tolerates(mapped, request.only(name, count), seed))
+        return next(bits, None)
+    low, high = (1e-6, 0.5) if name == "crosstalk" else (1e-5, 1.0)
+    return _largest(lambda value: _tolerates(mapped, request.only(name, value), seed), low, high, advance) or None
+
+
+def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
+    return measure(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
+
+
+def _largest(tolerates: Callable[[float], bool], low: float, high: float, advance: Advance) -> float:
+    """Return the largest value that is tolerated by bisection of its logarithm, 0 if ``low`` is not."""
+    if not tolerates(low):
+        return 0.0
+    if tolerates(high):
+        return high
+    while high / low > 1.03:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if tolerates(middle) else (low, middle)
+        advance(1)
+    return low
+
+
+# An averager that tolerates errors, as a JSON document.
+
+
+def assumptions(amplifiers: Amplifiers | None) -> list[str]:
+    """Return what the word error rate rests on, and what it leaves out, as sentences."""
+    levels = "assumption: lanes, outputs of units, amplifiers and receivers set for the loss of their paths"
+    left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
+    if amplifiers is None:
+        return [levels, f"no noise; {left_out}"]
+    return [
+        f"noise figure {amplifiers.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
+        f"bandwidth {amplifiers.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
+        levels,
+        f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW (onn link --gain optical has the peaks)",
+        f"no noise but that of amplifiers; {left_out}",
+    ]
+
+
+def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
+    """Return the request, what was measured, and how much of each error the averager tolerates alone and at once."""
+    mapped, request, measured = result.mapped, result.request, result.measured
+    # The whole request is tolerated: that was measured with more words than shares of it are.
+    share = max(largest_share(mapped, request, result.seed, advance), 1.0)
+    power = request.full_scale
+    return {
+        "errors": request.errors,
+        "target": request.word_errors,
+        "word_error_rate": measured.rate,
+        "interval_95": list(measured.interval),
+        "wrong_words": int(measured.wrong.sum()),
+        "words": measured.words * int(measured.wrong.size),
+        "fabrications": int(measured.wrong.size),
+        "tried": result.tried,
+        "mapping": result.candidate.mapping,
+        "window": str(result.candidate.window),
+        "copies": result.candidate.copies,
+        "mzi_count": mapped.mzis,
+        "columns": mapped.depth,
+        "crossings": mapped.crossings,
+        "largest_gain_db": decibels(mapped.gain),
+        "lane_power_watts": None if power is None else power * float(mapped.preprocessing.gains.max()) ** 2,
+        "tolerated_share": share,
+        "tolerated_at_once": request.scaled(share).errors if share else None,
+        "tolerated_alone": {
+            name: largest_alone(mapped, request, name, result.seed, advance) for name in request.errors
+        },
+        "assumptions": assumptions(request.amplifiers),
+    }
+
+
+# Calibrate the chips of P, of every layer and of T, and count the words that come out right before and after.
+
+_AT_ONCE = 1 << 13
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CalibratedAverager:
+    """The chips of P, all layers and T, calibrated one by one."""
+
+    trials: Mapping[str, Trial]
+    """One for each chip, by part and block."""
+    words: int
+    """Words behind each share."""
+    right_before: float
+    """Share of words that all servers receive right with the phases of ideal devices; amplifiers make up for loss."""
+    right_after: float
+
+
+def calibrate_averager(
+    mapped: MappedAverager,
+    non_idealities: NonIdealities,
+    conditions: Conditions,
+    *,
+    words: int,
+    seed: int,
+    advance: Callable[[int], None],
+) -> CalibratedAverager:
+    """Fabricate and calibrate the chips of each part, one for each of its blocks.
+
+    Coherent light is assumed at the inputs of each part and detectors at its outputs while it is calibrated, and phases
+    of its outputs that homodyne units, receivers or, behind P, the next mesh follow. Light in quadrature counts little,
+    as real parts are detected in the end; that of P goes through the first layer before.
+    """
+    conditions = replace(conditions, real=True)
+    trials = {
+        name: [
+            try_calibration(chip, non_idealities, conditions, seed + 1000 * number + block, advance)
+            for block, chip in enumerate(blocks_of(part))
+        ]
+        for number, (name, part) in enumerate(mapped.parts.items())
+    }
+    before = {name: [trial.before_matrix for trial in chips] for name, chips in trials.items()}
+    after = {name: [trial.after_matrix for trial in chips] for name, chips in trials.items()}
+    return CalibratedAverager(
+        trials={
+            name + (f", block {block}" if len(chips) > 1 else ""): trial
+            for name, chips in trials.items()
+            for block, trial in enumerate(chips, 1)
+        },
+        words=words,
+        right_before=_share_right(mapped, before, words, seed),
+        right_after=_share_right(mapped, after, words, seed),
+    )
+
+
+def blocks_of(part: Part) -> tuple[MappedMatrix, ...]:
+    """Return the blocks of a matrix, each of which is a chip."""
+    return part.blocks if isinstance(part, MappedBlocks) else (part,)
+
+
+def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]], words: int, seed: int) -> float:
+    """Return the share of words received right through passive matrices by part and block; rows' gains are set."""
+    drawn = []
+    for name, part in mapped.parts.items():
+        chips = zip(blocks_of(part), matrices[name], strict=True)
+        amplified = [_amplified(chip, matrix, detected=name != "P") for chip, matrix in chips]
+        drawn.append(part.joined(amplified) if isinstance(part, MappedBlocks) else amplified[0])
+    batch = averagers_of(mapped, [matrix[None] for matrix in drawn], "rows")
+    rng, wrong = np.random.default_rng((seed, 3)), 0
+    for start in range(0, words, _AT_ONCE):
+        wrong += int(wrong_words(batch, [None] * len(batch.gains), min(_AT_ONCE, words - start), rng).sum())
+    return 1 - wrong / words
+
+
+def _amplified(chip: MappedMatrix, matrix: Fields, detected: bool) -> Fields:
+    """Return fields behind the amplifiers, or their real parts if they are detected, [outputs, inputs]."""
+    phases = np.exp(1j * np.angle(np.einsum("oi,oi->o", matrix.conj(), target_of(chip))))
+    fields = chip.gains[:, None] * (phases[:, None] * matrix)
+    return np.asarray(fields.real + 0j if detected else fields)

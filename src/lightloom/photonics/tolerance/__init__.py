@@ -1,1 +1,0 @@
-"""Which averagers bear errors of their devices: wrong words over fabrications, a search, limits."""

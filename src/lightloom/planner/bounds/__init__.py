@@ -1,1 +1,0 @@
-"""Lower bounds of step times, from prices of few sizes and without simulation."""

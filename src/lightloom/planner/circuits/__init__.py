@@ -1,1 +1,0 @@
-"""Optical circuit switches that are set anew between the phases of a training step."""

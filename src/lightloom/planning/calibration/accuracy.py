@@ -1,0 +1,359 @@
+"""Predict every row of measured tables, and say how near the predictions are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import yaml
+
+from lightloom.core.configfile import catalog_file, read_yaml, validate
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+from lightloom.core.results import Document, Result
+from lightloom.core.units import format_time
+from lightloom.machines.accelerators.calibrated import (
+    CalibratedParameter,
+    Calibration,
+    CalibrationRows,
+    CrossValidatedError,
+    is_calibration,
+)
+from lightloom.machines.accelerators.load import CATALOG, load_accelerator
+from lightloom.planning.calibration.fit import (
+    FOLDS,
+    Fit,
+    Predictions,
+    Scores,
+    fit,
+    model_folds,
+    predict_held_out,
+    predicted,
+    prior_fit,
+    random_folds,
+    scatter_of,
+    scores_of,
+    sensitivity,
+)
+from lightloom.planning.calibration.rows import (
+    Jobs,
+    MeasuredStep,
+    MeasuredSteps,
+    Priors,
+    jobs_of,
+    priors_of,
+    transport_of,
+)
+from lightloom.planning.pricing.job import PRIOR_SCATTER, half_widths
+from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# Calibrations as files, and as parameters for predictions.
+
+DETERMINED = 0.7
+"""Spread after over spread before the rows, below which they count as having determined a parameter."""
+
+
+def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
+    """Return the parameters of a calibration in the order of ``priors``; those that it lacks stay at their priors.
+
+    Raises:
+        ConfigError: the calibration has parameters that are none.
+    """
+    names = list(calibration.parameters)
+    if odd := ", ".join(name for name in names if name not in priors.names):
+        raise ConfigError(f"calibration of {calibration.accelerator}: unknown parameters: {odd}; calibrate anew")
+    logarithms, covariance = priors.center.copy(), np.diag(priors.spread**2)
+    ours = [priors.names.index(name) for name in names]
+    logarithms[ours] = [log(entry.value) for entry in calibration.parameters.values()]
+    covariance[np.ix_(ours, ours)] = calibration.covariance
+    return Fit(logarithms, covariance, calibration.noise)
+
+
+def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]:
+    """Return the entries of a calibration file for fitted parameters."""
+    spread = np.sqrt(np.diag(fitted.covariance))
+    return {
+        name: CalibratedParameter(
+            value=rounded(value),
+            prior=prior.value,
+            prior_spread=prior.spread,
+            spread=rounded(after),
+            determined=bool(after < DETERMINED * prior.spread),
+            unit=prior.unit,
+            meaning=prior.meaning,
+            source=prior.source,
+        )
+        for (name, prior), value, after in zip(priors.by_name.items(), np.exp(fitted.logarithms), spread, strict=True)
+    }
+
+
+def rounded(value: float) -> float:
+    """Return a value as files of calibrations show it, to six digits."""
+    return float(f"{value:.6g}")
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """Return the content of a calibration's file, YAML."""
+    document = calibration.model_dump(mode="json")
+    covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
+    head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
+    return f"{head}covariance:\n{rows}"
+
+
+def write_calibration(calibration: Calibration, path: Path) -> None:
+    """Write a calibration as YAML.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    write_atomically(path, calibration_text(calibration))
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read what :func:`write_calibration` wrote; calibrations of the catalog also by their name.
+
+    Raises:
+        ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
+    """
+    file = catalog_file(str(path), CATALOG) or path
+    fields = read_yaml(file)
+    if not is_calibration(fields):
+        raise ConfigError(f"{path}: no calibration: expected a file that `lightloom calibrate` wrote")
+    calibration: Calibration = validate(Calibration, fields, str(path))
+    return calibration
+
+
+CrossValidation = Literal["rows", "models"]
+"""What is left out of the fit together: a tenth of the rows, or all rows of one model size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Accuracy(Result):
+    """Predictions of the rows of a table, with their intervals and errors."""
+
+    steps: MeasuredSteps
+    predicted: Predictions
+    basis: str
+    """What the parameters rest on, in words."""
+    scores: Scores
+
+    def summary(self) -> str:
+        return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
+
+    def rows(self) -> list[Document]:
+        seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
+        return [
+            {
+                "row": step.row,
+                "model": step.model,
+                "gpus": step.gpus,
+                "measured_s": step.step_s,
+                "predicted_s": float(seconds[index]),
+                "low_s": float(low[index]),
+                "high_s": float(high[index]),
+                "error": float(seconds[index] / step.step_s - 1),
+                "inside": bool(low[index] <= step.step_s <= high[index]),
+                "assumed": _assumptions(step, used),
+            }
+            for index, (step, used) in enumerate(zip(self.steps.steps, self.predicted.steps, strict=True))
+        ]
+
+    def display_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "row": row["row"],
+                "model": row["model"],
+                "GPUs": row["gpus"],
+                "measured": format_time(row["measured_s"]),
+                "predicted": format_time(row["predicted_s"]),
+                "90 % interval": f"{format_time(row['low_s'])} to {format_time(row['high_s'])}",
+                "error": f"{row['error']:+.1%}" + ("" if row["inside"] else " outside"),
+                "assumed": row["assumed"],
+            }
+            for row in self.rows()
+        ]
+
+    def to_json(self) -> Document:
+        return {
+            "table": self.steps.name,
+            "sha256": self.steps.sha256,
+            "basis": self.basis,
+            "scores": self.scores.to_json(),
+            "rows": self.rows(),
+        }
+
+    def worst(self, count: int = 5) -> list[Document]:
+        """Return the rows with the largest errors."""
+        return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
+
+
+def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
+    """Words for what a row leaves open and the prediction assumes: the fastest choice."""
+    assumed = []
+    if step.micro_batch is None:
+        assumed.append(f"micro-batch {used.micro_batch}")
+    if step.virtual_stages is None:
+        assumed.append(f"virtual stages {used.virtual_stages}")
+    return ", ".join(assumed)
+
+
+def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:
+    """Predict every row from the priors, or from a calibration.
+
+    Raises:
+        ConfigError: a row is of another accelerator than the calibration.
+    """
+    basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
+    if calibration is not None and calibration.rows.sha256 == steps.sha256:
+        basis += ", these very rows"
+    if calibration is not None and (absent := _absent(calibration, steps)):
+        basis += f"; {', '.join(absent)} at priors, as the file is older"
+
+    def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)
+        return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
+
+    return _judged(steps, basis, predict, None if calibration is None else calibration.accelerator)
+
+
+def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
+    """The parameters of kernels, and of the transport that steps are predicted with, that a calibration is too old to
+    have."""
+    if all(step.accelerator != calibration.accelerator for step in steps.steps):
+        return calibration.at_priors()
+    return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
+
+
+def cross_validated(
+    steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Callable[[int], None] | None = None
+) -> Accuracy:
+    """Predict every row by fits that have not seen it."""
+    words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
+
+    def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        folds = random_folds(jobs.rows) if left_out == "rows" else model_folds(jobs)
+        return predict_held_out(jobs, priors, fit(jobs, priors), folds, advance)
+
+    return _judged(steps, words[left_out], predict)
+
+
+def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
+    """Return the predictions of all rows of ``jobs`` with their intervals."""
+    slopes = sensitivity(jobs, priors, fitted.logarithms)
+    seconds, fastest = predicted(jobs, priors, fitted.logarithms)
+    return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
+
+
+def _judged(
+    steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
+) -> Accuracy:
+    """Predict the rows of each accelerator in turn, and put them back in order."""
+    seconds, half = np.zeros(len(steps)), np.zeros(len(steps))
+    used: list[MeasuredStep] = list(steps.steps)
+    for name in dict.fromkeys(step.accelerator for step in steps.steps):
+        rows = [index for index, step in enumerate(steps.steps) if step.accelerator == name]
+        if only is not None and name != only:
+            raise ConfigError(
+                f"{steps.file}, row {rows[0] + 1} ({steps.steps[rows[0]].row}): column 'accelerator': {name!r}: "
+                f"the calibration is of {only!r}"
+            )
+        machine = load_accelerator(name)
+        priors = priors_of(machine)
+        jobs = jobs_of([steps.steps[row] for row in rows], machine)
+        part = predict(jobs, priors)
+        seconds[rows], half[rows] = part.log_seconds, part.half_width
+        for row, step in zip(rows, part.steps, strict=True):
+            used[row] = step
+    whole = Predictions(seconds, half, tuple(used))
+    return Accuracy(steps=steps, predicted=whole, basis=basis, scores=scores_of(steps.steps, whole))
+
+
+# The picture of predicted against measured steps, from judged tables.
+
+
+def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
+    """Draw predicted against measured steps, one colour for each table."""
+    return accuracy_figure(
+        [
+            PredictedSeries(
+                name=entry.steps.name,
+                measured=np.array([step.step_s for step in entry.steps.steps]),
+                predicted=entry.predicted.seconds,
+                low=entry.predicted.low,
+                high=entry.predicted.high,
+            )
+            for entry in judged
+        ]
+    )
+
+
+# Calibrate an accelerator on measured steps.
+
+LEAST_ROWS = 4
+"""Rows from which an error can be cross-validated."""
+
+
+def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], None] | None = None) -> Calibration:
+    """Fit the parameters of an accelerator, from its priors, to steps measured on it.
+
+    Args:
+        steps: the measured rows.
+        accelerator: a name of the catalog, or a YAML file, as the rows name it.
+        advance: told after each fit.
+
+    Raises:
+        ConfigError: the accelerator is calibrated already, a row is of another one, or there are fewer than four.
+    """
+    machine = load_accelerator(accelerator)
+    if machine.calibration is not None:
+        raise ConfigError(
+            f"accelerator {accelerator!r} is calibrated already: expected {machine.calibration.accelerator!r}, from "
+            "whose priors a calibration starts"
+        )
+    for number, step in enumerate(steps.steps, 1):
+        if step.accelerator != accelerator:
+            raise ConfigError(
+                f"{steps.file}, row {number} ({step.row}): column 'accelerator': {step.accelerator!r}: "
+                f"expected {accelerator!r}, which is calibrated"
+            )
+    if len(steps) < LEAST_ROWS:
+        raise ConfigError(f"{steps.file}: {len(steps)} rows: expected at least {LEAST_ROWS} to calibrate on")
+    priors = priors_of(machine)
+    jobs = jobs_of(steps.steps, machine)
+    fitted = fit(jobs, priors)
+    if advance is not None:
+        advance(1)
+    folds = random_folds(jobs.rows)
+    unseen = predict_held_out(jobs, priors, fitted, folds, advance)
+    scores = scores_of(steps.steps, unseen)
+    return Calibration(
+        description=f"{accelerator}, calibrated on the {len(steps)} rows of {steps.name}",
+        accelerator=accelerator,
+        rows=CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps)),
+        cross_validated=CrossValidatedError(
+            folds=int(folds.max()) + 1,
+            mean=scores.mean,
+            median=scores.median,
+            bias=scores.bias,
+            percentile_90=scores.percentile_90,
+            coverage=scores.coverage,
+        ),
+        noise=fitted.noise,
+        scatter=scatter_of(unseen.log_seconds - np.log(jobs.measured)),
+        parameters=parameters_of(fitted, priors),
+        covariance=fitted.covariance.tolist(),
+    )
+
+
+def fits_of(rows: int) -> int:
+    """Return how many fits a calibration on so many rows makes, for a progress bar."""
+    return 1 + min(FOLDS, rows)

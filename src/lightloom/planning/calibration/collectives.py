@@ -1,0 +1,501 @@
+"""Measured collectives: tables of ours, and what nccl-tests prints, as text or as CSV.
+
+nodes,gpus,collective,nbytes,time_us                           several collectives and numbers of GPUs
+size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)   one of each; out of place, then in place
+# size count type redop root time algbw busbw #wrong ...       what all_reduce_perf prints on a terminal
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Floats, Mask
+from lightloom.core.documents import read_number
+from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Config
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.accelerators.load import names as accelerators
+from lightloom.machines.clusters.cluster import transport_tiers
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.transports.price import (
+    FACTORS,
+    SHARED,
+    Constants,
+    WayColumns,
+    columns,
+    scales_array,
+    seconds,
+)
+from lightloom.machines.transports.transport import PARAMETERS, Corrections, Scales, Transport, load_transport, names
+from lightloom.machines.transports.ways import PROTOCOLS, Task, Tiers, task_of
+from lightloom.planning.calibration.accuracy import rounded
+from lightloom.planning.calibration.rows import measured_file, node_link, read_measured, read_table, transport_of
+
+_PROGRAMS: dict[str, Kind] = {
+    "all_reduce_perf": "all-reduce",
+    "all_gather_perf": "all-gather",
+    "reduce_scatter_perf": "reduce-scatter",
+    "alltoall_perf": "all-to-all",
+    "broadcast_perf": "broadcast",
+    "reduce_perf": "reduce",
+}
+_RANK = re.compile(r"#\s+Rank\s+\d+.*\bon\s+(\S+)\s+device")
+_SIZES_OF_CSV = "size(B),count,type,time(ns)"
+
+
+class MeasuredCollective(Config):
+    """A collective of one size among some GPUs, with the time that it took."""
+
+    nodes: Annotated[int, Field(ge=1)]
+    gpus: Annotated[int, Field(ge=2)]
+    """GPUs altogether."""
+    collective: Kind
+    nbytes: Annotated[float, Field(gt=0)]
+    """As nccl-tests counts: an all-gather's output, an all-to-all's buffer of one rank."""
+    time_us: Annotated[float, Field(gt=0)]
+    """Duration of the collective, in microseconds."""
+
+    @model_validator(mode="after")
+    def _nodes_have_gpus(self) -> Self:
+        if self.gpus < self.nodes:
+            raise ValueError(f"column 'nodes': {self.nodes}: expected at most gpus, {self.gpus}")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCollectives:
+    """A file of timed collectives."""
+
+    name: str
+    sha256: str
+    rows: tuple[MeasuredCollective, ...]
+
+
+def read_collectives(
+    name: Path | str, *, gpus: int | None = None, collective: Kind = "all-reduce"
+) -> MeasuredCollectives:
+    """Read a file of timed collectives in any of the three forms.
+
+    Args:
+        name: the file, also by its name in the folder ``LIGHTLOOM_MEASURED``.
+        gpus: number of GPUs, where the file does not say it.
+        collective: which collective, where the file does not say it.
+
+    Raises:
+        ConfigError: the file cannot be read, or a row; the message names file, row and column.
+    """
+    path = measured_file(name)
+    text, digest = read_measured(path)
+    if gpus is not None and gpus < 2:
+        raise ConfigError(f"--gpus {gpus}: expected at least 2 for a collective")
+    if text.startswith(_SIZES_OF_CSV):
+        rows = list(_csv_of_sizes(text, path, gpus, collective))
+    elif text.startswith("nodes,") or "," in text.split("\n", 1)[0]:
+        if gpus is not None:
+            raise ConfigError(f"--gpus {gpus}: {path} states the GPUs of each row in column 'gpus': expected no --gpus")
+        rows = read_table(text, MeasuredCollective, path)
+    else:
+        rows = list(_printed(text, path, gpus, collective))
+    if not rows:
+        raise ConfigError(f"{path}: no rows of timed collectives")
+    return MeasuredCollectives(name=path.stem, sha256=digest, rows=tuple(rows))
+
+
+def _csv_of_sizes(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+    """Rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts."""
+    if gpus is None:
+        raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
+    lines = list(csv.reader(StringIO(text)))
+    for number, cells in enumerate(lines[1:], 1):
+        place = f"{path}, row {number}"
+        times = [_number(cells, column, place, lines[0]) for column in (3, 5) if column < len(lines[0])]
+        nbytes = _number(cells, 0, place, lines[0])
+        yield _row(1, gpus, collective, nbytes, sum(times) / len(times) / 1e3)
+
+
+def _number(cells: list[str], column: int, place: str, names: list[str]) -> float:
+    name = names[column]
+    if column >= len(cells):
+        raise ConfigError(f"{place}: column {name!r}: no cell, the row is too short")
+    return _positive(cells[column], f"{place}: column {name!r}")
+
+
+def _positive(cell: str, place: str) -> float:
+    try:
+        value = read_number(cell)
+    except ValueError as error:
+        raise ConfigError(f"{place}: {cell!r}: expected a number") from error
+    if not (value > 0 and math.isfinite(value)):
+        raise ConfigError(f"{place}: {cell!r}: expected a finite number above 0")
+    return value
+
+
+def _printed(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+    """Rows that a program of nccl-tests printed; its heading names ranks and hosts."""
+    hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
+    ranks = len(hosts) or gpus
+    if ranks is None:
+        raise ConfigError(f"{path}: no '#  Rank' lines that say the number of GPUs: give it with --gpus")
+    if ranks < 2 or gpus not in (None, ranks):
+        expected = "at least 2" if gpus is None else f"the {gpus} of --gpus"
+        raise ConfigError(f"{path}: {ranks} lines '# Rank', one for each GPU: expected {expected}")
+    named = [kind for program, kind in _PROGRAMS.items() if re.search(rf"(?<![a-z_]){program}", text)]
+    kind = named[0] if named else collective
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.split()
+        if not cells or not cells[0].isdigit():
+            continue
+        place = f"{path}, line {number}"
+        # size count type [redop root] time algbw busbw #wrong time algbw busbw #wrong
+        if len(cells) < 8 or (len(cells) - 3) % 4 not in (0, 1, 2):
+            raise ConfigError(
+                f"{place}: {len(cells)} columns: expected size, count, type, ..., time, algbw, busbw, #wrong"
+            )
+        count = 2 if len(cells) >= 11 else 1
+        starts = [len(cells) - 4 * half for half in range(count, 0, -1)]
+        times = [_positive(cells[start], f"{place}: column 'time'") for start in starts]
+        if float(cells[0]) > 0:
+            yield _row(len(set(hosts)) or 1, ranks, kind, float(cells[0]), sum(times) / len(times))
+
+
+def _row(nodes: int, gpus: int, collective: Kind, nbytes: float, time_us: float) -> MeasuredCollective:
+    return MeasuredCollective(nodes=nodes, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)
+
+
+# A transport fitted to timed collectives: four numbers for a system, and constants that many systems share.
+#
+# Every octave of sizes of each number of ranks and kind counts once, however densely a table samples it. Large
+# collectives repeat within a few per cent, small ones do not: a row's error is taken to be 20 % at the smallest sizes
+# and 3 % at the largest, half way at 4 MiB.
+
+ANCHORS = 6
+"""Sizes that the four numbers of a system are fitted to, at most."""
+_FROM = 2.0**20
+_SMALL_ERROR, _LARGE_ERROR, _HALF_WAY = 0.2, 0.03, 4 * 2.0**20
+_SCALE_SPREADS = np.array([PARAMETERS[name].spread for name in Scales.model_fields])
+"""Standard deviations of the logarithms of a system's four numbers around those of the transport."""
+
+
+@dataclass(frozen=True)
+class System:
+    """Timed collectives of one system."""
+
+    name: str
+    rows: Sequence[MeasuredCollective]
+    tiers: Tiers
+    transport: Transport
+    """Of the system's architecture, uncalibrated."""
+    machine: str = ""
+    """Systems of one machine count together as one, and are left out together."""
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The rows as collectives."""
+        return [task_of(row.collective, row.gpus, row.nodes, row.nbytes, self.tiers) for row in self.rows]
+
+    @cached_property
+    def ways(self) -> WayColumns:
+        """The ways of every row."""
+        return columns(self.tasks, self.tiers, self.transport)
+
+    @cached_property
+    def measured(self) -> Floats:
+        """Measured seconds of each collective: [rows]."""
+        return np.array([row.time_us for row in self.rows]) * 1e-6
+
+    @cached_property
+    def nbytes(self) -> Floats:
+        """Bytes of each collective, as nccl-tests counts them: [rows]."""
+        return np.array([row.nbytes for row in self.rows])
+
+    @cached_property
+    def across(self) -> Mask:
+        """Rows that cross domains: [rows]."""
+        return np.array([task.domains > 1 for task in self.tasks])
+
+    @cached_property
+    def anchors(self) -> Mask:
+        """Rows of the sizes that the system's numbers are fitted to: [rows]."""
+        chosen = anchor_sizes(self.nbytes)
+        return np.array([size in chosen for size in self.nbytes])
+
+    def subset(self, rows: Mask) -> System:
+        """Return the same system with some of its rows."""
+        some = [row for row, chosen in zip(self.rows, rows, strict=True) if chosen]
+        return System(self.name, some, self.tiers, self.transport, self.machine)
+
+
+def anchor_sizes(nbytes: Floats) -> set[float]:
+    """Return at most six sizes, and at most half of those that there are, rounded up.
+
+    The smallest, and the others spread evenly over the logarithms from 1 MiB (or the smallest, if that is larger) to
+    the largest.
+    """
+    sizes = np.unique(nbytes)
+    count = min(ANCHORS, (len(sizes) + 1) // 2)
+    first = [] if sizes[0] >= _FROM else [sizes[0]]
+    spread = np.geomspace(min(max(sizes[0], _FROM), sizes[-1]), sizes[-1], max(count - len(first), 1))
+    return {float(sizes[np.abs(np.log(sizes / size)).argmin()]) for size in [*first, *spread][:count]}
+
+
+def fit_scales(system: System, transport: Transport) -> Transport:
+    """Return a transport with the four numbers of a system fitted to all of its rows, from those that it has.
+
+    Raises:
+        ConfigError: there are no rows.
+    """
+    if not system.rows:
+        raise ConfigError(f"{system.name}: no rows to fit a transport to")
+    from scipy.optimize import least_squares
+
+    center, weights = np.log(scales_array(transport.scales)), row_weights(system)
+    constants = Constants.of(transport)
+
+    def residuals(logarithms: Floats) -> Floats:
+        model = Constants(constants.factors, constants.shared, np.exp(logarithms))
+        errors = np.log(seconds(system.ways, model) / system.measured) * weights
+        return np.concatenate([errors, (logarithms - center) / _SCALE_SPREADS])
+
+    solved = least_squares(residuals, center, x_scale=_SCALE_SPREADS, loss="soft_l1")
+    numbers = dict(zip(Scales.model_fields, map(rounded, np.exp(solved.x)), strict=True))
+    return transport.model_copy(update={"scales": Scales(**numbers)})
+
+
+def predicted(system: System, transport: Transport) -> Floats:
+    """Return the seconds of every row: [rows]."""
+    return seconds(system.ways, Constants.of(transport))
+
+
+def row_weights(system: System) -> Floats:
+    """Weight of each row's error, one over its standard deviation: [rows]."""
+    groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
+    octaves = np.floor(np.log2(system.nbytes)).astype(int).tolist()
+    keys = list(zip(groups, octaves, strict=True))
+    counts = {key: keys.count(key) for key in set(keys)}
+    error = _LARGE_ERROR + (_SMALL_ERROR - _LARGE_ERROR) / (1 + system.nbytes / _HALF_WAY)
+    weights: Floats = np.array([counts[key] for key in keys]) ** -0.5 * len(set(groups)) ** -0.25 / error
+    return weights
+
+
+# Tables of timed collectives, of one system or several, with the cluster and the transport of each.
+
+
+class SystemCollective(MeasuredCollective):
+    """A timed collective of a system that the row names."""
+
+    cluster: str
+    """A name of the catalog, or a YAML file: it states the bandwidths of the tiers."""
+    transport: str
+    """A transport of the catalog, or a YAML file."""
+
+
+def is_collectives(name: Path | str) -> bool:
+    """Whether a file is a table of timed collectives by its heading."""
+    heading = read_measured(measured_file(name))[0].split("\n", 1)[0]
+    return "collective" in heading.strip().split(",")
+
+
+def read_systems(
+    tables: Sequence[Path | str],
+    *,
+    cluster: str | None = None,
+    transport: str | None = None,
+    accelerator: str | None = None,
+    gpus: int | None = None,
+) -> tuple[list[System], list[str]]:
+    """Read tables of timed collectives, and group their rows by system.
+
+    Args:
+        tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the
+            system of each row.
+        cluster: of tables without these columns.
+        transport: of tables without these columns; without it the one that the accelerators name.
+        accelerator: what was measured on in place of a cluster, where all rows are of one node.
+        gpus: number of GPUs, where a file does not say it.
+
+    Returns:
+        The systems, and the SHA-256 of each file.
+
+    Raises:
+        ConfigError: a file cannot be read, or nothing names the system of a table.
+        UnsupportedError: a cluster's fabric has no tiers of switches.
+    """
+    systems, digests = [], []
+    for name in tables:
+        path = measured_file(name)
+        text, digest = read_measured(path)
+        digests.append(digest)
+        if "cluster" in text.split("\n", 1)[0].strip().split(","):
+            systems += list(_stated(read_table(text, SystemCollective, path), path))
+            continue
+        rows = read_collectives(path, gpus=gpus).rows
+        if cluster is not None:
+            systems.append(_system(path.stem, rows, cluster, transport))
+        elif accelerator is not None:
+            systems.append(_node(path, rows, load_accelerator(accelerator), transport))
+        else:
+            raise ConfigError(
+                f"{path}: nothing says what was measured: expected --cluster (calibrate takes --accelerator for a node)"
+            )
+    return systems, digests
+
+
+def _stated(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
+    for cluster, transport in dict.fromkeys((row.cluster, row.transport) for row in rows):
+        own = [row for row in rows if (row.cluster, row.transport) == (cluster, transport)]
+        yield _system(f"{path.stem}, {cluster}", own, cluster, transport)
+
+
+def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
+    machine = load_cluster(cluster)
+    calibration = machine.accelerator.calibration
+    if calibration is not None and calibration.accelerator in accelerators():
+        # What was fitted to steps is no prior of collectives.
+        machine = load_cluster(cluster, {"accelerator": calibration.accelerator})
+    library = machine.fabric.library
+    carried = library.transport if transport is None and library else _transport(machine.accelerator, transport)
+    return System(name, rows, transport_tiers(machine.fabric, machine.accelerator), carried)
+
+
+def _node(path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None) -> System:
+    """The system of one node, whose links are those of its accelerators."""
+    if across := [row for row in rows if row.nodes > 1]:
+        raise ConfigError(
+            f"{path}: {len(across)} rows of several nodes, whose network an accelerator does not state: expected "
+            "--cluster instead of --accelerator"
+        )
+    carried = _transport(machine, transport)
+    generation = carried.generation
+    link_share, adds = (1.0, False) if generation is None else (generation.link_share, generation.reduction_share > 0)
+    most = max(row.gpus for row in rows)
+    tiers = Tiers(most, node_link(machine) * link_share, math.inf, adds, machine.memory_bandwidth)
+    return System(path.stem, rows, tiers, carried)
+
+
+def _transport(machine: Accelerator, name: str | None) -> Transport:
+    if name is None and machine.transport is None:
+        known = ", ".join(names())
+        raise ConfigError(f"{machine.name} names no transport: expected --transport, one of {known} or a YAML file")
+    transport = transport_of(machine) if name is None else load_transport(name)
+    if transport.ideal:
+        raise ConfigError(f"transport {name!r} costs nothing and predicts no collectives: expected another one")
+    return transport
+
+
+# Constants of a transport that many systems share, fitted to all of them together.
+#
+# Published latencies are corrected by factors, and what a library does not publish (how it fills its pipelines, how
+# fast it copies) is fitted, while every system has its four numbers beside. What is typical of the systems' numbers
+# becomes that of a system that nobody measured.
+
+_SCALES = len(Scales.model_fields)
+_FACTOR_PRIOR, _FACTOR_SPREAD = np.zeros(len(FACTORS)), np.full(len(FACTORS), 0.6)
+_FACTOR_START = np.log([0.8, 1.2, 1, 0.5, 0.5, 1, 1.6, 1.2, 1, 1, 1])
+"""Where the search for factors begins: from 1 it may end where LL128 is never the quickest."""
+_SHARED_PRIOR, _SHARED_SPREAD = np.log([0.3e-6, 1.0, 2.0, 0.6, 0.95]), np.array([0.7, 0.5, 0.5, 0.3, 0.1])
+_SCALE_PRIOR, _SCALE_SPREAD = np.log([1.0, 1.0, 0.95, 0.98]), np.array([0.3, 0.8, 0.1, 0.1])
+"""Assumptions, as logarithms, before any row: published latencies as they are, links nearly as NCCL counts them."""
+_PRIOR_WEIGHT = 0.1
+"""What the priors count for in what is typical of the systems' numbers; a system whose rows depend on nothing but one
+number counts 1 in it."""
+_STEP = 1e-3
+
+
+def fit_shared(systems: Sequence[System], transport: Transport) -> Transport:
+    """Return a transport with the constants that fit several systems, and numbers that are typical of them.
+
+    Raises:
+        ConfigError: there is no system.
+    """
+    if not systems:
+        raise ConfigError("no systems to fit a transport to")
+    from scipy.optimize import least_squares
+
+    shared = len(_FACTOR_PRIOR) + len(_SHARED_PRIOR)
+    center = np.concatenate([_FACTOR_PRIOR, _SHARED_PRIOR, *([_SCALE_PRIOR] * len(systems))])
+    spread = np.concatenate([_FACTOR_SPREAD, _SHARED_SPREAD, *([_SCALE_SPREAD] * len(systems))])
+    start = np.concatenate([_FACTOR_START, center[len(_FACTOR_START) :]])
+    share = machine_shares(systems)
+    weights = [row_weights(system) * part**0.5 for system, part in zip(systems, share, strict=True)]
+
+    def residuals(logarithms: Floats) -> Floats:
+        values = np.exp(logarithms)
+        factors, common, own = np.split(values, [len(_FACTOR_PRIOR), shared])
+        errors = [
+            np.log(seconds(system.ways, Constants(factors, common, numbers)) / system.measured) * weight
+            for system, weight, numbers in zip(systems, weights, own.reshape(-1, _SCALES), strict=True)
+        ]
+        return np.concatenate([*errors, (logarithms - center) / spread])
+
+    solved = least_squares(residuals, start, loss="soft_l1", max_nfev=60)
+    factors, common, own = np.split(solved.x, [len(_FACTOR_PRIOR), shared])
+    fitted = [Constants(np.exp(factors), np.exp(common), np.exp(numbers)) for numbers in own.reshape(-1, _SCALES)]
+    typical = _typical(systems, fitted, share)
+    return with_constants(transport, Constants(np.exp(factors), np.exp(common), np.exp(typical)))
+
+
+def machine_shares(systems: Sequence[System]) -> Floats:
+    """Return what each system counts: those of one machine count one together."""
+    machines = [system.machine or system.name for system in systems]
+    return np.array([1 / machines.count(machine) for machine in machines])
+
+
+def _typical(systems: Sequence[System], own: Sequence[Constants], share: Floats) -> Floats:
+    """Means of the logarithms of the systems' numbers, each weighted by how much the system's rows depend on it: [4].
+
+    Tables of large collectives alone say little about latencies, those inside a domain nothing about the network.
+    """
+    weights = share[:, None] * np.array([_sensitivities(*pair) for pair in zip(systems, own, strict=True)])
+    numbers = np.log([constants.scales for constants in own])
+    typical: Floats = ((weights * numbers).sum(axis=0) + _PRIOR_WEIGHT * _SCALE_PRIOR) / (
+        weights.sum(axis=0) + _PRIOR_WEIGHT
+    )
+    return typical
+
+
+def _sensitivities(system: System, constants: Constants) -> list[float]:
+    """Mean relative change of a system's rows for a small one of each of its numbers: [4]."""
+    before, changes = seconds(system.ways, constants), []
+    for place in range(_SCALES):
+        moved = constants.scales.copy()
+        moved[place] *= 1 + _STEP
+        after = seconds(system.ways, Constants(constants.factors, constants.shared, moved))
+        changes.append(float(np.abs(after / before - 1).mean()) / _STEP)
+    return changes
+
+
+def with_constants(transport: Transport, constants: Constants) -> Transport:
+    """Return a transport with fitted constants in place of its own."""
+    factors = [rounded(value) for value in constants.factors.tolist()]
+    protocols = {
+        name: transport.protocols[name].model_copy(
+            update={
+                "corrections": Corrections(
+                    base=factors[3 * place], domain_step=factors[3 * place + 1], network_step=factors[3 * place + 2]
+                )
+            }
+        )
+        for place, name in enumerate(PROTOCOLS)
+        if name in transport.protocols
+    }
+    reduction = transport.reduction
+    if reduction is not None:
+        corrections = Corrections(domain_step=factors[-2], network_step=factors[-1])
+        reduction = reduction.model_copy(update={"corrections": corrections})
+    numbers = dict(zip(Scales.model_fields, map(rounded, constants.scales.tolist()), strict=True))
+    common = dict(zip(SHARED, map(rounded, constants.shared.tolist()), strict=True))
+    fitted = {"protocols": protocols, "reduction": reduction, "scales": Scales(**numbers), **common}
+    return transport.model_copy(update=fitted)

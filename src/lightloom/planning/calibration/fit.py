@@ -1,0 +1,329 @@
+"""Maximum a posteriori fit of the parameters to measured steps, and how well it predicts rows it has not seen.
+
+Logarithms of step times are compared, so that an error of ten percent weighs the same at every scale. Errors of a few
+times the noise count linearly rather than squared (pseudo-Huber), so that a few rows off any smooth model do not bend
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.results import Document
+from lightloom.planning.calibration.rows import Jobs, MeasuredStep, Priors, step_seconds
+from lightloom.planning.pricing.job import LEVEL, NOISE, PRIOR_SCATTER, half_widths
+
+LEAST_NOISE = 0.02
+"""Least noise that a fit assumes: few rows can lie on the model by chance."""
+_STEP = -1e-3
+"""Change of a logarithm for numerical derivatives: downwards, as fractions may be 1."""
+_MOST_EVALUATIONS = 6
+"""Predictions of all rows with the same derivatives."""
+_MOST_ROUNDS = 4
+_SETTLED = 0.1
+"""Change of a parameter's logarithm, in spreads, and of the noise, relative, that is none."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters that rows and priors support most, and what is still uncertain about them."""
+
+    logarithms: Floats
+    """Of the parameters: [parameters]."""
+    covariance: Floats
+    """Of the logarithms: [parameters, parameters]."""
+    noise: float
+    """Standard deviation of the logarithm of a typical row around the model."""
+
+
+def prior_fit(priors: Priors) -> Fit:
+    """Return what is known before any row."""
+    return Fit(priors.center, np.diag(priors.spread**2), NOISE)
+
+
+def log_seconds(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
+    """Return the logarithm of the predicted seconds of each row: [rows]."""
+    return predicted(jobs, priors, logarithms)[0]
+
+
+def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, Jobs]:
+    """Return the logarithm of the predicted seconds of each row, and each row's fastest job: [rows]."""
+    seconds, fastest = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
+    return np.log(seconds), jobs.only(fastest)
+
+
+def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
+    """Return how the logarithm of each row's seconds changes with that of each parameter: [rows, parameters]."""
+    center, chosen = predicted(jobs, priors, logarithms)
+    columns = []
+    for index in range(len(logarithms)):
+        moved = logarithms.copy()
+        moved[index] += _STEP
+        columns.append((log_seconds(chosen, priors, moved) - center) / _STEP)
+    return np.stack(columns, axis=1)
+
+
+def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
+    """Fit the parameters to the rows of ``jobs``.
+
+    Derivatives cost as many predictions as there are parameters, so that a few steps share them.
+
+    Args:
+        jobs: rows.
+        priors: parameters.
+        start: logarithms at which to begin; the priors' centre without them.
+        slopes: derivatives of the rows near the solution, [rows, parameters], which then serve throughout; without
+            them they are computed anew where the parameters have moved.
+    """
+    logarithms = priors.center if start is None else start
+    measured = np.log(jobs.measured)
+    noise, known = NOISE, slopes is not None
+    for _ in range(_MOST_ROUNDS):
+        if slopes is None:
+            slopes = sensitivity(jobs, priors, logarithms)
+        found = _most_likely(jobs, priors, logarithms, noise, slopes)
+        errors = log_seconds(jobs, priors, found) - measured
+        before, noise = noise, _robust_noise(errors, jobs.rows)
+        moved = float(np.abs((found - logarithms) / priors.spread).max())
+        logarithms = found
+        if moved < _SETTLED and abs(noise / before - 1) < _SETTLED:
+            break
+        if not known and moved >= _SETTLED:
+            slopes = None
+    if slopes is None:
+        slopes = sensitivity(jobs, priors, logarithms)
+    weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2) / noise**2 * _independent_share(jobs)
+    information = slopes.T @ (slopes * weights[:, None]) + np.diag(priors.spread**-2.0)
+    return Fit(logarithms, np.linalg.inv(information).astype(np.float64), noise)
+
+
+def _independent_share(jobs: Jobs) -> float:
+    """Share of the rows that count as independent in the covariance.
+
+    Rows of one model size share what the model gets wrong about it, and so count together as one. How near the fit
+    comes to the rows does not depend on this, only how certain its parameters are.
+    """
+    models = {step.model for step in jobs.steps}
+    return len(models) / jobs.rows
+
+
+def _robust_noise(errors: Floats, rows: int) -> float:
+    """Noise from the median of the errors' sizes, drawn towards :data:`NOISE` as if that were ten rows' worth."""
+    median = float(np.median(np.abs(errors))) * 1.4826
+    return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
+
+
+def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
+    from scipy.optimize import least_squares
+
+    measured = np.log(jobs.measured)
+    errors: dict[bytes, Floats] = {}
+
+    def errors_at(logarithms: Floats) -> Floats:
+        key = logarithms.tobytes()
+        if key not in errors:
+            errors[key] = (log_seconds(jobs, priors, logarithms) - measured) / noise
+        return errors[key]
+
+    def residuals(logarithms: Floats) -> Floats:
+        return np.concatenate([_robust(errors_at(logarithms))[0], (logarithms - priors.center) / priors.spread])
+
+    def slopes(logarithms: Floats) -> Floats:
+        weighted = near * (_robust(errors_at(logarithms))[1] / noise)[:, None]
+        return np.concatenate([weighted, np.diag(1 / priors.spread)])
+
+    solved = least_squares(
+        residuals,
+        start,
+        jac=slopes,
+        bounds=(-np.inf, priors.most),
+        x_scale=priors.spread,
+        max_nfev=_MOST_EVALUATIONS,
+        xtol=1e-3,
+        ftol=1e-5,
+    )
+    logarithms: Floats = solved.x
+    return logarithms
+
+
+def _robust(errors: Floats) -> tuple[Floats, Floats]:
+    """Residuals whose squares are the pseudo-Huber loss of ``errors``, and their derivatives."""
+    root = np.sqrt(1 + errors**2 / 2)
+    size = np.sqrt(4 * (root - 1))
+    slope = np.divide(np.abs(errors), root * size, out=np.ones_like(errors), where=size > 1e-9)
+    return np.sign(errors) * size, slope
+
+
+# Predictions with their intervals (:mod:`lightloom.planning.pricing.job`), and how far rows scatter around the best
+# model: read off held-out rows, so that it holds however their errors are distributed.
+
+_PRIOR_ROWS = 5
+"""Rows that the prior scatter counts for."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted steps: each array of shape [rows]."""
+
+    log_seconds: Floats
+    half_width: Floats
+    """Of the 90 % interval of the logarithm."""
+    steps: tuple[MeasuredStep, ...]
+    """The rows as they are predicted: what they leave open, at its fastest."""
+
+    @property
+    def seconds(self) -> Floats:
+        return np.exp(self.log_seconds)
+
+    @property
+    def low(self) -> Floats:
+        """Seconds at the lower end of the interval."""
+        return np.exp(self.log_seconds - self.half_width)
+
+    @property
+    def high(self) -> Floats:
+        """Seconds at the upper end of the interval."""
+        return np.exp(self.log_seconds + self.half_width)
+
+
+def scatter_of(errors: Floats) -> float:
+    """Return the size that nine of ten errors of unseen rows stay below, drawn towards :data:`PRIOR_SCATTER`.
+
+    Args:
+        errors: logarithm of predicted over measured seconds, of rows that a fit had not seen: [rows].
+    """
+    if not len(errors):
+        return PRIOR_SCATTER
+    size = float(np.quantile(np.abs(errors), LEVEL, method="higher"))
+    return float(np.sqrt((len(errors) * size**2 + _PRIOR_ROWS * PRIOR_SCATTER**2) / (len(errors) + _PRIOR_ROWS)))
+
+
+# Predictions of rows by fits that had not seen them: cross-validation over rows, and with whole models left out.
+
+FOLDS = 10
+
+
+def random_folds(rows: int, folds: int = FOLDS, seed: int = 0) -> Ints:
+    """Return a fold for each row, drawn at random, of sizes as equal as they can be: [rows]."""
+    return np.random.default_rng(seed).permutation(rows) % min(folds, rows)
+
+
+def model_folds(jobs: Jobs) -> Ints:
+    """Return a fold for each row such that rows of one model size are in one: [rows]."""
+    models = dict(zip(jobs.row.tolist(), (step.model for step in jobs.steps), strict=True))
+    _, fold = np.unique([models[row] for row in range(jobs.rows)], return_inverse=True)
+    return fold.astype(np.int64)
+
+
+def predict_held_out(
+    jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advance: Callable[[int], None] | None = None
+) -> Predictions:
+    """Predict each row by a fit to the rows of all other folds.
+
+    The scatter in a row's interval is that of the other folds' rows. All fits share the derivatives at the fit to all
+    rows.
+
+    Args:
+        jobs: columns of jobs.
+        priors: parameters.
+        fitted: the fit to all rows, at which the others begin.
+        fold: which rows are left out together: [rows].
+        advance: told after each fit.
+    """
+    seconds, steps = np.zeros(jobs.rows), np.empty(jobs.rows, np.object_)
+    fits, slopes = [], sensitivity(jobs, priors, fitted.logarithms)
+    for number in range(fold.max() + 1):
+        out = fold == number
+        rows = jobs.subset(~out)
+        other = fit(rows, priors, fitted.logarithms, slopes[~out]) if (~out).any() else prior_fit(priors)
+        tested = jobs.subset(out)
+        seconds[out], fastest = predicted(tested, priors, other.logarithms)
+        steps[out] = fastest.steps
+        fits.append(other)
+        if advance is not None:
+            advance(1)
+    errors = seconds - np.log(jobs.measured)
+    half = np.zeros(jobs.rows)
+    for number, other in enumerate(fits):
+        out = fold == number
+        half[out] = half_widths(slopes[out], other.covariance, scatter_of(errors[~out]))
+    return Predictions(seconds, half, tuple(steps))
+
+
+# How good predictions of measured steps are: errors, bias, coverage of the intervals, agreement of ranks.
+
+LEAST_ROWS_OF_A_MODEL = 5
+"""Rows of one model size from which ranks are compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Relative errors over all rows of a table; an error is (predicted - measured) / measured."""
+
+    rows: int
+    mean: float
+    """Mean of the errors' sizes."""
+    median: float
+    """Median of the errors' sizes."""
+    bias: float
+    """Mean error with its sign."""
+    percentile_90: float
+    """The size that nine of ten errors stay below."""
+    coverage: float
+    """Share of the rows that lie in their 90 % interval."""
+    half_width: float
+    """Median of half the interval's width over the prediction."""
+    rank_agreement: float | None
+    """Spearman's coefficient of predicted and measured tokens per second and GPU within models of at least five rows,
+    averaged over those models; None where there is no such model."""
+
+    def to_json(self) -> Document:
+        return asdict(self)
+
+    def line(self) -> str:
+        """Return the scores in one line of words."""
+        text = (
+            f"{self.rows} rows: mean error {self.mean:.1%}, median {self.median:.1%}, bias {self.bias:+.1%}, "
+            f"nine of ten below {self.percentile_90:.1%}; 90 % intervals hold {self.coverage:.0%} of the rows, "
+            f"median half-width {self.half_width:.1%}"
+        )
+        agreement = self.rank_agreement
+        return text if agreement is None else f"{text}; rank agreement within models {agreement:.2f}"
+
+
+def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
+    """Return the scores of predictions of these steps, in their order."""
+    measured = np.array([step.step_s for step in steps])
+    errors = predicted.seconds / measured - 1
+    size = np.abs(errors)
+    inside = (predicted.low <= measured) & (measured <= predicted.high)
+    return Scores(
+        rows=len(steps),
+        mean=float(size.mean()),
+        median=float(np.median(size)),
+        bias=float(errors.mean()),
+        percentile_90=float(np.quantile(size, 0.9)),
+        coverage=float(inside.mean()),
+        half_width=float(np.median(np.sinh(predicted.half_width))),
+        rank_agreement=_rank_agreement(steps, predicted.seconds),
+    )
+
+
+def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | None:
+    from scipy.stats import spearmanr
+
+    agreements = []
+    for model in dict.fromkeys(step.model for step in steps):
+        rows = [index for index, step in enumerate(steps) if step.model == model]
+        if len(rows) < LEAST_ROWS_OF_A_MODEL:
+            continue
+        measured = np.array([steps[row].tokens_per_second_and_gpu for row in rows])
+        ours = measured * np.array([steps[row].step_s for row in rows]) / seconds[rows]
+        coefficient = float(spearmanr(ours, measured).statistic)
+        if np.isfinite(coefficient):
+            agreements.append(coefficient)
+    return float(np.mean(agreements)) if agreements else None

@@ -1,0 +1,665 @@
+"""Parameters of the kernel model, fitted to the operators of a profile.
+
+Only parameters that the time of single kernels determines are fitted: the rates of products, of attention and of the
+memory. How much fusion saves, how fast the host launches and what links reach are those of whole steps, and stay at
+their priors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal, NamedTuple, cast, get_args
+
+import numpy as np
+
+from lightloom.collectives.collective import KINDS, Kind
+from lightloom.core.arrays import Floats, Mask
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.machines.accelerators.accelerator import (
+    ELEMENT_BYTES,
+    PRECISIONS,
+    Accelerator,
+    Precision,
+)
+from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
+from lightloom.machines.accelerators.kernels import (
+    KernelKind,
+    KernelModel,
+    KernelShapes,
+    Rates,
+)
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.traces.calls import BACKWARD, Call, leaves
+from lightloom.models.traces.kineto import Busy, Profile, TimedCall, busy
+from lightloom.models.traces.operators import TracedExchange, kind_of_words
+from lightloom.planning.calibration.accuracy import parameters_of
+from lightloom.planning.calibration.fit import prior_fit, random_folds, scatter_of
+from lightloom.planning.calibration.rows import kernel_model, kernels_with, priors_of
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import half_widths
+
+# The kernels of a profiled operator, from its name, the shapes of its inputs and its values.
+#
+# products     mm, bmm, addmm, baddbmm, convolutions; the gradients of convolutions
+# attention    each of PyTorch's fused forms, forward and backward
+# memory       operators whose traffic the shapes tell: element-wise, normalisation, softmax, dropout, copies
+
+_CAUSAL: Mapping[str, tuple[int, int]] = {
+    "_scaled_dot_product_flash_attention": (0, 4),
+    "_scaled_dot_product_flash_attention_for_cpu": (0, 4),
+    "_scaled_dot_product_efficient_attention": (0, 6),
+    "_scaled_dot_product_cudnn_attention": (0, 6),
+    "_scaled_dot_product_flash_attention_backward": (1, 11),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": (1, 7),
+    "_scaled_dot_product_efficient_attention_backward": (1, 11),
+    "_scaled_dot_product_cudnn_attention_backward": (1, 14),
+}
+"""Places of the queries among the tensors, and of ``is_causal`` among the arguments. Source: PyTorch 2.13,
+native_functions.yaml."""
+_WORDS = """
+    add sub mul div neg exp pow sqrt rsqrt abs tanh sigmoid relu gelu silu leaky_relu clamp_min where masked_fill
+    threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward addcmul addcdiv clone
+    _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data native_dropout native_dropout_backward
+    native_layer_norm native_layer_norm_backward _fused_rms_norm native_batch_norm cudnn_batch_norm
+"""
+_READ_AND_WRITTEN = frozenset(_WORDS.split())
+"""Operators that read their inputs once and write one tensor of the largest shape; in place likewise."""
+
+
+class ProfiledKernel(NamedTuple):
+    """What one call launches."""
+
+    kind: KernelKind
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    products: int = 0
+    repeats: int = 1
+    forward: int = 0
+    input_gradient: int = 0
+    weight_gradient: int = 0
+    causal: int = 0
+    nbytes: int = 0
+    """Traffic of a call that waits for memory, in bytes."""
+
+
+def kernel_of(call: TimedCall) -> ProfiledKernel | None:
+    """Return the kernels of a call; None where its name and shapes do not tell them."""
+    try:
+        return _product(call) or _attention(call) or _memory(call)
+    except (IndexError, TypeError, ZeroDivisionError, ValueError):
+        return None
+
+
+def covers_inner_calls(kernel: ProfiledKernel | None) -> bool:
+    """Return whether the calls inside one with these kernels are parts of it."""
+    return kernel is not None and kernel.kind is not KernelKind.MEMORY
+
+
+def _product(call: TimedCall) -> ProfiledKernel | None:
+    shapes = [tensor.shape for tensor in call.reads]
+    word = call.word
+    if word in ("mm", "bmm", "addmm", "baddbmm"):
+        left, right = shapes[-2:]
+        products = prod(left[:-2])
+        if call.reads[-2].transposed:
+            # The gradient of a layer's weights: what is summed over are the tokens, and rows hold features.
+            return ProfiledKernel(
+                KernelKind.PRODUCT, m=left[-1], n=left[-2], k=right[-1], products=products, weight_gradient=1
+            )
+        return ProfiledKernel(KernelKind.PRODUCT, m=left[-2], n=right[-1], k=left[-1], products=products, forward=1)
+    if word == "convolution":
+        return _convolution(call, shapes[0], shapes[1], 3)
+    if word == "convolution_backward":
+        # Before the stride stand the output's gradient, input, weight and the sizes of the bias.
+        wanted = call.values[-1]
+        forward = _convolution(call, shapes[1], shapes[2], 4)
+        if not isinstance(wanted, list):
+            return None
+        return forward._replace(forward=0, input_gradient=int(bool(wanted[0])), weight_gradient=int(bool(wanted[1])))
+    return None
+
+
+def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
+    """The implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``."""
+    stride, padding, dilation, transposed, _, groups = call.values[first : first + 6]
+    if transposed is not False or not isinstance(groups, int):
+        raise ValueError("a transposed convolution, or one whose values were not recorded")
+    positions = prod(weight[2:])
+    outputs = 1
+    for axis, size in enumerate(data[2:]):
+        reach = _along(dilation, axis) * (weight[2 + axis] - 1)
+        outputs *= (size + 2 * _along(padding, axis) - reach - 1) // _along(stride, axis) + 1
+    return ProfiledKernel(
+        KernelKind.PRODUCT,
+        m=data[0] * outputs,
+        n=weight[0] // groups,
+        k=weight[1] * positions,
+        products=groups,
+        repeats=positions,
+        forward=1,
+    )
+
+
+def _along(values: object, axis: int) -> int:
+    """The entry of a list for an axis; lists of one entry hold for every axis."""
+    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+        raise ValueError("not recorded")
+    return int(values[axis] if len(values) > 1 else values[0])
+
+
+def _attention(call: TimedCall) -> ProfiledKernel | None:
+    if call.word not in _CAUSAL:
+        return None
+    first, place = _CAUSAL[call.word]
+    queries, keys = (call.reads[first + offset].shape for offset in (0, 1))
+    backward = int(first == 1)
+    return ProfiledKernel(
+        KernelKind.FLASH,
+        m=queries[-2],
+        n=keys[-2],
+        k=queries[-1],
+        products=prod(queries[:-2]),
+        forward=1 - backward,
+        input_gradient=backward,
+        weight_gradient=backward,
+        causal=int(call.values[place] is True),
+    )
+
+
+def _memory(call: TimedCall) -> ProfiledKernel | None:
+    word = call.word.removesuffix("_")
+    sizes = [tensor.elements * tensor.element_bytes for tensor in call.reads]
+    if not sizes:
+        return None
+    if word in ("fill", "zero"):
+        return ProfiledKernel(KernelKind.MEMORY, nbytes=sizes[0])
+    if word == "copy":
+        return ProfiledKernel(KernelKind.MEMORY, nbytes=sizes[0] + sizes[1])
+    if word in _READ_AND_WRITTEN or call.word in _READ_AND_WRITTEN:
+        return ProfiledKernel(KernelKind.MEMORY, nbytes=sum(sizes) + max(sizes))
+    return None
+
+
+# Operators of a profiled step: how often each is called, how long a call took, and what the kernel model predicts.
+#
+# On a GPU the time of an operator is that of the work which it launched, inner calls of products and of attention
+# included. In a profile of the host alone it is the time on the host, without that of inner calls which are operators
+# of their own.
+
+Pass = Literal["forward", "backward", "update"]
+TIMED_FROM = 20e-6
+"""Seconds of a call from which its kernels, not their launch and their tail, decide its time: an assumption."""
+
+
+class OperatorKey(NamedTuple):
+    """What calls have in common that are one operator of a profile."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the tensors that it reads."""
+    precision: str
+    """Number format; empty where no tensor has one."""
+    step_pass: Pass
+
+
+@dataclass(slots=True)
+class ProfiledOperator:
+    """Calls of one operator with inputs of the same shapes."""
+
+    key: OperatorKey
+    kernel: ProfiledKernel | None
+    calls: int = 0
+    seconds: float = 0.0
+    """Of all calls together."""
+    kernels: dict[str, None] = field(default_factory=dict)
+    """Names of the GPU's kernels, each once."""
+
+    @property
+    def mean_seconds(self) -> float:
+        """Seconds of one call."""
+        return self.seconds / self.calls
+
+    @property
+    def rate(self) -> Precision | None:
+        """Number format of the arithmetic: TF32 where kernels of float32 tensors say so; None without one."""
+        if self.key.precision == "fp32" and any("tf32" in name or "s1688" in name for name in self.kernels):
+            return "tf32"
+        return self.key.precision if self.key.precision in PRECISIONS else None
+
+
+def operators_of(profile: Profile) -> list[ProfiledOperator]:
+    """Return the operators of a profile that took time, the longest first."""
+    operators: dict[OperatorKey, ProfiledOperator] = {}
+    for call, step_pass, seconds in _timed(profile.calls, "forward", profile.on_device):
+        key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
+        operator = operators.setdefault(key, ProfiledOperator(key, kernel_of(call)))
+        operator.calls += 1
+        operator.seconds += seconds
+        operator.kernels |= dict.fromkeys(_kernels(call))
+    return sorted(operators.values(), key=lambda operator: -operator.seconds)
+
+
+def _timed(calls: Sequence[TimedCall], step_pass: Pass, on_device: bool) -> Iterator[tuple[TimedCall, Pass, float]]:
+    """Yield the calls that took time themselves, with the pass that they are in and their seconds."""
+    for call in calls:
+        inner = cast("list[TimedCall]", call.calls)
+        inside: Pass = (
+            "backward" if call.name.startswith(BACKWARD) else "update" if "Optimizer." in call.name else step_pass
+        )
+        whole = call.schema and covers_inner_calls(kernel_of(call))
+        seconds = _device_seconds(call, whole) if on_device else _host_seconds(call, whole)
+        if call.schema and seconds > 0:
+            yield call, inside, seconds
+        if not whole:
+            yield from _timed(inner, inside, on_device)
+
+
+def _device_seconds(call: TimedCall, whole: bool | str) -> float:
+    inner = cast("list[TimedCall]", call.calls)
+    return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
+
+
+def _host_seconds(call: TimedCall, whole: bool | str) -> float:
+    inner = cast("list[TimedCall]", call.calls)
+    return call.seconds if whole else max(call.seconds - sum(entry.seconds for entry in inner), 0.0)
+
+
+def _kernels(call: TimedCall) -> Iterator[str]:
+    yield from call.kernels
+    for inner in cast("list[TimedCall]", call.calls):
+        yield from _kernels(inner)
+
+
+def predicted_seconds(
+    operators: Sequence[ProfiledOperator], accelerator: Accelerator, kernels: KernelModel | None = None
+) -> Floats:
+    """Return the seconds that one call of each operator takes by the kernel model, NaN where it has no price.
+
+    Element-wise operators are priced as they were called, one by one: nothing is fused.
+
+    Args:
+        operators: of a profile, [operators].
+        accelerator: what they run on.
+        kernels: its kernel model, with other values where they are given.
+    """
+    model = (kernels or kernel_model(accelerator)).model_copy(update={"fusion": 1.0})
+    seconds = np.full(len(operators), np.nan)
+    rates = [operator.rate for operator in operators]
+    for precision in {rate for rate in rates if rate in accelerator.peak}:
+        rows = [
+            row for row, operator in enumerate(operators) if rates[row] == precision and operator.kernel is not None
+        ]
+        if rows and precision is not None:
+            peak = Rates(accelerator.peak_rate(precision), accelerator.memory_bandwidth or np.inf)
+            shapes, nbytes, flops = _columns([operators[row] for row in rows])
+            seconds[rows] = model.operator_times(nbytes, flops, shapes, peak)[0]
+    return seconds
+
+
+def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Floats, Floats]:
+    """The kernels of operators of one number format, their bytes and their FLOPs, each [1, operators]."""
+    specified = [operator.kernel for operator in operators if operator.kernel is not None]
+    table = np.array([kernel[1:] for kernel in specified], np.float64).T[:, None, :]
+    m, n, k, products, repeats, forward, input_gradient, weight_gradient, causal, nbytes = table
+    size = next((tensor for tensor in (_element_bytes(operator) for operator in operators) if tensor), 4)
+    attention = size * products * (2 * m + 2 * n) * k
+    shapes = KernelShapes(
+        kind=np.array([kernel.kind for kernel in specified], np.int64),
+        m=m,
+        n=n,
+        k=k,
+        products=products,
+        repeats=repeats,
+        forward=forward,
+        input_gradient=input_gradient,
+        weight_gradient=weight_gradient,
+        visible=np.where(causal[0] == 1, 0.5, 1.0),
+        narrow=np.zeros(len(specified), np.int64),
+        losses=np.zeros(len(specified), np.int64),
+        element_bytes=size,
+    )
+    is_flash = shapes.kind == KernelKind.FLASH
+    moved = np.where(is_flash, attention * (forward + input_gradient), nbytes)
+    return shapes, moved, 2 * m * n * k * products
+
+
+def _element_bytes(operator: ProfiledOperator) -> int:
+    rate = operator.rate
+    return 0 if rate is None else 1 if rate == "fp8" else ELEMENT_BYTES[rate]
+
+
+FITTED = ("gemm_fraction", "gemm_depth", "unaligned", "flash_forward", "flash_backward", "memory_fraction")
+"""Parameters that operators determine."""
+_FRACTIONS = frozenset(FITTED) - {"gemm_depth"}
+LEAST_OPERATORS = 4
+"""Operators from which an error can be cross-validated."""
+_NOISE = 0.15
+"""Standard deviation of the logarithm of one operator's time around the model: an assumption."""
+_LEAST_NOISE = 0.02
+"""Least noise that a fit assumes: few operators can lie on the model by chance."""
+_STEP = 1e-4
+_MOST_REWEIGHTINGS = 12
+_SETTLED = 0.02
+"""Relative change of the noise that ends a fit."""
+
+
+class _Rows:
+    """Operators that a fit rests on, as a function of the fitted parameters."""
+
+    def __init__(self, operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> None:
+        self.operators, self._accelerator = list(operators), accelerator
+        self.measured = np.log([operator.mean_seconds for operator in operators])
+        names = [(operator.key.name, operator.key.step_pass) for operator in operators]
+        self.kinds = len(set(names))
+
+    def predicted(self, logarithms: Floats) -> Floats:
+        """Logarithm of the predicted seconds of a call of each operator: [operators]."""
+        kernels = kernels_with(self._accelerator, dict(zip(FITTED, np.exp(logarithms).tolist(), strict=True)))
+        return np.log(predicted_seconds(self.operators, self._accelerator, kernels))
+
+    def slopes(self, logarithms: Floats) -> Floats:
+        """Change of :meth:`predicted` with each parameter's logarithm: [operators, parameters]."""
+        center = self.predicted(logarithms)
+        # Backward differences: fractions may lie at their upper limit, 1.
+        moved = (self.predicted(logarithms - _STEP * row) for row in np.eye(len(FITTED)))
+        return np.stack([(center - values) / _STEP for values in moved], axis=1)
+
+    def subset(self, keep: Mask) -> _Rows:
+        return _Rows([operator for operator, kept in zip(self.operators, keep, strict=True) if kept], self._accelerator)
+
+
+def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> list[ProfiledOperator]:
+    """Return the operators that have a price and take long enough for a fit."""
+    priced = np.isfinite(predicted_seconds(operators, accelerator))
+    return [
+        operator
+        for operator, known in zip(operators, priced, strict=True)
+        if known and operator.mean_seconds >= TIMED_FROM
+    ]
+
+
+def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) -> Calibration:
+    """Fit the parameters that operators determine to a profile of a GPU.
+
+    Args:
+        profile: what was profiled.
+        accelerator: the accelerator that it ran on.
+        name: the accelerator as the calibration names it.
+
+    Raises:
+        ConfigError: the profile holds no work of a GPU, or too few operators that can be priced.
+        UnsupportedError: the accelerator has no kernel model.
+    """
+    if not profile.on_device:
+        raise ConfigError(
+            f"{profile.name}: holds no GPU kernels, and times of the host say nothing about {name!r}: profile with "
+            "ProfilerActivity.CUDA to calibrate"
+        )
+    rows = _Rows(usable_operators(operators_of(profile), accelerator), accelerator)
+    if len(rows.operators) < LEAST_OPERATORS:
+        raise ConfigError(
+            f"{profile.name}: {len(rows.operators)} operators that take {TIMED_FROM * 1e6:g} us or more and that the "
+            f"kernel model prices: expected at least {LEAST_OPERATORS} to calibrate on"
+        )
+    priors = priors_of(accelerator)
+    indices = [priors.names.index(parameter) for parameter in FITTED]
+    center, spread = priors.center[indices], priors.spread[indices]
+    logarithms, covariance, noise = _fit(rows, center, spread, center)
+    errors, inside, folds = _held_out(rows, center, spread, logarithms)
+    whole = prior_fit(priors)
+    whole.logarithms[indices] = logarithms
+    whole.covariance[np.ix_(indices, indices)] = covariance
+    relative = np.expm1(errors)
+    return Calibration(
+        description=f"{name}, calibrated on {len(rows.operators)} operators of {profile.name}",
+        accelerator=name,
+        rows=CalibrationRows(table=profile.name, sha256=profile.sha256, count=len(rows.operators), kind="operators"),
+        cross_validated=CrossValidatedError(
+            folds=folds,
+            mean=float(np.abs(relative).mean()),
+            median=float(np.median(np.abs(relative))),
+            bias=float(relative.mean()),
+            percentile_90=float(np.quantile(np.abs(relative), 0.9)),
+            coverage=float(inside.mean()),
+        ),
+        noise=noise,
+        scatter=scatter_of(errors),
+        parameters=parameters_of(whole, priors),
+        covariance=whole.covariance.tolist(),
+    )
+
+
+def _fit(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
+    """Logarithms of the fitted parameters, their covariance, and the noise of a row; errors far off weigh less."""
+    from scipy.optimize import least_squares
+
+    logarithms, noise = start, _NOISE
+    highest = np.array([0.0 if name in _FRACTIONS else np.inf for name in FITTED])
+    weights = np.ones(len(rows.measured))
+    for _ in range(_MOST_REWEIGHTINGS):
+        scale = np.sqrt(weights) / noise
+
+        def residuals(point: Floats, scale: Floats = scale) -> Floats:
+            return np.concatenate([(rows.predicted(point) - rows.measured) * scale, (point - center) / spread])
+
+        def slopes(point: Floats, scale: Floats = scale) -> Floats:
+            return np.concatenate([rows.slopes(point) * scale[:, None], np.diag(1 / spread)])
+
+        inside = np.minimum(logarithms, highest - 1e-9)
+        solved = least_squares(residuals, inside, slopes, (-np.inf, highest), x_scale=spread, xtol=1e-5, max_nfev=30)
+        logarithms = solved.x
+        errors = rows.predicted(logarithms) - rows.measured
+        before, noise = noise, max(float(np.median(np.abs(errors))) * 1.4826, _LEAST_NOISE)
+        weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2)
+        if abs(noise / before - 1) < _SETTLED:
+            break
+    # Operators of one name share what the model gets wrong about it, and count as one for what stays uncertain.
+    share = rows.kinds / len(rows.operators)
+    slope = rows.slopes(logarithms)
+    information = slope.T @ (slope * (weights * share / noise**2)[:, None]) + np.diag(spread**-2.0)
+    return logarithms, np.linalg.inv(information).astype(np.float64), noise
+
+
+def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Mask, int]:
+    """Errors of operators that a fit had not seen (logarithms), whether each lies in its interval, and the folds."""
+    fold = random_folds(len(rows.operators))
+    errors, half = np.zeros(len(fold)), np.zeros(len(fold))
+    for number in range(int(fold.max()) + 1):
+        out = fold == number
+        logarithms, covariance, _ = _fit(rows.subset(~out), center, spread, start)
+        tested = rows.subset(out)
+        errors[out] = tested.predicted(logarithms) - tested.measured
+        half[out] = half_widths(tested.slopes(logarithms), covariance, 0.0)
+    inside: Mask = np.abs(errors) <= np.hypot(half, scatter_of(errors))
+    return errors, inside, int(fold.max()) + 1
+
+
+# A profiled step beside its prediction: computing, exchanges, idle time, and what makes the difference.
+#
+# part                       measured                          predicted
+# computing                  time in which any kernel runs     the same, with each priced operator at its price
+# exposed communication      exchanges beside no kernel        the same, as longer or shorter as the exchanges are
+# idle                       neither                           as measured
+#
+# Overlap stays as it was: of an exchange that takes twice as long, twice as much is exposed.
+
+COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:", "record_param_comms")
+"""Beginnings of the names of calls that exchange data among ranks."""
+
+
+class Part(NamedTuple):
+    """One part of a step, in seconds of one step."""
+
+    name: str
+    measured: float
+    predicted: float
+    note: str
+
+    @property
+    def difference(self) -> float:
+        """Predicted less measured seconds; negative where the prediction is too fast."""
+        return self.predicted - self.measured
+
+
+class ExchangeRow(NamedTuple):
+    """The exchanges of one kind, size and group in a step."""
+
+    exchange: TracedExchange
+    times: float
+    """Exchanges of a step."""
+    measured: float
+    """Seconds of one."""
+    predicted: float | None
+    """The same; None where nothing tells it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledStep:
+    """A step as it was measured and as it is predicted."""
+
+    parts: tuple[Part, ...]
+    operators: tuple[tuple[ProfiledOperator, float | None], ...]
+    """Operators with the predicted seconds of one call, the longest first."""
+    exchanges: tuple[ExchangeRow, ...]
+    steps: int
+    overlapped: float
+    """Seconds of a step in which exchanges ran beside computing."""
+
+    @property
+    def measured(self) -> float:
+        """Seconds of a step."""
+        return sum(part.measured for part in self.parts)
+
+    @property
+    def predicted(self) -> float:
+        """Seconds of a step, predicted."""
+        return sum(part.predicted for part in self.parts)
+
+
+def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
+    """Return a profiled step beside its prediction.
+
+    Args:
+        profile: with or without marked steps; without marks the whole trace is one step.
+        machine: what it ran on.
+        cluster: with what; without it exchanges are taken as measured.
+    """
+    window = _window(profile)
+    computing, exchanging = _intervals(profile)
+    spent = busy(computing, exchanging, window)
+    operators = operators_of(profile)
+    prices = predicted_seconds(operators, machine)
+    known = ~np.isnan(prices)
+    measured = np.array([operator.mean_seconds for operator in operators])
+    calls = np.array([operator.calls for operator in operators])
+    change = float(((prices - measured) * calls)[known].sum())
+    rows = tuple(_exchange_rows(profile, cluster))
+    share = float((measured * calls)[known].sum() / max(float((measured * calls).sum()), 1e-30))
+    return ProfiledStep(
+        parts=tuple(_parts(spent, change, share, rows, profile.steps, cluster)),
+        operators=tuple(
+            (operator, float(price) if priced else None)
+            for operator, price, priced in zip(operators, prices, known, strict=True)
+        ),
+        exchanges=rows,
+        steps=profile.steps,
+        overlapped=spent.overlapped / profile.steps,
+    )
+
+
+def _parts(
+    spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
+) -> Iterator[Part]:
+    note = f"{share:.0%} of the operators' time is priced, the rest as measured"
+    yield Part("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
+    lasted = sum(row.times * row.measured for row in rows)
+    predicted = sum(row.times * (row.measured if row.predicted is None else row.predicted) for row in rows)
+    ratio = predicted / lasted if lasted else 1.0
+    priced = sum(row.predicted is not None for row in rows)
+    note = f"{priced} of {len(rows)} kinds of exchanges are priced" if cluster else "as measured: no cluster is named"
+    yield Part("exposed communication", spent.exposed / steps, ratio * spent.exposed / steps, note if rows else "none")
+    yield Part("idle", spent.idle / steps, spent.idle / steps, "as measured")
+
+
+def _window(profile: Profile) -> tuple[float, float]:
+    """Begin and end of the steps; work that the last one launched belongs to it."""
+    ends = [call.end for call in profile.calls] + [piece.end for piece in profile.work]
+    begins = [call.begin for call in profile.calls] + [piece.begin for piece in profile.work]
+    if profile.marks:
+        last = [piece.end for piece in profile.work] if profile.on_device else []
+        return profile.marks[0][0], max([profile.marks[-1][1], *last])
+    return min(begins, default=0.0), max(ends, default=0.0)
+
+
+def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """When anything computes, and when anything exchanges: on the accelerator, else on the host."""
+    computing: list[tuple[float, float]] = []
+    exchanging: list[tuple[float, float]] = []
+    if profile.on_device:
+        for piece in profile.work:
+            (computing if piece.exchange is None else exchanging).append((piece.begin, piece.end))
+    else:
+        for call in _host_calls(profile):
+            communicates = call.name.startswith(COMMUNICATION)
+            (exchanging if communicates else computing).append((call.begin, call.end))
+    return computing, exchanging
+
+
+def _host_calls(profile: Profile) -> Iterator[TimedCall]:
+    for call in leaves(profile.roots):
+        if isinstance(call, TimedCall) and (call.schema or call.calls or call.name.startswith(COMMUNICATION)):
+            yield call
+
+
+def _exchanges(profile: Profile) -> Iterator[TracedExchange]:
+    if profile.on_device:
+        yield from (piece.exchange for piece in profile.work if piece.exchange is not None)
+        return
+    for call in _host_calls(profile):
+        if call.name.startswith(COMMUNICATION):
+            nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in _within(call)), default=0)
+            kind = next((kind for inner in _within(call) if (kind := kind_of_words(inner.name))), "unknown")
+            yield TracedExchange(kind, nbytes or None, seconds=call.seconds)
+
+
+def _within(call: Call) -> Iterator[Call]:
+    yield call
+    for inner in call.calls:
+        yield from _within(inner)
+
+
+def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[ExchangeRow]:
+    """The exchanges of a step, those of one kind, size and group together, the longest first."""
+    groups: dict[tuple[str, int | None, str, int | None], list[TracedExchange]] = {}
+    for exchange in _exchanges(profile):
+        groups.setdefault((exchange.kind, exchange.nbytes, exchange.group, exchange.ranks), []).append(exchange)
+    world = profile.distributed.get("world_size")
+    price = None if cluster is None else pricer(cluster, world if type(world) is int else None)
+    for members in sorted(groups.values(), key=lambda members: -sum(member.seconds for member in members)):
+        predicted = None if price is None else price(members[0])
+        mean = sum(member.seconds for member in members) / len(members)
+        yield ExchangeRow(members[0], len(members) / profile.steps, mean, predicted)
+
+
+def pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
+    """Return what prices an exchange among the ranks of its group, else of the job, on a cluster; None where its kind,
+    bytes or ranks are not known, or where the fabric carries no such collective."""
+    prices = GroupPrices(cluster.fabric, cluster.training)
+
+    def price(exchange: TracedExchange) -> float | None:
+        ranks = exchange.ranks or world
+        kinds = dict(zip(KINDS, get_args(Kind), strict=True))
+        kind = kinds.get(exchange.kind)
+        if kind is None or exchange.nbytes is None or ranks is None or not 2 <= ranks <= cluster.ranks:
+            return None
+        # What a rank puts into an all-gather is its share of what all have in the end.
+        nbytes = exchange.nbytes * ranks if kind == "all-gather" else exchange.nbytes
+        try:
+            return float(prices.price(AUTO, ranks, 0)(kind, nbytes).cost.repeated_time)
+        except InputError:
+            return None
+
+    return price

@@ -1,0 +1,675 @@
+"""Training steps that others measured: one row of a table for each."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import StringIO
+from math import log
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
+from lightloom.core.fields import Config
+from lightloom.core.files import cannot_read, is_file
+from lightloom.machines.accelerators.accelerator import Accelerator, Precision
+from lightloom.machines.accelerators.kernels import PRIORS, KernelModel, Prior
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Attention, TrainingSettings
+from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.transports.transport import Transport, load_transport
+from lightloom.models.decoder import TransformerSizes, transformer_graph
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.strategy_space import Sharding, Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import LIBRARY, LibraryPricing
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import step_seconds as planned_seconds
+from lightloom.planning.pricing.step import strategy_seconds
+
+# Files of measurements: where they lie, and whether they are what their checksums say.
+
+FOLDER_VARIABLE = "LIGHTLOOM_MEASURED"
+"""Environment variable that names the folder of measured tables."""
+CHECKSUMS = "SHA256SUMS"
+
+_ODD_NUMBER = re.compile(r"\s*[-+]?[\d_]+(\.[\d_]*)?([eE][-+]?[\d_]+)?\s*")
+"""What Python would take for a number."""
+_WORDS = {
+    "Input should be a valid integer": "expected a whole number",
+    "Input should be a valid number": "expected a number",
+    "Input should be": "expected",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "expected greater than": "expected more than",
+}
+Line = TypeVar("Line", bound=Config)
+
+
+def measured_file(name: Path | str) -> Path:
+    """Return the path of a measured table: as given, else in the folder that ``LIGHTLOOM_MEASURED`` names.
+
+    Raises:
+        ConfigError: there is no such file in either place.
+    """
+    path = Path(name)
+    if is_file(path):
+        return path
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder and is_file(Path(folder) / path):
+        return Path(folder) / path
+    place = f"nor in ${FOLDER_VARIABLE} ({folder})" if folder else f"and ${FOLDER_VARIABLE} is not set"
+    if path.is_dir():
+        raise ConfigError(f"{path}: it is a folder: expected a file")
+    raise ConfigError(f"{path}: no such file, {place}")
+
+
+def read_measured(path: Path) -> tuple[str, str]:
+    """Return the text of a measured file and its SHA-256, compared with ``SHA256SUMS`` where that lists the file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not UTF-8, or differs from its checksum.
+    """
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise cannot_read(path, error) from error
+    digest = hashlib.sha256(content).hexdigest()
+    expected = _listed_checksum(path)
+    if expected is not None and digest != expected:
+        raise ConfigError(f"{path}: SHA-256 {digest[:16]}... differs from {CHECKSUMS}, which lists {expected[:16]}...")
+    return text, digest
+
+
+def _listed_checksum(path: Path) -> str | None:
+    """Return the checksum that the file's folder, or the one above, lists for it; None where neither does."""
+    for folder in (path.resolve().parent, path.resolve().parent.parent):
+        sums = folder / CHECKSUMS
+        if not sums.is_file():
+            continue
+        for line in sums.read_text(encoding="utf-8").splitlines():
+            digest, _, name = line.partition("  ")
+            if name and folder / name.lstrip("*") == path.resolve():
+                return digest
+    return None
+
+
+def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[Line]:
+    """Return the lines of a CSV text, one object of ``kind`` each; an empty cell is the field's default.
+
+    Args:
+        text: content of the file, with a heading.
+        kind: a configuration whose fields are the columns.
+        path: the file, for messages.
+        name: column that names a row in messages.
+
+    Raises:
+        ConfigError: a column is missing or unknown, a cell cannot be read, or there is no row; the message names file,
+            row and column.
+    """
+    reader = csv.DictReader(StringIO(text))
+    _check_columns(reader.fieldnames or [], kind, path)
+    lines = [_line(cells, kind, place) for cells, place in _cells(reader, path, name)]
+    if not lines:
+        raise ConfigError(f"{path}: no rows: expected at least one below the heading")
+    return lines
+
+
+def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> None:
+    fields = kind.model_fields
+    if not columns:
+        raise ConfigError(f"{path}: empty: expected a heading with the columns {', '.join(fields)}")
+    if len(columns) != len(set(columns)):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        raise ConfigError(f"{path}: column {twice!r} occurs twice: expected it once")
+    if unknown := [column for column in columns if column not in fields]:
+        raise ConfigError(f"{path}: {UnknownNameError('column', unknown[0], fields)}")
+    if missing := [column for column in fields if column not in columns]:
+        raise ConfigError(f"{path}: column {missing[0]!r} is missing: expected {', '.join(fields)}")
+
+
+def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the cells of each row, and the row's place for messages."""
+    try:
+        for number, cells in enumerate(reader, 1):
+            place = f"{path}, row {number}" + (f" ({cells[name]})" if name and cells.get(name) else "")
+            if None in cells:
+                raise ConfigError(f"{place}: more cells than columns: expected {len(cells) - 1}")
+            if absent := [column for column, cell in cells.items() if cell is None]:
+                raise ConfigError(
+                    f"{place}: column {absent[0]!r}: no cell, the row is too short: expected {len(cells)} cells"
+                )
+            for column, cell in cells.items():
+                if _ODD_NUMBER.fullmatch(cell) and (not cell.isascii() or "_" in cell):
+                    raise ConfigError(f"{place}: column {column!r}: {cell!r}: expected a number in plain digits")
+            yield cells, place
+    except csv.Error as error:
+        raise ConfigError(f"{path}: not CSV: {error}") from error
+
+
+def _expectation(message: str) -> str:
+    """Return a complaint of pydantic in the words of ours: what was expected."""
+    message = message.removeprefix("Value error, ").partition(", unable to parse")[0]
+    for theirs, ours in _WORDS.items():
+        message = message.replace(theirs, ours)
+    return message
+
+
+def _line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
+    given = {column: cell for column, cell in cells.items() if cell != ""}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        column = str(first["loc"][0]) if first["loc"] else ""
+        message = _expectation(str(first["msg"]))
+        if not column:
+            raise ConfigError(f"{place}: {message}") from error
+        shown = "the cell is empty" if first["type"] == "missing" else f"{cells[column]!r}: {message}"
+        raise ConfigError(f"{place}: column {column!r}: {shown}") from error
+
+
+# Parameters of the prediction: a prior for each, its spread, its unit and its source.
+#
+# A parameter is a positive number, and its logarithm is normally distributed with the stated spread as its standard
+# deviation: 0.1 says "within about ten percent", 0.7 "within a factor of two".
+
+
+def node_link(accelerator: Accelerator) -> float:
+    """Return the bytes per second of one GPU into its node's switch each way.
+
+    Raises:
+        UnsupportedError: it is not known for this accelerator.
+    """
+    if accelerator.node_bandwidth is None:
+        raise UnsupportedError(
+            f"accelerator {accelerator.name!r}: field 'node_bandwidth' is not set: expected the bandwidth of one "
+            "accelerator into the switch of its node each way, e.g. 300 GB/s"
+        )
+    return accelerator.node_bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """All parameters in the order of their columns."""
+
+    by_name: Mapping[str, Prior]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.by_name)
+
+    @property
+    def center(self) -> Floats:
+        """Logarithms of the values: [parameters]."""
+        return np.array([log(prior.value) for prior in self.by_name.values()])
+
+    @property
+    def spread(self) -> Floats:
+        """Standard deviations of the logarithms: [parameters]."""
+        return np.array([prior.spread for prior in self.by_name.values()])
+
+    @property
+    def most(self) -> Floats:
+        """Logarithms that a fit may not exceed, infinite where a parameter has no largest value: [parameters]."""
+        return np.log([prior.most for prior in self.by_name.values()])
+
+    def values(self, logarithms: Iterable[float]) -> dict[str, float]:
+        """Return each parameter by its name, given the logarithms in order."""
+        return dict(zip(self.names, np.exp(np.fromiter(logarithms, np.float64)).tolist(), strict=True))
+
+
+def kernel_model(accelerator: Accelerator) -> KernelModel:
+    """Return the kernel model of an accelerator.
+
+    Raises:
+        UnsupportedError: it has none.
+    """
+    if accelerator.kernels is None:
+        raise UnsupportedError(f"accelerator {accelerator.name!r} has no kernel model, whose parameters are calibrated")
+    return accelerator.kernels
+
+
+def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> KernelModel:
+    """Return the kernel model of an accelerator with those of ``values`` that belong to it."""
+    kernels = kernel_model(accelerator)
+    return kernels.model_copy(update={name: values[name] for name in PRIORS if name in values})
+
+
+def transport_of(accelerator: Accelerator) -> Transport:
+    """Return the transport of collectives among accelerators of this kind.
+
+    Raises:
+        UnsupportedError: the accelerator names none.
+    """
+    if accelerator.transport is None:
+        raise UnsupportedError(
+            f"accelerator {accelerator.name!r}: field 'transport' is not set: expected what carries its collectives, "
+            "e.g. nccl-hopper"
+        )
+    return load_transport(accelerator.transport)
+
+
+def priors_of(accelerator: Accelerator) -> Priors:
+    """Return the priors for jobs on an accelerator: those of its kernels and steps, then those of its transport.
+
+    Raises:
+        UnsupportedError: the accelerator has no kernel model, or names no transport.
+    """
+    return Priors({**kernel_model(accelerator).priors(), **transport_of(accelerator).priors()})
+
+
+Natural = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class MeasuredStep(Config):
+    """A training step of a transformer, as somebody else ran and timed it.
+
+    Raises:
+        ValueError: columns that contradict one another; the message names one of them.
+    """
+
+    row: Annotated[str, Field(min_length=1)]
+    """Name of the row."""
+    accelerator: str
+    """A name of the catalog, or a YAML file."""
+    memory_bandwidth_gbs: Positive
+    """Memory bandwidth of one GPU on its data sheet, in GB/s."""
+    gpus: Natural
+    """dp · tp · pp."""
+    gpus_per_node: Natural
+    node_network_gbps: Positive
+    """Bandwidth of a node's network each way, all ports together, in Gb/s."""
+    hidden: Natural
+    layers: Natural
+    heads: Natural
+    ffn: Natural
+    """Width of the hidden layer of the feed-forward network."""
+    vocabulary: Natural
+    sequence_length: Natural
+    dp: Natural
+    tp: Natural
+    pp: Natural
+    virtual_stages: Natural | None = None
+    """Chunks of the model in each pipeline stage; None where it was not published."""
+    sharding: Sharding
+    """What data-parallel ranks divide among themselves (:mod:`lightloom.planning.parallelism.strategy_space`)."""
+    micro_batch: Natural | None = None
+    """Sequences of a micro-batch; the last one of a rank is smaller where they do not divide; None where it was not
+    published."""
+    global_batch: Natural
+    """Sequences of a step."""
+    recomputation: Literal["none", "selective", "full"]
+    sequence_parallel: Literal["no", "yes"]
+    attention: Attention
+    precision: Precision
+    gradient_bytes: Natural
+    """Bytes of one gradient element on the wire."""
+    step_s: Positive
+    """Seconds of the step, as measured."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.gpus != self.dp * self.tp * self.pp:
+            raise ValueError(f"column 'gpus': {self.gpus}: expected dp · tp · pp, {self.dp * self.tp * self.pp}")
+        if self.hidden % self.heads:
+            raise ValueError(f"column 'heads': {self.heads}: expected a divisor of hidden, {self.hidden}")
+        if self.heads % self.tp:
+            raise ValueError(f"column 'tp': {self.tp}: expected a divisor of heads, {self.heads}")
+        if self.global_batch < self.dp:
+            raise ValueError(f"column 'global_batch': {self.global_batch}: expected at least dp, {self.dp}")
+        if self.layers < self.pp * (self.virtual_stages or 1):
+            stages = self.pp * (self.virtual_stages or 1)
+            raise ValueError(f"column 'layers': {self.layers}: expected one for each of {stages} pipeline stages")
+        if self.sequence_parallel == "yes" and self.tp == 1:
+            raise ValueError("column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)")
+        if self.pp == 1 and (self.virtual_stages or 1) > 1:
+            raise ValueError(f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)")
+        if (self.virtual_stages or 1) > 1 and self.global_batch % (self.dp * (self.micro_batch or 1) * self.pp):
+            raise ValueError(
+                f"column 'virtual_stages': {self.virtual_stages}: interleaved stages take pp = {self.pp} micro-batches "
+                f"at a time: expected global_batch, {self.global_batch}, to be a multiple of dp · micro_batch · pp"
+            )
+        if self.micro_batch is None and self.global_batch % self.dp:
+            raise ValueError(
+                f"column 'micro_batch': empty, and dp, {self.dp}, does not divide global_batch, {self.global_batch}: "
+                "expected the sequences of a micro-batch"
+            )
+        if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
+            raise ValueError(
+                f"column 'gpus_per_node': {self.gpus_per_node}: expected a divisor of the {self.gpus} GPUs"
+            )
+        return self
+
+    @property
+    def model(self) -> str:
+        """The model's size, as ``hidden x layers``: rows of one model are compared by rank."""
+        return f"{self.hidden}x{self.layers}"
+
+    @property
+    def tokens_per_second_and_gpu(self) -> float:
+        """Tokens of a step per second and GPU, as measured."""
+        return self.global_batch * self.sequence_length / self.step_s / self.gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSteps:
+    """A table of measured steps."""
+
+    name: str
+    """Name of the file, without its ending."""
+    sha256: str
+    steps: tuple[MeasuredStep, ...]
+    file: str = "rows"
+    """The file as it was named, for messages."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def read_steps(name: Path | str) -> MeasuredSteps:
+    """Read a table of measured steps, every row of it.
+
+    Raises:
+        ConfigError: the file is missing or differs from its checksum; or a row cannot be expressed: the message names
+            file, row and column.
+    """
+    path = measured_file(name)
+    text, digest = read_measured(path)
+    steps = read_table(text, MeasuredStep, path, name="row")
+    seen: set[str] = set()
+    checked: set[tuple[str, str]] = set()
+    for number, step in enumerate(steps, 1):
+        place = f"{path}, row {number} ({step.row})"
+        if step.row in seen:
+            raise ConfigError(f"{place}: column 'row': {step.row!r} occurs twice")
+        seen.add(step.row)
+        if (step.accelerator, step.precision) not in checked:
+            _check_accelerator(step, place)
+            checked.add((step.accelerator, step.precision))
+    return MeasuredSteps(name=path.stem, sha256=digest, steps=tuple(steps), file=str(name))
+
+
+def _check_accelerator(step: MeasuredStep, place: str) -> None:
+    try:
+        accelerator = load_accelerator(step.accelerator)
+        kernel_model(accelerator)
+        node_link(accelerator)
+    except InputError as error:
+        raise ConfigError(f"{place}: column 'accelerator': {error}") from error
+    try:
+        accelerator.peak_rate(step.precision)
+    except InputError as error:
+        raise ConfigError(f"{place}: column 'precision': {error}") from error
+
+
+# Measured rows as jobs of the planner: one for each row, or several where a row does not say everything.
+#
+# Where the micro-batch or the virtual stages were not published, every usual choice is a job of its own, and the
+# fastest stands for the row. A row says everything that a plan chooses, so that its job is priced as ``plan`` prices
+# the same strategy with everything pinned.
+
+_MICRO_BATCHES = (1, 2, 4, 8, 16)
+_VIRTUAL_STAGES = (1, 2, 3, 4, 5, 6, 8)
+_NETWORK_EFFICIENCY = 0.97
+"""Part of a network's bandwidth that data reach: 388 to 390 of 400 Gb/s, as in the catalog's DGX systems."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step with nothing left open, as the planner prices it."""
+
+    step: MeasuredStep
+    job: Job
+    strategy: Strategy
+    shared: Hashable
+    """Equal for steps whose jobs are."""
+
+
+class Group(NamedTuple):
+    """Strategies of one job, of as many stages each."""
+
+    which: Ints
+    """Their places among all jobs: [strategies]."""
+    job: Job
+    strategies: tuple[Strategy, ...]
+    rows: Strategies
+    """The same as columns."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of measured rows."""
+
+    planned: tuple[PlannedStep, ...]
+    """Each job."""
+    row: Ints
+    """Which row a job stands for: [jobs]."""
+    rows: int
+    accelerator: Accelerator
+    """What all rows were measured on; its memory bandwidth is stated by each row."""
+
+    @property
+    def steps(self) -> tuple[MeasuredStep, ...]:
+        """The step of each job, nothing left open."""
+        return tuple(planned.step for planned in self.planned)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Jobs that are priced together."""
+        groups: dict[object, list[int]] = {}
+        for index, planned in enumerate(self.planned):
+            strategy = planned.strategy
+            alone = strategy.plain or strategy.micro_batch
+            key = planned.shared, strategy.pp, strategy.virtual_stages, index if alone else -1
+            groups.setdefault(key, []).append(index)
+        return tuple(self._group(indices) for indices in groups.values())
+
+    def _group(self, indices: list[int]) -> Group:
+        strategies = tuple(self.planned[index].strategy for index in indices)
+        return Group(np.array(indices), self.planned[indices[0]].job, strategies, Strategies.of(*strategies))
+
+    @cached_property
+    def measured(self) -> Floats:
+        """Seconds as measured, of each row: [rows]."""
+        seconds = np.zeros(self.rows)
+        seconds[self.row] = [planned.step.step_s for planned in self.planned]
+        return seconds
+
+    def fastest(self, seconds: Floats) -> tuple[Floats, Ints]:
+        """Return the least seconds of each row, and the job that takes them: both [rows]."""
+        order = np.lexsort((seconds, self.row))
+        first = np.searchsorted(self.row[order], np.arange(self.rows))
+        return seconds[order][first], order[first]
+
+    def only(self, jobs: Ints) -> Jobs:
+        """Return one job of each row: ``jobs``, of shape [rows], in the order of the rows."""
+        return replace(self, planned=tuple(self.planned[job] for job in jobs), row=np.arange(self.rows))
+
+    def subset(self, keep: Mask) -> Jobs:
+        """Return the jobs of the rows for which ``keep``, of shape [rows], is set, rows renumbered."""
+        jobs = np.flatnonzero(keep[self.row])
+        number = np.cumsum(keep) - 1
+        planned = tuple(self.planned[job] for job in jobs)
+        return replace(self, planned=planned, row=number[self.row[jobs]], rows=int(keep.sum()))
+
+
+def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
+    """Return the jobs of rows that were measured on one accelerator.
+
+    Raises:
+        ConfigError: no usual micro-batch divides what a rank works on.
+    """
+    choices = [(index, choice) for index, step in enumerate(steps) for choice in _choices(step)]
+    planner = _Planner(accelerator)
+    return Jobs(
+        planned=tuple(planner.planned(choice) for _, choice in choices),
+        row=np.array([index for index, _ in choices], np.int64),
+        rows=len(steps),
+        accelerator=accelerator,
+    )
+
+
+class _Planner:
+    """Makes jobs; those of one model share its graph and the columns of its operators."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._graphs: dict[TransformerSizes, ComputeGraph] = {}
+        self._jobs: dict[tuple[TransformerSizes, str, bool], Job] = {}
+
+    def planned(self, step: MeasuredStep) -> PlannedStep:
+        """The job of one step, priced by the priors, and its strategy."""
+        sizes, settings, fabric = sizes_of(step), settings_of(step), fabric_of(step, self._accelerator)
+        accelerator = self._accelerator.model_copy(update={"memory_bandwidth": step.memory_bandwidth_gbs * 1e9})
+        key = sizes, settings.model_dump_json(), overlaps(step)
+        if key not in self._jobs:
+            if sizes not in self._graphs:
+                self._graphs[sizes] = transformer_graph(sizes, 1)
+            graph, prices = self._graphs[sizes], LibraryPricing(fabric)
+            self._jobs[key] = Job.of(graph, accelerator, fabric, settings, prices, overlap=key[2])
+        job = self._jobs[key].repriced(accelerator, fabric, LibraryPricing(fabric))
+        shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
+        return PlannedStep(step, job, strategy_of(step), shared)
+
+
+def sizes_of(step: MeasuredStep) -> TransformerSizes:
+    """Return the sizes of a step's model."""
+    return TransformerSizes(
+        hidden=step.hidden,
+        layers=step.layers,
+        heads=step.heads,
+        ffn=step.ffn,
+        vocabulary=step.vocabulary,
+        sequence_length=step.sequence_length,
+    )
+
+
+def overlaps(step: MeasuredStep) -> bool:
+    """Return whether a step exchanges gradients while it computes."""
+    return step.sharding != "none"
+
+
+def settings_of(step: MeasuredStep) -> TrainingSettings:
+    """Return how a step trains; stages have the same number of blocks each.
+
+    Megatron-LM exchanged gradients after the last pass; PyTorch's sharding gathers and reduces meanwhile.
+    """
+    return TrainingSettings(
+        precision=step.precision,
+        attention=step.attention,
+        stage_blocks="equal",
+        overlap_gradients=overlaps(step),
+        gradient_bytes=step.gradient_bytes,
+        sharded_gradient_bytes=step.gradient_bytes,
+    )
+
+
+def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> TwoTierSwitch:
+    """Return the nodes of a step's accelerators and the network between them, every port with its share.
+
+    Raises:
+        UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.
+    """
+    transport = transport_of(accelerator)
+    return TwoTierSwitch(
+        ranks=step.gpus,
+        domain_size=min(step.gpus_per_node, step.gpus),
+        domain_bandwidth=node_link(accelerator),
+        bandwidth=step.node_network_gbps * 1e9 / 8 / step.gpus_per_node,
+        domain_wire_efficiency=1.0 if transport.generation is None else transport.generation.link_share,
+        wire_efficiency=_NETWORK_EFFICIENCY,
+        transport=transport,
+    )
+
+
+def strategy_of(step: MeasuredStep) -> Strategy:
+    """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest."""
+    assert step.micro_batch is not None
+    assert step.virtual_stages is not None
+    share = -(-step.global_batch // step.dp)
+    micro = min(step.micro_batch, share)
+    count, rest = divmod(share, micro)
+    return Strategy(
+        dp=step.dp,
+        tp=step.tp,
+        pp=step.pp,
+        micro_batches=count + bool(rest),
+        global_batch=share * step.dp,
+        sharding=step.sharding,
+        recomputation=step.recomputation,
+        algorithm=LIBRARY.name,
+        exchange=0,
+        sequence_parallel=step.sequence_parallel == "yes",
+        virtual_stages=step.virtual_stages,
+        micro_batch=micro if rest else 0,
+    )
+
+
+def _choices(step: MeasuredStep) -> list[MeasuredStep]:
+    """Return the step with every usual choice of what it leaves open."""
+    if step.micro_batch is not None and step.virtual_stages is not None:
+        return [step]
+    choices = [
+        step.model_copy(update={"micro_batch": micro, "virtual_stages": virtual})
+        for micro in ([step.micro_batch] if step.micro_batch else _MICRO_BATCHES)
+        for virtual in _virtual_stages(step, micro)
+        if step.micro_batch or step.global_batch % (step.dp * micro) == 0
+    ]
+    if not choices:
+        raise ConfigError(f"row {step.row}: column 'micro_batch': not published, and dp does not divide global_batch")
+    return choices
+
+
+def _virtual_stages(step: MeasuredStep, micro: int) -> Iterator[int]:
+    # Interleaved stages take as many micro-batches at a time as there are stages.
+    in_turns = step.global_batch % (step.dp * micro * step.pp) == 0
+    if step.virtual_stages is not None:
+        if step.virtual_stages == 1 or in_turns:
+            yield step.virtual_stages
+        return
+    for virtual in _VIRTUAL_STAGES if step.pp > 1 else (1,):
+        divides = step.layers % (step.pp * virtual) == 0
+        if virtual == 1 or (divides and in_turns):
+            yield virtual
+
+
+# Seconds of measured steps' jobs for given parameters: each priced as ``lightloom plan`` prices the same strategy.
+#
+# Strategies of one job with as many stages are priced together, as columns; the others are simulated one by one.
+
+
+def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
+    """Return the seconds of a step of each job: [jobs].
+
+    Args:
+        jobs: of the planner.
+        values: parameters by their names in :mod:`lightloom.planning.calibration.rows`.
+    """
+    kernels = kernels_with(jobs.accelerator, values)
+    transport = transport_of(jobs.accelerator).with_parameters(values)
+    seconds = np.zeros(len(jobs.planned))
+    for group in jobs.groups:
+        seconds[group.which] = _seconds(group, kernels, transport)
+    return seconds
+
+
+def _seconds(group: Group, kernels: KernelModel, transport: Transport) -> Floats:
+    """Seconds of each strategy of a group."""
+    accelerator = group.job.accelerator.model_copy(update={"kernels": kernels})
+    fabric = group.job.fabric.model_copy(update={"transport": transport})
+    pricing = LibraryPricing(fabric)
+    job, first = group.job.repriced(accelerator, fabric, pricing), group.strategies[0]
+    if first.plain or first.micro_batch:
+        return np.array([strategy_seconds(job, first)])
+    return planned_seconds(job, group.rows, pricing.exchange_time)

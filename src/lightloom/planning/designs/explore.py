@@ -1,0 +1,541 @@
+"""The search over designs: bound all of them, evaluate those that no evaluated one beats already, keep the front.
+
+    designs ──► worth ──► most promising first ──► beaten at its bound? ──► left out
+                                 ├──► bound with exchanges ──► back to the others
+                                 └──► fastest plan below the time at which it is beaten ──► front
+
+Electrical and optical designs have fronts of their own, so that the better technology can be set against the best of
+the other one; the front of all is taken from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import get_args
+
+from lightloom.collectives.registry import algorithms
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.results import Document, content_hash
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import cluster_from
+from lightloom.machines.fabrics.load import fabric_from
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.designs.space import Design, Front, Technology, Worth
+from lightloom.planning.economics.ledger import Site
+from lightloom.planning.pricing.divided_model import DividedModel
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.search.request import LARGEST, SearchRequest
+from lightloom.planning.search.rows import ClusterRows, TooLargeError
+from lightloom.planning.search.search import Floor, NotFasterError, fastest
+from lightloom.planning.sweeps.experiment import code_version
+from lightloom.planning.sweeps.run import Journal, opened
+
+# What is known of a design before anything is searched on it: its worth, and a proved bound of its step time.
+
+STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
+"""Strategies that are searched: placed plans are not."""
+MOST_ROWS = 1 << 17
+"""Rows of schedules that are built: those of an all-reduce of 256 ranks that lists every transfer."""
+_SLACK = 1 + 1e-9
+_FREE = {
+    "kind": "two-tier-switch",
+    "bandwidth": 1e21,
+    "domain_bandwidth": 1e21,
+    "oversubscription": 1.0,
+    "hop_latency": 0.0,
+    "domain_latency": 0.0,
+    "transport": "ideal",
+    "sources": {"hop_latency": "a bound: exchanges take no time"},
+}
+"""A fabric over which exchanges take no time, but for the ranks of a node."""
+_floors: dict[tuple[int, int, int], tuple[DividedModel, Floor]] = {}
+"""By ranks, ranks of a node and samples a rank, with the model whose they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What every design is asked."""
+
+    graph: ComputeGraph
+    batch_per_rank: int
+    site: Site
+
+    def request(self, ranks: int) -> SearchRequest:
+        """Return the request to the planner, with one global batch for all designs of so many ranks."""
+        return SearchRequest(
+            global_batches=(self.batch_per_rank * ranks,), strategies=STRATEGIES, site=self.site, compare=False
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """A design with its worth and the least seconds of a step for each sample."""
+
+    design: Design
+    worth: Worth | None = None
+    """None where nothing states what it is built of, or it cannot be built."""
+    least_time: float = 0.0
+    bounded: bool = False
+    """Whether the bound holds the exchanges of the design's own fabric."""
+    limit: str = ""
+    """What the bound does not hold for, since it was not tried; empty where it holds for all plans."""
+    why: str = ""
+    """Why the design has no plan; empty where it may have one."""
+    too_large: bool = False
+    """Whether it has none since no plan fits the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What the planner found for a design."""
+
+    design: Design
+    sample_time: float = inf
+    """Seconds of the step of the fastest plan, for each sample; infinite where it is slower than was asked for."""
+    sent: float = 0.0
+    """Joules for each sample that sending adds to the static power."""
+    label: str = ""
+    """The plan."""
+    step_time: float = inf
+    why: str = ""
+    """Why the design has no plan; empty where it has one, or only slower ones."""
+    left_out: str = ""
+    """What was not tried, or failed since memory ran out for instance: a faster plan may exist."""
+
+    @property
+    def plan(self) -> str:
+        """The plan, and what was left out where it was searched, for people."""
+        return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A design that a worker bounds, or searches for a plan below so many seconds a sample."""
+
+    question: Question
+    design: Design
+    below: float | None = None
+    """None: the design is bounded only."""
+
+
+def work(task: Task) -> Bounded | Evaluated:
+    """Return what a task asks for."""
+    if task.below is not None:
+        return _evaluated(task.question, task.design, task.below)
+    try:
+        return _bounded(task.question, task.design)
+    except InputError as error:
+        why = "; ".join(filter(None, (str(error), _limit(task.design.cluster()))))
+        return Bounded(design=task.design, why=why, too_large=isinstance(error, TooLargeError))
+
+
+def assess(question: Question, design: Design) -> Bounded:
+    """Return the worth of a design, whatever it trains."""
+    try:
+        site = question.site
+        if design.fabric_price is not None:
+            # A price of the whole stands for those of all parts.
+            site = site.model_copy(update={"fabric_price": design.fabric_price, "prices": {}})
+        return Bounded(design=design, worth=Worth.of(design.cluster(), site))
+    except InputError as error:
+        return Bounded(design=design, why=str(error))
+
+
+def least_time(question: Question, ranks: int, accelerator: str) -> float:
+    """Return seconds of a step for each sample that no fabric makes shorter: those of ranks whose exchanges take no
+    time; 0 where no plan fits."""
+    fabric = _FREE | {"domain_size": ranks}
+    cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": fabric}, name="without exchanges")
+    try:
+        # Bounds build no schedule, so that groups of any size count.
+        return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
+    except UnsupportedError:
+        return 0.0
+
+
+def _bounded(question: Question, design: Design) -> Bounded:
+    cluster = design.cluster()
+    least = _least_time(question, cluster, _prices(cluster))
+    return Bounded(design=design, least_time=least, bounded=True, limit=_limit(cluster))
+
+
+def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> float:
+    request = question.request(cluster.ranks)
+    rows = ClusterRows(question.graph, cluster, request, prices)
+    assert request.global_batches is not None
+    batches = tuple(request.global_batches)
+    least = _floor(question, rows.job, cluster, batches).least(rows.job)
+    if least == inf and not rows.first(batches):
+        raise rows.nothing()
+    return least
+
+
+def _floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
+    """The floors of all clusters with as many ranks in a node."""
+    key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
+    if key not in _floors or _floors[key][0] is not job.model:
+        fabric = fabric_from(_FREE | {"domain_size": cluster.fabric.node_ranks}, cluster.ranks, where="floor")
+        free = replace(cluster, fabric=fabric)
+        rows = ClusterRows(question.graph, free, question.request(free.ranks), GroupPrices(fabric, free.training))
+        _floors[key] = rows.job.model, Floor.of(rows, batches)
+    return _floors[key][1]
+
+
+def _limit(cluster: Cluster) -> str:
+    """What was not tried, for people; empty where a library or some schedule serves all ranks at once."""
+    fabric = cluster.fabric
+    if fabric.library is not None:
+        return ""
+    for each in algorithms().values():
+        if not each.by_size and each.rows("all-reduce", fabric) <= MOST_ROWS and not each.refusal("all-reduce", fabric):
+            return ""
+    return f"no schedule among all {fabric.ranks:,} ranks was tried: each lists more than {MOST_ROWS:,} transfers"
+
+
+def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
+    """What was not tried, and the algorithms that raised an error of their own, for people."""
+    errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
+    return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
+
+
+def _prices(cluster: Cluster) -> GroupPrices:
+    return GroupPrices(cluster.fabric, cluster.training, most_rows=MOST_ROWS)
+
+
+def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
+    try:
+        cluster, request = design.cluster(), question.request(design.ranks)
+        prices = _prices(cluster)
+        plan = fastest(question.graph, cluster, request, below * _SLACK, prices=prices)
+    except NotFasterError:
+        return Evaluated(design=design, left_out=_left_out(cluster, prices))
+    except InputError as error:
+        return Evaluated(design=design, why=str(error))
+    return Evaluated(
+        design=design,
+        sample_time=plan.sample_time,
+        sent=(plan.ledger.sent_joules or 0.0) / plan.global_batch,
+        label=plan.label,
+        step_time=plan.step_time,
+        left_out=_left_out(cluster, prices),
+    )
+
+
+TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
+Run = Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]
+"""Does tasks in any order, at once or one by one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A design with what was found of it."""
+
+    design: Design
+    worth: Worth
+    least_time: float
+    """Proved lower bound of the seconds of a step for each sample."""
+    evaluated: Evaluated
+    on_front: bool = False
+    """Whether no design of any technology beats it."""
+    leads: bool = False
+    """Whether no design of its own technology beats it."""
+
+    @property
+    def point(self) -> tuple[float, float, float]:
+        """Samples per dollar, per joule and per second, after goodput, as far as prices and watts are known."""
+        return self.worth.point(self.evaluated.sample_time, self.evaluated.sent)
+
+    @property
+    def share(self) -> float:
+        """What a dollar or a watt more of every rank counts for one sample."""
+        return self.worth.weight * self.evaluated.sample_time
+
+    def assuming(self, figures: Mapping[str, float]) -> Candidate:
+        """Return the design if unknown prices and powers were these (:meth:`Worth.assuming`)."""
+        return replace(self, worth=self.worth.assuming(figures))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """Everything that a search over designs found."""
+
+    question: Question
+    by_speed: bool
+    candidates: tuple[Candidate, ...]
+    """Designs that were evaluated, most samples per dollar first."""
+    beaten: tuple[Bounded, ...]
+    """Designs that the bounds leave out."""
+    refused: tuple[Bounded, ...]
+    """Designs without a plan, each with why."""
+    over_budget: int = 0
+    """Designs that cost or draw more than the budget."""
+
+    def distinct(self, chosen: Iterable[Candidate]) -> list[tuple[Candidate, int]]:
+        """Return designs without those that equal one before in all objectives, each with how many it stands for."""
+        alike: dict[tuple[object, ...], list[Candidate]] = {}
+        for each in chosen:
+            key = each.point, each.design.technology, each.design.ranks, tuple(each.worth.unknown.items())
+            alike.setdefault(key, []).append(each)
+        return [(each[0], len(each)) for each in alike.values()]
+
+    @property
+    def front(self) -> tuple[Candidate, ...]:
+        """Designs that no other one beats."""
+        return tuple(candidate for candidate in self.candidates if candidate.on_front)
+
+    def best(
+        self, technology: Technology, objective: int, *, known: bool = False, dear: bool = False
+    ) -> Candidate | None:
+        """Return the design of a technology with the most samples per dollar (0), joule (1) or second (2).
+
+        Args:
+            technology: of the design.
+            objective: what counts.
+            known: whether only designs count whose fabric has all its prices and watts known.
+            dear: whether what is unknown of boards and hosts outweighs all that is known, instead of being nothing.
+        """
+        own = [
+            candidate
+            for candidate in self.candidates
+            if candidate.design.technology == technology and not (known and candidate.worth.unknown)
+        ]
+        if dear:
+            return min(own, key=lambda candidate: candidate.share, default=None)
+        return max(own, key=lambda candidate: candidate.point[objective], default=None)
+
+
+def explore(
+    question: Question,
+    designs: Sequence[Design],
+    run: Run,
+    *,
+    dollars: float = inf,
+    watts: float = inf,
+    prune: bool = True,
+    jobs: int = 1,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Exploration:
+    """Search designs for those that train most samples for a dollar and for a joule.
+
+    Args:
+        question: what every design is asked.
+        designs: of one number of ranks or of several, of which speed is then an objective too.
+        run: does tasks; :func:`lightloom.planning.designs.explore.work` does one.
+        dollars, watts: budgets; watts are those at the meter. Designs with unknown prices are held to what is known.
+        prune: False evaluates every design.
+        jobs: designs that are evaluated at once.
+        advance: called with the number of designs that are done.
+
+    Raises:
+        UnsupportedError: no design is within the budget and has a plan.
+    """
+    by_speed = len({design.ranks for design in designs}) > 1
+    assessed = [assess(question, design) for design in designs]
+    possible = [each for each in assessed if each.worth is not None]
+    affordable = [each for each in possible if each.worth and _within(each.worth, dollars, watts)]
+    if not affordable:
+        raise UnsupportedError(_nothing(assessed, possible, dollars, watts))
+    question = _with_batch(question, affordable)
+    least = {
+        ranks: least_time(question, ranks, affordable[0].design.accelerator)
+        for ranks in {each.design.ranks for each in affordable}
+    }
+    affordable = [replace(each, least_time=least[each.design.ranks]) for each in affordable]
+    advance(len(designs) - len(affordable))
+    found: list[Candidate] = []
+    beaten: list[Bounded] = []
+    refused = [each for each in assessed if each.worth is None]
+    for technology in TECHNOLOGIES:
+        own = [each for each in affordable if each.design.technology == technology]
+        front = Front(by_speed=by_speed) if prune else None
+        for wave in _waves(question, own, run, front, jobs):
+            found += wave.candidates
+            beaten += wave.beaten
+            refused += wave.refused
+            advance(len(wave.candidates) + len(wave.beaten) + len(wave.refused))
+    if not found:
+        raise UnsupportedError(_nothing(refused, [], dollars, watts))
+    return Exploration(
+        question=question,
+        by_speed=by_speed,
+        candidates=tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0])),
+        beaten=tuple(beaten),
+        refused=tuple(refused),
+        over_budget=len(possible) - len(affordable),
+    )
+
+
+def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
+    """The question at its batch; where that is 0, at the largest power of two that the first design with a plan fits,
+    for every number of ranks."""
+    if question.batch_per_rank:
+        return question
+    batches = [1 << power for power in reversed(range(LARGEST.bit_length()))]
+    for batch in batches:
+        asked = replace(question, batch_per_rank=batch)
+        if batch == batches[-1] or _fits(asked, [each.design for each in designs]):
+            return asked
+    raise AssertionError("the least batch ends the search")
+
+
+def _fits(question: Question, designs: Sequence[Design]) -> bool:
+    """Whether the first design that has a plan at all has one at this batch, for each number of ranks."""
+    for ranks in dict.fromkeys(design.ranks for design in designs):
+        for design in (each for each in designs if each.ranks == ranks):
+            result = work(Task(question=question, design=design))
+            assert isinstance(result, Bounded)
+            if result.too_large:
+                return False
+            if not result.why:
+                break
+    return True
+
+
+def _within(worth: Worth, dollars: float, watts: float) -> bool:
+    return worth.capital <= dollars and worth.watts <= watts
+
+
+def _nothing(bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float) -> str:
+    """Why no design is left."""
+    if not possible:
+        return f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
+    capital = min(each.worth.capital for each in possible if each.worth)
+    power = min(each.worth.watts for each in possible if each.worth)
+    least = "at least " if any(each.worth.variables for each in possible if each.worth) else ""
+    return (
+        f"budget of {_amounts(dollars, watts)}: the cheapest of {len(possible)} designs costs {least}${capital:,.0f} "
+        f"and the least draws {power:,.0f} W at the meter: expected a larger budget or fewer ranks"
+    )
+
+
+def _amounts(dollars: float, watts: float) -> str:
+    parts = [f"${dollars:,.0f}"] if dollars < inf else []
+    return " and ".join([*parts, *([f"{watts:,.0f} W"] if watts < inf else [])])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wave:
+    """What became of designs."""
+
+    candidates: list[Candidate]
+    beaten: list[Bounded]
+    refused: list[Bounded]
+
+
+def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Front | None, jobs: int) -> Iterator[_Wave]:
+    """Bound and evaluate designs of one technology, the most promising first; yield what became of those of each
+    wave. Without a ``front`` none is left out."""
+    waiting = list(designs)
+    while waiting:
+        cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
+        beyond = [each for each in waiting if each.least_time >= cutoffs[id(each)]]
+        beaten = [each for each in beyond if not each.limit]
+        waiting = sorted((each for each in waiting if each.least_time < cutoffs[id(each)]), key=_promise)
+        wave, waiting = waiting[:jobs], waiting[jobs:]
+        tasks = [
+            Task(question=question, design=each.design, below=cutoffs[id(each)] if each.bounded else None)
+            for each in wave
+        ]
+        results = {each.design.key: each for each in run(tasks)}
+        candidates, refused = [], [replace(each, why=_unfinished(each.limit)) for each in beyond if each.limit]
+        for each in wave:
+            result = results[each.design.key]
+            if result.why:
+                refused.append(replace(each, why=result.why))
+            elif isinstance(result, Bounded):
+                least = max(each.least_time, result.least_time)
+                waiting.append(replace(each, bounded=True, least_time=least, limit=result.limit))
+            elif result.sample_time == inf and result.left_out:
+                refused.append(replace(each, why=_unfinished(result.left_out)))
+            elif result.sample_time == inf:
+                beaten.append(each)
+            else:
+                worth = _worth(each)
+                if front is not None:
+                    front.add(worth, result.sample_time, result.sent)
+                candidates.append(
+                    Candidate(design=each.design, worth=worth, least_time=each.least_time, evaluated=result)
+                )
+        yield _Wave(candidates=candidates, beaten=beaten, refused=refused)
+
+
+def _unfinished(left_out: str) -> str:
+    return f"beaten as far as it was tried: {left_out}"
+
+
+def _promise(bounded: Bounded) -> tuple[float, str]:
+    """Dollars of a sample at the bound, least first; those with unknown prices after all others."""
+    worth = _worth(bounded)
+    dollars = worth.dollar_rate * bounded.least_time / worth.kept
+    return dollars * (1 + len(worth.unknown)), bounded.design.key
+
+
+def _worth(bounded: Bounded) -> Worth:
+    assert bounded.worth is not None
+    return bounded.worth
+
+
+def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
+    """Candidates with whether they are on the front of all, and on that of their technology."""
+
+    def fronts(chosen: Sequence[Candidate]) -> set[str]:
+        front = Front(by_speed=by_speed)
+        for each in chosen:
+            front.add(each.worth, each.evaluated.sample_time, each.evaluated.sent)
+        return {each.design.key for each, kept in zip(chosen, front.on_front(), strict=True) if kept}
+
+    every = fronts(found)
+    own = set[str]()
+    for technology in TECHNOLOGIES:
+        own |= fronts([each for each in found if each.design.technology == technology])
+    return [replace(each, on_front=each.design.key in every, leads=each.design.key in own) for each in found]
+
+
+# Searches over designs that resume: what each task found lies in the journal of a folder, by all that it was asked.
+
+_BOUNDED = ("least_time", "bounded", "limit", "why", "too_large")
+_EVALUATED = ("sample_time", "sent", "label", "step_time", "why", "left_out")
+
+
+@contextmanager
+def resumed(run: Run, folder: Path, graph: ComputeGraph) -> Iterator[Run]:
+    """Yield a ``run`` that takes what the folder has of earlier searches of a model, and adds what it lacks.
+
+    Raises:
+        ConfigError: the folder cannot be written to, is another's, or is in use.
+    """
+    model = content_hash(graph.to_json())
+    with opened(folder, f"designs for {graph.name}") as journal:
+        yield lambda tasks: _results(run, journal, model, tasks)
+
+
+def _results(run: Run, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
+    keys = {task.design.key: _key(model, task) for task in tasks}
+    missing = [task for task in tasks if keys[task.design.key] not in journal.rows]
+    for result in run(missing):
+        journal.append([(keys[result.design.key], _row(result))])
+    return [_result(task, journal.rows[keys[task.design.key]]) for task in tasks]
+
+
+def _key(model: str, task: Task) -> str:
+    """A text that differs where anything does that decides what is found: code, model, site, cluster, what is asked."""
+    question, cluster = task.question, task.design.cluster()
+    parts = (cluster.fabric, cluster.accelerator, cluster.training, question.site)
+    fields = [part.model_dump(mode="json") for part in parts]
+    return content_hash([code_version(), model, task.design.key, question.batch_per_rank, fields, repr(task.below)])
+
+
+def _row(result: Bounded | Evaluated) -> Document:
+    names = _BOUNDED if isinstance(result, Bounded) else _EVALUATED
+    row = {name: getattr(result, name) for name in names}
+    return {name: None if value == inf else value for name, value in row.items()}
+
+
+def _result(task: Task, row: Document) -> Bounded | Evaluated:
+    fields: Document = {name: inf if value is None else value for name, value in row.items()}
+    return (Bounded if "least_time" in fields else Evaluated)(design=task.design, **fields)

@@ -1,0 +1,389 @@
+"""The designs that are searched: families of fabrics, each with lists of values for some of its fields.
+
+    families:
+      - name: fat tree
+        technology: electrical
+        fabric: fat-tree-400g
+        set: {tiers.spine.ports: [32, 16, 8]}
+
+A family stands for the product of its lists, on every number of ranks that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.fields import Config, Dollars
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import cluster_from
+from lightloom.machines.parts.bill import Bill, Total
+from lightloom.machines.parts.part import FigureName
+from lightloom.planning.economics.estimate import goodput_of
+from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger
+from lightloom.planning.sweeps.experiment import Several, Text
+
+Technology = Literal["electrical", "optical"]
+DEFAULT = Path(__file__).parent / "spaces" / "default.yaml"
+
+
+class Family(Config):
+    """Fabrics that differ in the values of some fields."""
+
+    name: Text
+    technology: Technology
+    """What carries data between nodes: packet switches, or light that passes no packet switch."""
+    fabric: Any
+    """A fabric of the catalog, a YAML file, or a mapping of fields, as in a cluster's file."""
+    set: dict[Text, Several[Any]] = Field(default_factory=dict)
+    """Fields of the fabric, and the values that they take."""
+    fabric_price: Dollars | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts. Null: from its bill."""
+
+
+class DesignSpace(Config):
+    """What a YAML file of designs says."""
+
+    description: str = ""
+    """One line for people."""
+    assumptions: tuple[Text, ...] = ()
+    """What holds for all designs and no source states; printed with the results."""
+    families: tuple[Family, ...]
+
+    def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
+        """Yield every design of these numbers of ranks; files that fabrics name lie relative to ``folder``."""
+        for family, count in product(self.families, ranks):
+            for values in product(*family.set.values()):
+                yield Design(
+                    family=family.name,
+                    technology=family.technology,
+                    fabric=family.fabric,
+                    ranks=count,
+                    accelerator=accelerator,
+                    folder=str(folder),
+                    settings=dict(zip(family.set, values, strict=True)),
+                    fabric_price=family.fabric_price,
+                    shown=tuple(name for name, several in family.set.items() if len(several) > 1),
+                )
+
+
+def read_space(path: Path | None = None) -> DesignSpace:
+    """Read a space of designs from a YAML file; the default one without it.
+
+    Raises:
+        ConfigError: unreadable, a field is unknown, missing or malformed, or two families have one name.
+    """
+    path = path or DEFAULT
+    where = path.stem if path == DEFAULT else str(path)
+    space: DesignSpace = validate(DesignSpace, read_yaml(path), where)
+    names = [family.name for family in space.families]
+    if not names:
+        raise ConfigError(f"{where}: no families: expected at least one")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{where}: two families are named {twice!r}: expected different names")
+    return space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """One fabric with all its fields, and how many ranks of which accelerator it joins."""
+
+    family: str
+    technology: Technology
+    fabric: Any
+    ranks: int
+    accelerator: str
+    folder: str
+    """Folder to which files that the fabric names are relative."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fabric_price: float | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts; None: from its bill."""
+    shown: tuple[str, ...] = ()
+    """Fields in which the designs of the family differ."""
+
+    @property
+    def name(self) -> str:
+        """The family, and the values of the fields in which its designs differ."""
+        values = ", ".join(f"{field.rpartition('.')[2]} {self.settings[field]}" for field in self.shown)
+        return f"{self.family}: {values}" if values else self.family
+
+    @property
+    def key(self) -> str:
+        """A text that no other design of the space has."""
+        return f"{self.ranks} ranks, {self.family}: {sorted(self.settings.items())}"
+
+    def cluster(self) -> Cluster:
+        """Return the cluster.
+
+        Raises:
+            InputError: the fabric does not have so many ranks, or a value is out of range.
+        """
+        data = {"ranks": self.ranks, "accelerator": self.accelerator, "fabric": self.fabric}
+        settings = {f"fabric.{name}": value for name, value in self.settings.items()}
+        return cluster_from(data, settings, name=self.name, where=f"design {self.name!r}", folder=Path(self.folder))
+
+
+# What a design costs a second and trains a second: its place among designs, as a function of its step time.
+#
+# samples per dollar = goodput / (1 + s) / (t · dollars a second + dollars of what sending draws for one sample)
+# samples per joule  = goodput / (1 + s) / (t · watts at the meter + joules of what sending draws for one sample)
+#
+# with s the spare nodes over those in use, which cost and draw as much, and t the seconds of a step for each of its
+# samples. Both fall as t grows, so a lower bound of t gives values that the design cannot exceed, and a design that
+# it would have to be faster than a bound to match cannot be matched.
+#
+# A price or a power that nothing states is a variable: dollars and joules of a sample are linear in it
+# (:meth:`Worth.assuming`). That holds for parts of the fabric and for boards and hosts, of which designs have equally
+# many, but for different times.
+
+PRICE, POWER = "price of ", "power of "
+"""How names of unknown prices and powers begin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worth:
+    """What a cluster costs and loses, whatever it trains."""
+
+    goodput: float
+    """Share of the time that trains, failures of unknown rate left out."""
+    spare_share: float
+    """Spare nodes that ``goodput`` takes, over the nodes in use."""
+    capital: float
+    """Dollars of all ranks, those that are known."""
+    cost_rate: float
+    """Dollars a second for the price and its maintenance, for each dollar of it."""
+    watts: float
+    """Watts of all ranks at the meter, busy or idle, those that are known."""
+    electricity: float
+    """Dollars a joule at the meter."""
+    pue: float
+    fabric_dollars: float
+    """Dollars of the fabric for each rank, those that are known."""
+    fabric_watts: float
+    """Watts of the fabric for each rank before the meter, those that are known."""
+    fabric_bandwidth: float | None
+    """Bytes a second that a rank sends over all its links at most; None where the fabric does not say."""
+    unknown: Mapping[str, float]
+    """Parts of all ranks whose price, power or energy of a bit is unknown, by what is unknown:
+    ``{"price of wdm-engine": 1024}``."""
+    unknown_rates: Mapping[str, float]
+    """Parts of all ranks whose failure rate is unknown, boards and hosts included: the goodput leaves them out."""
+    alike: Mapping[str, float]
+    """Prices and powers of boards and hosts that nothing states, of one rank, by what is unknown: the number of ranks.
+    They are the same in every design with the accelerator, but are paid for longer where a step takes longer."""
+    ranks: int
+
+    @classmethod
+    def of(cls, cluster: Cluster, site: Site) -> Worth:
+        """Return the worth of a cluster at a site.
+
+        Raises:
+            UnsupportedError: nothing states what the fabric is built of.
+        """
+        ledger = ClusterLedger.of(cluster, site)
+        goodput = goodput_of(cluster, ledger)
+        second = StepLedger(cluster=ledger, step_time=1.0, sent_joules=0.0, samples=1)
+        fabric = ledger.fabric
+        if fabric.missing:
+            raise UnsupportedError(f"nothing states {', '.join(fabric.missing)}: the design has no price")
+        others = ledger.boards + ledger.hosts
+        alike = dict.fromkeys((*others.dollars.missing, *others.static_power.missing), float(cluster.ranks))
+        return cls(
+            goodput=goodput.most,
+            spare_share=goodput.spare_share,
+            capital=_known(ledger.dollars) * cluster.ranks,
+            cost_rate=site.cost_rate,
+            watts=_known(second.metered),
+            electricity=site.electricity,
+            pue=site.pue,
+            fabric_dollars=_known(fabric.dollars),
+            fabric_watts=_known(fabric.static_power),
+            fabric_bandwidth=fabric.bandwidth,
+            unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown_energy(cluster, fabric),
+            unknown_rates=_unknown(ledger.bill, "mtbf"),
+            alike=alike,
+            ranks=cluster.ranks,
+        )
+
+    @property
+    def dollar_rate(self) -> float:
+        """Dollars a second of the nodes in use, electricity included."""
+        return self.capital * self.cost_rate + self.watts * self.electricity
+
+    @property
+    def kept(self) -> float:
+        """Samples that train for each one that nodes without failures and spares would train at the same expense."""
+        return self.goodput / (1 + self.spare_share)
+
+    @property
+    def variables(self) -> Mapping[str, float]:
+        """Everything whose price, power or energy of a bit is unknown, and how many all ranks have of it."""
+        return {**self.unknown, **self.alike}
+
+    def assuming(self, figures: Mapping[str, float]) -> Worth:
+        """Return the worth if unknown prices and powers were these.
+
+        Args:
+            figures: dollars or watts of one, by names of :attr:`variables`: ``{"price of wdm-engine": 119.0}``.
+        """
+        dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
+        watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
+        assert len(dollars) + len(watts) == len(figures) and figures.keys() <= self.variables.keys()
+        capital, power = (sum(each * self.variables[name] for name, each in of.items()) for of in (dollars, watts))
+        fabric_dollars, fabric_watts = (
+            sum(each * self.unknown.get(name, 0.0) for name, each in of.items()) / self.ranks for of in (dollars, watts)
+        )
+        return replace(
+            self,
+            capital=self.capital + capital,
+            watts=self.watts + power * self.pue,
+            fabric_dollars=self.fabric_dollars + fabric_dollars,
+            fabric_watts=self.fabric_watts + fabric_watts,
+            unknown={name: count for name, count in self.unknown.items() if name not in figures},
+            alike={name: count for name, count in self.alike.items() if name not in figures},
+        )
+
+    @property
+    def weight(self) -> float:
+        """What a dollar or a watt more of every rank counts for one sample at one second a sample."""
+        return self.ranks / self.kept
+
+    def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Return what is unknown of samples per dollar (0) or per joule (1), of some names or of all variables.
+
+        Dollars hold joules, which hold no prices.
+        """
+        every = self.variables if names is None else names
+        return tuple(name for name in every if objective == 0 or not name.startswith(PRICE))
+
+    def at_most(self, objective: int) -> bool:
+        """Whether samples per dollar (0) or per joule (1) are upper bounds: a price, a power or a life is unknown."""
+        return bool(self.unknown_of(objective) or self.unknown_rates)
+
+    def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
+        """Return samples per dollar, per joule and per second.
+
+        Args:
+            sample_time: seconds of a step for each of its samples.
+            sent: joules for each sample that sending adds to the static power.
+        """
+        joules = self.watts * sample_time + sent * self.pue
+        dollars = self.dollar_rate * sample_time + sent * self.pue * self.electricity
+        return self.kept / dollars, self.kept / joules, self.goodput / sample_time
+
+    def fabric_price(self, sample_time: float, sent: float, samples_per_dollar: float) -> float:
+        """Return the dollars of the fabric for each rank at which the design trains so many samples for a dollar;
+        negative where no price does."""
+        budget = self.kept / samples_per_dollar - sent * self.pue * self.electricity
+        capital = (budget / sample_time - self.watts * self.electricity) / self.cost_rate
+        return self.fabric_dollars + (capital - self.capital) / self.ranks
+
+    def fabric_power(self, sample_time: float, sent: float, samples_per_joule: float) -> float:
+        """Return the watts of the fabric for each rank at which the design trains so many samples for a joule;
+        negative where none do."""
+        watts = (self.kept / samples_per_joule - sent * self.pue) / sample_time
+        return self.fabric_watts + (watts - self.watts) / self.pue / self.ranks
+
+    def energy_per_bit(self, watts: float) -> float | None:
+        """Return watts of the fabric for each rank as joules for each bit that it sends at its full rate."""
+        return None if not self.fabric_bandwidth else watts / (8 * self.fabric_bandwidth)
+
+
+def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
+    """Return how many parts of all ranks have no such figure, by what is missing."""
+    counts: dict[str, float] = {}
+    for line in bill.lines:
+        for missing in line.total(name).missing:
+            counts[missing] = counts.get(missing, 0.0) + line.per_rank * bill.ranks
+    return counts
+
+
+def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
+    """Return what sending adds and nothing states: parts, or the fabric's figure of a bit where parts draw more for it.
+
+    Designs send different bytes for a sample, so that what is unknown of one is not compared with that of another.
+    """
+    energy = fabric.dynamic_energy
+    if cluster.fabric.energy_per_bit is not None or (energy.complete and not energy.value):
+        return {}
+    names = energy.missing or ("fabric.energy_per_bit",)
+    return {f"{name} of {cluster.name}": float(cluster.ranks) for name in names}
+
+
+def _known(total: Total) -> float:
+    """Return the sum of what is known; what is missing is named beside it."""
+    return total.value or 0.0
+
+
+# Which designs no other one beats, whatever the prices are that nobody states.
+#
+# A design beats another one if it trains at least as many samples for a dollar, for a joule and, where numbers of
+# ranks differ, in a second, and if every part of unknown price or power, boards and hosts included, stands in it for
+# at most as long a share of a sample, spare nodes counted: then it stays ahead whatever that part costs or draws.
+# Parts whose failure rate is unknown count likewise, by number.
+
+_ROUNDING = 1e-9
+
+
+class Front:
+    """Designs that were evaluated, and the time beyond which another one cannot be on the front beside them."""
+
+    def __init__(self, *, by_speed: bool) -> None:
+        """``by_speed``: whether samples per second count as an objective."""
+        self._by_speed = by_speed
+        self._points: list[tuple[Worth, float, float]] = []
+
+    def add(self, worth: Worth, sample_time: float, sent: float) -> None:
+        """Add an evaluated design."""
+        self._points.append((worth, sample_time, sent))
+
+    def cutoff(self, worth: Worth) -> float:
+        """Return the seconds a sample beyond which a design of this worth is beaten."""
+        return min((self._beaten_beyond(worth, *point) for point in self._points), default=inf)
+
+    def _beaten_beyond(self, worth: Worth, other: Worth, sample_time: float, sent: float) -> float:
+        """Seconds a sample beyond which ``worth`` is beaten by another design."""
+        if any(worth.unknown_rates.get(part, 0.0) < count for part, count in other.unknown_rates.items()):
+            return inf
+        objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
+        rates = (worth.dollar_rate, worth.watts, 1.0)[: len(objectives)]
+        kept = (worth.kept, worth.kept, worth.goodput)[: len(objectives)]
+        times = [share / (rate * value) for share, rate, value in zip(kept, rates, objectives, strict=True)]
+        for part, count in other.variables.items():
+            own = worth.variables.get(part, 0.0)
+            if own == 0.0:
+                return inf
+            times.append(count * sample_time / other.kept * worth.kept / own)
+        return max(times)
+
+    def on_front(self) -> list[bool]:
+        """Return whether each design that was added is beaten by no other; of equal ones all are."""
+        return [
+            not any(self._beats(other, point) for other in self._points if other is not point) for point in self._points
+        ]
+
+    def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
+        parts = sorted({*first[0].variables, *second[0].variables})
+        rates = sorted({*first[0].unknown_rates, *second[0].unknown_rates})
+        pairs = list(zip(self._vector(*first, parts, rates), self._vector(*second, parts, rates), strict=True))
+        at_least = all(mine >= other - _ROUNDING * abs(other) for mine, other in pairs)
+        return at_least and any(mine > other + _ROUNDING * abs(other) for mine, other in pairs)
+
+    def _vector(
+        self, worth: Worth, sample_time: float, sent: float, parts: Sequence[str], rates: Iterable[str]
+    ) -> list[float]:
+        """Objectives of a point, more is better."""
+        return [
+            *worth.point(sample_time, sent)[: 3 if self._by_speed else 2],
+            *(-worth.variables.get(part, 0.0) * sample_time / worth.kept for part in parts),
+            *(-worth.unknown_rates.get(part, 0.0) for part in rates),
+        ]

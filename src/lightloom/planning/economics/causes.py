@@ -1,0 +1,442 @@
+"""What interrupts a job, and how often: the parts of the cluster's bill, and software.
+
+Parts fail at the mean times of their catalog entries. Software is no part: its rate is Llama 3's, unless a user states
+another or a log of interruptions replaces all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.evaluate import around_failures
+from lightloom.core.configfile import (
+    catalog_file,
+    catalog_files,
+    read_yaml,
+    validate,
+)
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.fields import Config, Count
+from lightloom.core.units import format_size
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure
+from lightloom.machines.parts.bill import Bill
+from lightloom.machines.parts.part import Kind
+from lightloom.planning.economics.job import GoodputOptions, Remedy
+
+# Published logs of interruptions, by name: how many a number of ranks had in a number of days, and by what cause.
+
+CATALOG = Path(__file__).parent / "catalog"
+Group = Literal["accelerator", "host", "network", "software", "all"]
+"""What an interruption comes from; ``all`` where a log does not tell causes apart."""
+_Interruptions = Annotated[float, Field(ge=0)]
+
+
+class InterruptionLog(Config):
+    """Interruptions of jobs, as published or as a user's own YAML file counts them."""
+
+    name: str
+    description: str = ""
+    """One line for people."""
+    ranks: Count
+    """Accelerators observed."""
+    days: Annotated[float, Field(gt=0)]
+    """Days for which they were observed."""
+    interruptions: Annotated[dict[Group, dict[str, _Interruptions]], Field(min_length=1)]
+    """Interruptions by group and cause."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Where each field's value comes from."""
+
+    @property
+    def source(self) -> str:
+        """Where the counts come from."""
+        return self.sources.get("interruptions", f"the file {self.name}")
+
+    @property
+    def total(self) -> float:
+        """Interruptions of every cause."""
+        return sum(sum(rows.values()) for rows in self.interruptions.values())
+
+    def rate(self, group: Group) -> float:
+        """Return the interruptions of a group a second, per rank."""
+        return sum(self.interruptions.get(group, {}).values()) / (self.ranks * self.days * 86400)
+
+
+def names() -> list[str]:
+    """Return the names in the catalog."""
+    return sorted(catalog_files(CATALOG))
+
+
+def load_log(name: str) -> InterruptionLog:
+    """Return a log of the catalog or of a YAML file.
+
+    Raises:
+        UnknownNameError: neither a catalog name nor a file.
+        ConfigError: a field is missing, unknown or out of range.
+    """
+    path = catalog_file(name, CATALOG)
+    if path is None:
+        raise UnknownNameError("log of interruptions", name, names(), "or a .yaml file")
+    where = name if path.is_relative_to(CATALOG) else str(path)
+    log: InterruptionLog = validate(InterruptionLog, {"name": path.stem, **read_yaml(path)}, where)
+    return log
+
+
+SOFTWARE = "llama-3"
+"""The log whose rate of interruptions by software is the default."""
+_GROUPS: Mapping[Kind, Group] = {"board": "accelerator", "host": "host"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One cause of interruptions."""
+
+    name: str
+    """A part, or a group of causes."""
+    group: Group
+    kind: Kind | None
+    """The part's kind; None where the cause is no part."""
+    rate: float | None
+    """Interruptions a second, per rank; None where nothing states it."""
+    source: str
+    assumed: bool = False
+    """Whether no publication states the rate."""
+
+
+def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
+    """Return the causes of interruptions of a rank.
+
+    Args:
+        bill: the parts of a rank: boards, hosts and fabric.
+        log: interruptions of all causes, in the place of the parts' and of software's; None for these.
+        mtbf: mean seconds between failures of one part by name, or of a rank by group, in the place of these.
+
+    Raises:
+        UnknownNameError: ``mtbf`` names neither a part of the bill nor a group.
+        ConfigError: ``mtbf`` names a group and a part of it.
+    """
+    causes = _of_bill(bill) if log is None else _of_log(log)
+    for name, seconds in mtbf.items():
+        causes = _stated(causes, name, seconds, bill if log is None else None)
+    order = get_args(Group)
+    return tuple(sorted(causes, key=lambda cause: order.index(cause.group)))
+
+
+def _of_log(log: InterruptionLog) -> list[Cause]:
+    source = f"{log.name}: {log.source}"
+    return [
+        Cause(name=group, group=group, kind=None, rate=log.rate(group), source=source) for group in log.interruptions
+    ]
+
+
+def _of_bill(bill: Bill) -> list[Cause]:
+    causes: dict[str, Cause] = {}
+    for line in bill.lines:
+        part, total = line.part, line.total("mtbf")
+        if total.value == 0 and not total.missing:
+            continue
+        known = causes.get(part.name)
+        if known is not None and known.rate is not None and total.value is not None:
+            causes[part.name] = replace(known, rate=known.rate + total.value)
+            continue
+        figure = part.figure("mtbf")
+        causes[part.name] = Cause(
+            name=part.name,
+            group=_GROUPS.get(part.kind, "network"),
+            kind=part.kind,
+            rate=total.value,
+            source="no source was found" if figure is None else figure.source,
+            assumed=figure is not None and figure.assumed,
+        )
+    for missing in bill.missing:
+        causes[missing] = Cause(name=missing, group="network", kind=None, rate=None, source="no source was found")
+    log = load_log(SOFTWARE)
+    software = Cause(
+        name="software",
+        group="software",
+        kind=None,
+        rate=log.rate("software"),
+        source=f"assumption: {log.source}; per rank, as if interruptions by software grew with the ranks",
+        assumed=True,
+    )
+    return [*causes.values(), software]
+
+
+def _stated(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
+    """Return the causes with one mean time stated: of a group for each rank, of a part for each one."""
+    group = next((group for group in get_args(Group) if group == name), None)
+    if group is not None:
+        if any(cause.group == group and cause.source == "given" for cause in causes):
+            raise ConfigError(f"mtbf of {name} and of a part of it: expected one of them")
+        given = Cause(name=name, group=group, kind=None, rate=1 / seconds, source="given")
+        kept = [] if group == "all" else [cause for cause in causes if cause.group != group]
+        return [*kept, given]
+    counts = [line.per_rank for line in bill.lines if line.part.name == name] if bill is not None else []
+    place = next((place for place, cause in enumerate(causes) if cause.name == name), None)
+    if counts and place is None:
+        raise ConfigError(f"mtbf of {name} and of the group that holds it: expected one of them")
+    if not counts or place is None:
+        known = [*get_args(Group), *(cause.name for cause in causes if cause.kind is not None)]
+        raise UnknownNameError("part or group with a mean time between failures", name, known)
+    causes[place] = replace(causes[place], rate=sum(counts) / seconds, source="given", assumed=False)
+    return causes
+
+
+# What a restart is made of: from the failure to the next computed step, part by part, each with its source.
+#
+# node, accelerator   detection + swap + (rewiring + link up, over circuits) + initialisation + loading
+# link, by rewiring   network detection + rewiring + link up + initialisation + loading
+# link, left damaged  network detection + initialisation + loading
+# software            detection + initialisation + loading
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part of a restart."""
+
+    seconds: float
+    source: str
+    """Where the seconds come from; begins with ``assumption`` where no publication states them."""
+
+    @property
+    def assumed(self) -> bool:
+        """Whether no publication states it."""
+        return self.source.startswith("assumption")
+
+
+DEFAULTS: Mapping[str, Step] = MappingProxyType(
+    {
+        "detection": Step(
+            600.0,
+            "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: detection and diagnosis take less than 10 "
+            "minutes in the mean",
+        ),
+        "network_detection": Step(30.0, "ByteRobust, arXiv 2509.16293: network failures are detected within 30 s"),
+        "swap": Step(60.0, "assumption: a warm spare takes a node's place within a minute; no source was found"),
+        "rewiring": Step(
+            0.0435, "MixNet, SIGCOMM 2025, appendix C: 41.4 to 46.8 ms in the mean for 1 to 16 pairs of circuits"
+        ),
+        "link_up": Step(
+            5.67, "MixNet, SIGCOMM 2025, appendix C: 5.67 s in the mean until the link of the network card is up"
+        ),
+        "initialisation": Step(
+            30.0,
+            "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: less than 5 s on 2,048 GPUs and less "
+            "than 30 s on more than 10,000",
+        ),
+        "loading": Step(
+            129.0, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
+        ),
+    }
+)
+"""Parts of a restart by name."""
+CHECKPOINT_DEFAULTS: Mapping[str, Step] = MappingProxyType(
+    {
+        "stall": Step(
+            0.59, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
+        ),
+        "save": Step(
+            51.0, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
+        ),
+    }
+)
+"""Seconds that training stops for an asynchronous checkpoint, and until it is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The parts of restarts on one cluster."""
+
+    steps: Mapping[str, Step]
+    circuits: bool
+    """Whether optical circuits join the nodes, so that a spare node needs rewiring."""
+    whole: float | None = None
+    """Seconds of every restart, in the place of its parts."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, float], *, circuits: bool, whole: float | None = None) -> Recovery:
+        """Return the defaults with ``given`` seconds in place of some parts.
+
+        Raises:
+            UnknownNameError: a part that restarts do not have.
+        """
+        for name in given:
+            if name not in DEFAULTS:
+                raise UnknownNameError("part of a restart", name, DEFAULTS)
+        stated = {name: Step(seconds, "given") for name, seconds in given.items()}
+        return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
+
+    def with_step(self, name: str, seconds: float, source: str) -> Recovery:
+        """Return the recovery with one default replaced by a fabric's own figure; a part that was given stays."""
+        if self.steps[name].source == "given":
+            return self
+        return replace(self, steps=MappingProxyType({**self.steps, name: Step(seconds, source)}))
+
+    def parts(self, remedy: str) -> tuple[str, ...]:
+        """Return the names of the parts of a restart: of ``node``, ``rewire``, ``damaged`` or ``software``."""
+        rewiring = ("rewiring", "link_up")
+        return {
+            "node": ("detection", "swap", *(rewiring if self.circuits else ()), "initialisation", "loading"),
+            "rewire": ("network_detection", *rewiring, "initialisation", "loading"),
+            "damaged": ("network_detection", "initialisation", "loading"),
+            "software": ("detection", "initialisation", "loading"),
+        }[remedy]
+
+    def seconds(self, remedy: str) -> float:
+        """Return the seconds of a restart."""
+        if self.whole is not None:
+            return self.whole
+        return sum(self.steps[name].seconds for name in self.parts(remedy))
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Return the parts that restarts take here and that are not given, with their sources."""
+        if self.whole is not None:
+            return ()
+        used = dict.fromkeys(name for remedy in ("node", "rewire", "software") for name in self.parts(remedy))
+        used = {name: None for name in used if self.circuits or name not in ("rewiring", "link_up")}
+        return tuple(
+            f"{name.replace('_', ' ')} {self.steps[name].seconds:g} s, {self.steps[name].source}"
+            for name in used
+            if self.steps[name].source != "given"
+        )
+
+
+# What a failed link costs in steps that go on without it, as ``lightloom damage`` prices it.
+
+MOST_RANKS = 64
+"""Larger rings are priced as rings of so many nodes: searches take seconds there, and the slowdown of a long message is
+set by channels and broken links, not by the number of nodes."""
+_CHANNELS_OF_A_LASER = 16
+"""Wavelengths of one light source (a SuperNova of Ayar Labs has 16)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagePrice:
+    """Times as long as an all-reduce takes around a failure."""
+
+    slowdown: float | None
+    """None where the option cannot be priced; ``why`` says why then, and otherwise what was priced."""
+    why: str
+
+
+def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePrice:
+    """Return the slowdown of an all-reduce of ``nbytes`` after one part of this kind has failed."""
+    if not fabric.may_fail or fabric.damaged:
+        return DamagePrice(slowdown=None, why=f"lightloom damage does not serve a fabric of kind {fabric.kind_name}")
+    failures = [failure for failure in _failures(fabric, kind) if failure.what in fabric.may_fail]
+    if not failures:
+        return DamagePrice(slowdown=None, why=f"lightloom damage has no failure for a {kind or 'network'} part")
+    ranks = min(fabric.ranks, MOST_RANKS)
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks)
+    if part is None:
+        return DamagePrice(slowdown=None, why=f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}")
+    request = Collective("all-reduce", ranks, nbytes)
+    slowdown = around_failures(request, part, [[], failures])[1]["slowdown"]
+    named = failures[0].text() if len(failures) == 1 else f"{failures[0].text()} to {failures[-1].text()}"
+    return DamagePrice(
+        slowdown=max(float(slowdown), 1.0),
+        why=f"{slowdown:.3g} times the time of an all-reduce of {format_size(nbytes)} on {ranks} ranks, around {named}",
+    )
+
+
+def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
+    """Return what one failed part of a kind leaves dead; all nodes are alike, so that it is node 0."""
+    if kind in ("engine", "transceiver", "modulator", "receiver", "ring", "nic"):
+        return [Failure.parse("transceiver:0:0")]
+    if kind == "light-source":
+        lit = min(_CHANNELS_OF_A_LASER, fabric.channels)
+        return [Failure.parse(f"transceiver:0:{channel}") for channel in range(lit)]
+    if kind in ("fibre", "cable", "amplifier"):
+        return [Failure.parse("cable:0")]
+    return []
+
+
+# What can follow a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps for a while.
+#
+# restart   the node leaves until it is repaired, and the job restarts on a spare one
+# rewire    circuits move to a spare channel, and the job restarts where it was
+# damaged the job restarts where it was with schedules around the failure, slower until that is repaired, and restarts
+# once more then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One way to go on after a failure of one cause; missing where ``why`` says why it cannot be chosen."""
+
+    remedy: Remedy
+    restart: float = 0.0
+    """Seconds until the job computes again."""
+    restarts: int = 1
+    """Interruptions that one failure makes."""
+    slowdown: float = 1.0
+    """Times as long as a step takes until the repair."""
+    possible: bool = True
+    why: str = ""
+    """What its price rests on, or why it is missing."""
+
+    def speed(self, rate: float, repair: float) -> float:
+        """Return the mean speed of steps while ``rate`` failures a second are repaired ``repair`` seconds later each.
+
+        So many failures at once have a Poisson distribution of mean rate · repair, and each multiplies the time of a
+        step by ``slowdown``: the mean of slowdown^−n is e^{−rate · repair · (1 − 1/slowdown)}.
+        """
+        return math.exp(-rate * repair * (1 - 1 / self.slowdown))
+
+
+def responses(
+    cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool
+) -> tuple[Response, ...]:
+    """Return every way to go on after a failure of a network part, those that are missing included.
+
+    Args:
+        cause: the failure.
+        fabric: where it happens.
+        recovery: parts of restarts.
+        options: what the user states.
+        price: whether damage is priced by synthesis, which takes seconds.
+    """
+    restart = Response(remedy="restart", restart=recovery.seconds("node"), why="the node leaves until it is repaired")
+    return (restart, _rewire(fabric, recovery, options), _damaged(cause, fabric, recovery, options, price))
+
+
+def _rewire(fabric: Fabric, recovery: Recovery, options: GoodputOptions) -> Response:
+    if not (recovery.circuits or fabric.wavelength_routed):
+        return Response(
+            remedy="rewire", possible=False, why=f"a fabric of kind {fabric.kind_name} has no circuits to rewire"
+        )
+    if options.spare_channels == 0:
+        return Response(remedy="rewire", possible=False, why="no rank has a spare channel (spare_channels is 0)")
+    return Response(
+        remedy="rewire",
+        restart=recovery.seconds("rewire"),
+        why=f"{options.spare_channels} spare channels of every rank",
+    )
+
+
+def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
+    if options.damage_slowdown is not None:
+        slowdown, why = options.damage_slowdown, f"collectives take {options.damage_slowdown:g} times as long, as given"
+    elif not price and fabric.may_fail:
+        return Response(remedy="damaged", possible=False, why="not priced here: lightloom goodput does")
+    else:
+        priced = damage_price(fabric, cause.kind, options.message)
+        if priced.slowdown is None:
+            return Response(remedy="damaged", possible=False, why=priced.why)
+        slowdown, why = priced.slowdown, priced.why
+    share = 1.0 if options.communication is None else options.communication
+    note = "assumption: all of a step is communication" if options.communication is None else f"{share:.0%} of a step"
+    return Response(
+        remedy="damaged",
+        restart=recovery.seconds("damaged"),
+        restarts=2,
+        slowdown=1 + share * (slowdown - 1),
+        why=f"{why}; {note}",
+    )

@@ -1,0 +1,554 @@
+"""The goodput of a job on a cluster: causes of its bill, the best responses, the spares that pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from lightloom.core.errors import ConfigError
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.parts.bill import Bill, Total, missing_text
+from lightloom.planning.economics.causes import (
+    CHECKPOINT_DEFAULTS,
+    Cause,
+    Recovery,
+    Response,
+    causes_of,
+    load_log,
+    responses,
+)
+from lightloom.planning.economics.job import (
+    Checkpoint,
+    GoodputOptions,
+    Interruption,
+    Job,
+    Played,
+    Shares,
+    World,
+    host_availability,
+    options_of,
+    reconfigurable_share,
+    simulate,
+    static_share,
+    total_job,
+)
+from lightloom.planning.economics.ledger import ClusterLedger
+
+MONTH = 30 * 86400.0
+"""Seconds of a month of 30 days."""
+REPAIR = 86400.0
+_REPAIR_SOURCE = (
+    "assumption: nodes are back after 24 h in the mean; at Llama 3's rates they then work 99.6 % of the time, within "
+    "the 99.0 to 99.9 % of TPU v4's paper"
+)
+_OUT = ("accelerator", "host", "all")
+"""Groups whose failures take a node out of service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is estimated: ranks on a fabric, their bill, and which of them fail together."""
+
+    name: str
+    ranks: int
+    fabric: Fabric
+    bill: Bill
+    """Boards, hosts and fabric, per rank."""
+    node_ranks: int
+    node_source: str
+    """Where ``node_ranks`` comes from."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return -(-self.ranks // self.node_ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A cause, what follows it, and what else could."""
+
+    cause: Cause
+    chosen: Response | None
+    """None where the cause is no link: its restart is ``restart``."""
+    restart: float
+    alternatives: tuple[tuple[Response, float | None], ...] = ()
+    """Every response to a failed link, with the goodput that it would give."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a month of training keeps, and why."""
+
+    machine: Machine
+    options: GoodputOptions
+    job: Job
+    speed: float
+    """Mean speed of steps, 1 where nothing is left damaged."""
+    answers: tuple[Answer, ...]
+    recovery: Recovery
+    spare_ratio: float
+    """Price of a spare node over that of a node in use."""
+    node_price: Total
+    """Dollars of a node in use."""
+
+    @cached_property
+    def shares(self) -> Shares:
+        """Where the time goes."""
+        return self.job.shares().at_speed(self.speed)
+
+    @property
+    def most_goodput(self) -> float:
+        """Share of the time that trains, as far as causes are known: an upper bound where any is missing."""
+        return self.shares.useful
+
+    @property
+    def goodput(self) -> float | None:
+        """Share of the time that trains and is kept; None where the rate of a cause is missing."""
+        return None if self.missing else self.most_goodput
+
+    @property
+    def cost(self) -> float:
+        """Price of the job's nodes and of its spares, in nodes in use."""
+        return self.job.nodes + self.job.spares * self.spare_ratio
+
+    @cached_property
+    def dollars(self) -> float | None:
+        """Dollars of the nodes and their spares, as far as prices are known; None where none is."""
+        return None if self.node_price.value is None else self.node_price.value * self.cost
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Causes whose rate nothing states."""
+        return tuple(_lacking(answer.cause) for answer in self.answers if answer.cause.rate is None)
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """Defaults that decide the result, each with its source."""
+        options, lines = self.options, list(self.recovery.assumptions())
+        checkpoint = self.job.checkpoint
+        if options.stall is None:
+            lines += [
+                f"checkpoint: {name} {step.seconds:g} s, {step.source}" for name, step in CHECKPOINT_DEFAULTS.items()
+            ]
+        elif checkpoint.save == 0:
+            lines.append("checkpoints block: training waits until they are written")
+        if options.interruption_time is not None:
+            return tuple(lines)
+        if options.repair is None:
+            lines.append(_REPAIR_SOURCE)
+        if options.node_ranks is None:
+            lines.append(self.machine.node_source)
+        if options.spares is None:
+            lines.append(f"spares: as many as pay, at {self.spare_ratio:.3g} times the price of a node in use")
+        rates = [
+            f"{answer.cause.name}: {answer.cause.source}" for answer in self.answers if answer.cause.rate is not None
+        ]
+        return (*lines, *(line for line in rates if not line.endswith(": given")))
+
+
+def checkpoint_of(options: GoodputOptions) -> Checkpoint:
+    """Return the checkpoint that options state: blocking with a stall alone, asynchronous with both or by default."""
+    if options.stall is None:
+        return Checkpoint(stall=CHECKPOINT_DEFAULTS["stall"].seconds, save=CHECKPOINT_DEFAULTS["save"].seconds)
+    return Checkpoint(stall=options.stall, save=options.save or 0.0)
+
+
+def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
+    """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches have them."""
+    fabric = machine.fabric
+    components = (line.part for line in machine.bill.lines)
+    parts = [each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")]
+    recovery = Recovery.of(options.recovery, circuits=bool(parts) or fabric.switch_planes, whole=options.restart)
+    for part in parts[:1]:
+        for step, seconds in (("rewiring", part.reconfiguration_time), ("link_up", part.link_up_time)):
+            if seconds is not None:
+                field = "reconfiguration_time" if step == "rewiring" else "link_up_time"
+                recovery = recovery.with_step(step, seconds, f"{part.name}: {part.sources.get(field, 'its part')}")
+    for step, field in (("rewiring", "reconfiguration_time"), ("link_up", "link_up_time")):
+        value = getattr(fabric, field, None)
+        if value is not None:
+            recovery = recovery.with_step(step, value, f"the fabric's {field}")
+    return recovery
+
+
+def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = True) -> Estimate:
+    """Return the goodput of a job on a machine.
+
+    Raises:
+        UnknownNameError: a part, group, log or step of a restart that does not exist.
+        ConfigError: a remedy that the fabric does not offer; a price of spares beside no price of nodes.
+    """
+    recovery = recovery_of(machine, options)
+    price = _node_price(machine, options)
+    ratio = _spare_ratio(options, price)
+    result_with = partial(
+        Estimate, machine=machine, options=options, recovery=recovery, spare_ratio=ratio, node_price=price
+    )
+    if options.interruption_time is not None:
+        job = total_job(options.interruption_time, recovery.seconds("node"), checkpoint_of(options), options.interval)
+        rate = 1 / options.interruption_time / machine.ranks
+        cause = Cause(name="all", group="all", kind=None, rate=rate, source="given")
+        alone = (Answer(cause=cause, chosen=None, restart=job.node_restart),)
+        return result_with(job=replace(job, nodes=machine.nodes), speed=1.0, answers=alone)
+    log = None if options.rates is None else load_log(options.rates)
+    causes = causes_of(machine.bill, log, options.mtbf)
+    choices = {
+        cause.name: responses(cause, machine.fabric, recovery, options, price_damage)
+        for cause in causes
+        if cause.group == "network" and cause.rate
+    }
+    chosen = {name: _first(given, options) for name, given in choices.items()}
+
+    def job_with(picked: Mapping[str, Response]) -> Estimate:
+        job, speed = _job(machine, options, recovery, causes, picked, ratio)
+        return result_with(job=job, speed=speed, answers=())
+
+    alternatives: dict[str, tuple[tuple[Response, float | None], ...]] = {}
+    for name, given in choices.items():
+        outcomes = {r.remedy: job_with({**chosen, name: r}) for r in given if r.possible}
+        alternatives[name] = tuple((r, outcomes[r.remedy].most_goodput if r.possible else None) for r in given)
+        if options.remedy is None:
+            best = max(outcomes, key=lambda remedy: outcomes[remedy].most_goodput / outcomes[remedy].cost)
+            chosen[name] = next(r for r in given if r.remedy == best)
+    answers = tuple(
+        Answer(
+            cause=cause,
+            chosen=chosen.get(cause.name),
+            restart=chosen[cause.name].restart if cause.name in chosen else _restart(cause, recovery),
+            alternatives=alternatives.get(cause.name, ()),
+        )
+        for cause in causes
+    )
+    return replace(job_with(chosen), answers=answers)
+
+
+def _restart(cause: Cause, recovery: Recovery) -> float:
+    return recovery.seconds("node" if cause.group in _OUT else "software")
+
+
+def _first(given: tuple[Response, ...], options: GoodputOptions) -> Response:
+    """Return the response to begin with: the one asked for, or a restart."""
+    response = next(r for r in given if r.remedy == (options.remedy or "restart"))
+    if not response.possible:
+        raise ConfigError(f"remedy {response.remedy}: {response.why}")
+    return response
+
+
+def _job(
+    machine: Machine,
+    options: GoodputOptions,
+    recovery: Recovery,
+    causes: tuple[Cause, ...],
+    chosen: Mapping[str, Response],
+    ratio: float,
+) -> tuple[Job, float]:
+    """Return the job with these responses, and the mean speed of its steps."""
+    repair = REPAIR if options.repair is None else options.repair
+    out, others, speed = 0.0, [], 1.0
+    for cause in causes:
+        rate = (cause.rate or 0.0) * machine.ranks
+        response = chosen.get(cause.name)
+        if cause.group in _OUT or (response is not None and response.remedy == "restart"):
+            out += cause.rate or 0.0
+        elif rate:
+            restart = _restart(cause, recovery) if response is None else response.restart
+            times = 1 if response is None else response.restarts
+            others.append(Interruption(name=cause.name, rate=rate * times, restart=restart))
+            speed *= 1.0 if response is None else response.speed(rate, repair)
+    job = Job(
+        nodes=machine.nodes,
+        node_rate=out * machine.ranks / machine.nodes,
+        node_restart=recovery.seconds("node"),
+        repair=repair,
+        others=tuple(others),
+        checkpoint=checkpoint_of(options),
+        fixed_interval=options.interval,
+    )
+    spares = best_spares(job, ratio) if options.spares is None else options.spares
+    return job.with_spares(spares), speed
+
+
+def best_spares(job: Job, ratio: float) -> int:
+    """Return the number of spares with the most goodput for the price of nodes and spares.
+
+    Spares change nothing but the availability. One more pays while it raises the goodput by more than it raises the
+    price; where even a job that never waits would not pay for one more, no larger number does.
+    """
+    best, most = 0, 0.0
+    for spares in range(100_000):
+        available = job.with_spares(spares).availability
+        value = available / (job.nodes + spares * ratio)
+        if value > most:
+            best, most = spares, value
+        if 1 / (job.nodes + (spares + 1) * ratio) <= most or available > 1 - 1e-12:
+            break
+    return best
+
+
+def _node_price(machine: Machine, options: GoodputOptions) -> Total:
+    """Return the dollars of a node in use."""
+    if options.node_price is not None:
+        return Total("dollars", options.node_price, options.node_price, options.node_price)
+    return machine.bill.dollars.times(machine.node_ranks)
+
+
+def _spare_ratio(options: GoodputOptions, node: Total) -> float:
+    if options.spare_price is None:
+        return 1.0
+    if node.missing or not node.value:
+        raise ConfigError(
+            f"spare_price {options.spare_price:g}: how many spares pay depends on the price of a node in use, "
+            f"which lacks {missing_text(node.missing)}: expected node_price beside it"
+        )
+    return options.spare_price / node.value
+
+
+def _lacking(cause: Cause) -> str:
+    return cause.name if cause.kind is None else f"mean time between failures of {cause.name}"
+
+
+# The goodput of a cluster from its description: what the command, the Python API and plans call.
+
+_MOST_RANKS = 10_000_000
+
+
+def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger | None = None) -> Machine:
+    """Return what is estimated of a cluster: its bill, and how many ranks fail together.
+
+    Raises:
+        ConfigError: a node with more ranks than the cluster.
+    """
+    ledger = ledger or ClusterLedger.of(cluster)
+    (host,) = (line.part for line in ledger.hosts.lines)
+    if options.node_ranks is not None:
+        ranks, source = options.node_ranks, "given"
+    elif host.serves > 1:
+        ranks, source = min(host.serves, cluster.ranks), f"a node has {host.serves} ranks: {host.name}"
+    elif cluster.fabric.node_ranks < cluster.ranks:
+        ranks = cluster.fabric.node_ranks
+        source = f"assumption: a node has {ranks} ranks, those of the fabric's innermost domain"
+    else:
+        ranks, source = 1, "assumption: every rank is a node of its own"
+    if ranks > cluster.ranks:
+        raise ConfigError(f"node_ranks={ranks}: expected at most the {cluster.ranks} ranks of {cluster.name}")
+    return Machine(
+        name=cluster.name,
+        ranks=cluster.ranks,
+        fabric=cluster.fabric,
+        bill=ledger.bill,
+        node_ranks=ranks,
+        node_source=source,
+    )
+
+
+def estimate_cluster(
+    cluster: Cluster,
+    options: GoodputOptions | Mapping[str, object] | None = None,
+    *,
+    ranks: int | None = None,
+    price_damage: bool = True,
+) -> Estimate:
+    """Return the goodput of a job on all of a cluster.
+
+    Args:
+        cluster: where the job runs.
+        options: inputs; see :class:`GoodputOptions`.
+        ranks: ranks of the job in the place of the cluster's, with as many parts for each.
+        price_damage: whether damage is priced by synthesis, which takes seconds on rings of wavelengths.
+
+    Raises:
+        InputError: an option that cannot be read, is out of range or contradicts another.
+    """
+    chosen = options_of(options)
+    machine = machine_of(cluster, chosen)
+    if ranks is not None:
+        if not machine.node_ranks <= ranks <= _MOST_RANKS:
+            raise ConfigError(
+                f"{ranks} ranks of the job: expected {machine.node_ranks}, one node, to {_MOST_RANKS:,} ranks"
+            )
+        machine = replace(machine, ranks=ranks)
+    return estimate(machine, chosen, price_damage=price_damage)
+
+
+def play(estimated: Estimate, months: float, runs: int, seed: int, world: World) -> Played:
+    """Return months of training, played event by event; steps that damage slows enter by their mean speed.
+
+    Raises:
+        ConfigError: no run, or more nodes than can be played.
+    """
+    played = simulate(estimated.job, months * MONTH, runs=runs, seed=seed, world=world)
+    speed = estimated.speed
+    return replace(
+        played, goodput=played.goodput * speed, error=played.error * speed, shares=played.shares.at_speed(speed)
+    )
+
+
+class ClusterGoodput(NamedTuple):
+    """What plans show of goodput."""
+
+    most: float
+    """Share of the time that trains, an upper bound where causes are missing."""
+    missing: tuple[str, ...]
+    """Causes of failures that nothing states."""
+    spare_share: float
+    """Spare nodes over the nodes in use; they cost and draw as much."""
+
+
+def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
+    """Return the goodput that plans show.
+
+    Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; damage is not priced.
+    """
+    options = GoodputOptions()
+    result = estimate(machine_of(cluster, options, ledger), options, price_damage=False)
+    return ClusterGoodput(result.most_goodput, result.missing, result.job.spares / result.job.nodes)
+
+
+# What a change is worth: the price at which a machine with it trains as much for a dollar as without it.
+#
+# A machine that costs X keeps the share g of its time, and g' with the change. Both train as much for a dollar if the
+# change costs X (g'/g − 1). Cheaper than that, it pays.
+
+_SHOWN = 2
+"""Numbers of spares shown on either side of the one that is chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change to a machine or to how a job runs there."""
+
+    name: str
+    goodput: float
+    """Share of the time kept with it."""
+    gain: float
+    """How much more is kept, relative to without it: the share of the machine's price that it is worth."""
+    dollars: float | None
+    """What it is worth; None where no price of the machine is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpareCount:
+    """A number of spare nodes."""
+
+    spares: int
+    goodput: float
+    worth: float | None
+    """Dollars below which the last of these pays; None where no price is known, and for none."""
+    relative_worth: float
+    """The same in prices of a node in use; 0 for no spares."""
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """Slices of one size: what share of the ranks can run in them."""
+
+    ranks: int
+    block_ranks: int
+    host_availability: float
+    reconfigurable: float
+    static: float
+
+
+def changes(base: Estimate) -> tuple[Change, ...]:
+    """Return what single changes are worth, the most valuable first."""
+    return tuple(sorted(_changes(base), key=lambda change: -change.gain))
+
+
+def _changes(base: Estimate) -> Iterator[Change]:
+    job, options = base.job, base.options
+    checkpoint = job.checkpoint
+    faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
+    yield _change(base, "checkpoints that take half as long", replace(job, checkpoint=faster))
+    sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
+    name = "restarts that are a minute shorter"
+    yield _change(base, name, replace(job, others=sooner, node_restart=max(job.node_restart - 60, 0)))
+    rarer = tuple(replace(kind, rate=kind.rate / 2) for kind in job.others)
+    yield _change(base, "half the interruptions", replace(job, others=rarer, node_rate=job.node_rate / 2))
+    if options.interruption_time is None:
+        yield _change(base, "one more spare node", job.with_spares(job.spares + 1))
+        if _spare_channels_help(base):
+            fields = {"spare_channels": 1, "spares": job.spares, "spare_price": None}
+            spare = estimate(base.machine, options.model_copy(update=fields), price_damage=False)
+            name = f"a spare {'wavelength' if base.machine.fabric.wavelength_routed else 'port'} of every rank"
+            # Damage is not priced again: what was chosen without a spare channel stays possible.
+            yield _gain(base, name, max(spare.most_goodput, base.most_goodput))
+
+
+def _spare_channels_help(base: Estimate) -> bool:
+    """Whether rewiring to spare channels is an option that is not taken yet, and failures of links are known."""
+    links = [answer.cause for answer in base.answers if answer.cause.group == "network"]
+    if base.options.spare_channels or base.options.remedy is not None or not links:
+        return False
+    return all(cause.rate for cause in links) and (base.recovery.circuits or base.machine.fabric.wavelength_routed)
+
+
+def _change(base: Estimate, name: str, job: Job) -> Change:
+    return _gain(base, name, job.goodput * base.speed)
+
+
+def _gain(base: Estimate, name: str, goodput: float) -> Change:
+    gain = goodput / base.most_goodput - 1 if base.most_goodput else 0.0
+    return Change(name=name, goodput=goodput, gain=gain, dollars=None if base.dollars is None else gain * base.dollars)
+
+
+def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
+    """Return numbers of spares around the chosen one, each with the price below which its last node pays."""
+    job = base.job
+    price = base.node_price.value
+    rows = []
+    for spares in range(max(job.spares - _SHOWN, 0), job.spares + _SHOWN + 1):
+        here = job.with_spares(spares).goodput * base.speed
+        worth = 0.0
+        if spares:
+            before = job.with_spares(spares - 1).goodput * base.speed
+            cost = job.nodes + (spares - 1) * base.spare_ratio
+            worth = cost * (here / before - 1) if before else float("inf")
+        rows.append(
+            SpareCount(
+                spares=spares,
+                goodput=here,
+                worth=None if price is None or not spares else worth * price,
+                relative_worth=worth,
+                chosen=spares == job.spares,
+            )
+        )
+    return tuple(rows)
+
+
+def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:
+    """Return the share of the machine's ranks that can run in slices of ``ranks``.
+
+    Args:
+        base: the machine.
+        ranks: ranks of a slice.
+        block_ranks: ranks of a block, which works while all its hosts do; None: those that the fabric's circuit
+            switches join, or a node.
+        host: share of the time that a host works; None: that of the estimate's rates and repairs.
+
+    Raises:
+        ConfigError: a slice larger than the machine, or a share that is none.
+    """
+    if host is None:
+        host = host_availability(1 / base.job.node_rate if base.job.node_rate else float("inf"), base.job.repair)
+    machine = base.machine
+    if block_ranks is None:
+        block_ranks = max(machine.fabric.circuit_block or 1, machine.node_ranks)
+    if not 1 <= ranks <= machine.ranks or not machine.node_ranks <= block_ranks <= machine.ranks:
+        raise ConfigError(
+            f"slices of {ranks} ranks in blocks of {block_ranks}: expected 1 to {machine.ranks} ranks, and blocks of a "
+            f"node of {machine.node_ranks} ranks or more"
+        )
+    blocks, needed = machine.ranks // block_ranks, -(-ranks // block_ranks)
+    block = host ** (block_ranks / machine.node_ranks)
+    return Slices(
+        ranks=ranks,
+        block_ranks=block_ranks,
+        host_availability=host,
+        reconfigurable=reconfigurable_share(blocks, needed, block),
+        static=static_share(blocks, needed, block),
+    )

@@ -1,0 +1,642 @@
+"""The ledger of a cluster: boards, hosts and the fabric's parts as one bill for each rank.
+
+    a rank of dgx-h100-64        dollars     watts
+    boards     1 x board-h100     30,000       700
+    hosts    1/8 x host-hgx-h100       ?       350    with network cards and NVSwitches
+    fabric     its own bill        8,817        33
+
+A figure counts once: where a host's measured power holds network cards, the fabric's bill gives their price and their
+failures and not their watts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from lightloom.core.configfile import validate
+from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.fields import (
+    Config,
+    Dollars,
+    DollarsPerJoule,
+    Seconds,
+    Share,
+    Watts,
+)
+from lightloom.core.results import Document
+from lightloom.core.units import YEAR, format_bandwidth, format_duration, format_quantity
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.bills.links import with_stated_price
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.parts.bill import Bill, BillChoices, Bound, Line, Total, summed
+from lightloom.machines.parts.part import FigureName, Kind, Part, Power, Price, format_amount, load_part, names
+
+# The site of a cluster: what its electricity and its building add, and over how long its price is paid.
+
+SOURCES: Mapping[str, str] = MappingProxyType(
+    {
+        "pue": "assumption: typical; 1.06 liquid-cooled, 1.12 best with air, 1.58 old (mlsysim, defaults.py: Google, "
+        "Uptime Institute, 2023)",
+        "electricity": "assumption: mlsysim, defaults.py (a cloud provider's, 2024)",
+        "amortisation": "assumption: accelerators are replaced after about four years",
+        "maintenance": "assumption: mlsysim, defaults.py (Barroso et al., The Datacenter as a Computer)",
+    }
+)
+"""Source of each default."""
+
+
+class Site(Config):
+    """What turns the parts and watts of a cluster into dollars; defaults are assumptions (:data:`SOURCES`)."""
+
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.4
+    """Power usage effectiveness: joules at the meter for each joule of the cluster."""
+    electricity: DollarsPerJoule = 0.12 / 3.6e6
+    """Dollars per joule at the meter; 12 ct/kWh."""
+    amortisation: Annotated[Seconds, Field(ge=86400.0, le=100 * YEAR)] = 4 * YEAR
+    """Seconds over which the price is paid, in equal parts."""
+    maintenance: Annotated[Share, Field(le=1)] = 0.05
+    """Share of the price that maintenance costs a year."""
+    board_price: Dollars | None = None
+    """Dollars of one accelerator with its board. Null: of the catalog's board for the accelerator."""
+    host_power: Watts | None = None
+    """Watts of a node beside its accelerators, for each of them: processors, memory, fans, disks, network cards and
+    switches within the node. Null: of the catalog's host for the accelerator."""
+    host_price: Dollars | None = None
+    """Dollars of a node beside its accelerators, for each of them. Null: of the catalog's host."""
+    fabric_price: Dollars | None = None
+    """Dollars of the fabric for each rank, in place of those of its parts. Null: from its bill."""
+    prices: dict[str, Dollars] = Field(default_factory=dict)
+    """Dollars of one part of the fabric, by name, in place of the catalog's."""
+    choices: BillChoices | None = None
+    """What the fabric's bill leaves open. Null: the defaults; a fabric that cannot be built then has no bill, where one
+    that cannot be built by these is refused."""
+
+    @model_validator(mode="after")
+    def _prices_are_of_parts_of_fabrics(self) -> Self:
+        for name in self.prices:
+            if (kind := load_part(name).kind) in ("board", "host"):
+                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
+            if kind == "fibre":
+                raise ValueError(f"price of {name}: fibres are priced by the metre: expected another part")
+        if self.fabric_price is not None and self.prices:
+            raise ValueError("prices and fabric_price contradict each other: expected the whole or its parts")
+        return self
+
+    @property
+    def cost_rate(self) -> float:
+        """Share of the price that is paid a second, maintenance included."""
+        return 1 / self.amortisation + self.maintenance / YEAR
+
+    def texts(self) -> dict[str, str]:
+        """Return the four inputs that always count, with their units, by field name."""
+        return {
+            "pue": f"PUE {self.pue:g}",
+            "electricity": f"electricity {format_quantity(self.electricity, 'price_of_electricity')}",
+            "amortisation": f"price paid over {format_duration(self.amortisation)}",
+            "maintenance": f"maintenance {format_quantity(self.maintenance, 'share')} of the price a year",
+        }
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Return a line for each input that was left at its default, with what is said of it."""
+        return tuple(f"{text}, {SOURCES[name]}" for name, text in self.texts().items() if name in self.defaults)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the inputs in SI units, with the sources of those that were left at their defaults."""
+        given = dict.fromkeys(self.model_fields_set, "given")
+        return self.model_dump(mode="json") | {"sources": {**SOURCES, **given}}
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """Names of the inputs that were left at their defaults."""
+        return tuple(name for name in SOURCES if name not in self.model_fields_set)
+
+
+def site_of(given: Site | Mapping[str, object] | None) -> Site:
+    """Return a site from what a user gives; inputs that are None are left at their defaults.
+
+    >>> site_of({"electricity": "8 ct/kWh", "pue": 1.1})
+
+    Raises:
+        ConfigError: an input is unknown, cannot be read or is out of range.
+    """
+    if isinstance(given, Site):
+        return given
+    stated = {name: value for name, value in (given or {}).items() if value is not None}
+    site: Site = validate(Site, stated, "site")
+    return site
+
+
+_GIVEN = "given as an input"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterLedger:
+    """What a cluster costs, draws and how often it fails, per rank; every total names what it leaves out."""
+
+    name: str
+    ranks: int
+    site: Site
+    boards: Bill
+    hosts: Bill
+    fabric: Bill
+
+    @classmethod
+    def of(cls, cluster: Cluster, site: Site | None = None) -> ClusterLedger:
+        """Return the ledger of a cluster at a site, whose choices settle what the fabric leaves open."""
+        site, ranks, kind = site or Site(), cluster.ranks, cluster.accelerator.name
+        host = host_of(cluster.accelerator, site)
+        share = f"1 / {host.serves}" if host.serves > 1 else "1"
+        return cls(
+            name=cluster.name,
+            ranks=ranks,
+            site=site,
+            boards=Bill(ranks, (Line(board_of(cluster.accelerator, site), 1, f"one {kind} a rank"),)),
+            hosts=Bill(ranks, (Line(host, 1 / host.serves, f"{share} of a host a rank"),)),
+            fabric=without_covered(fabric_bill(cluster.fabric, site), host),
+        )
+
+    @classmethod
+    def of_fabric(cls, fabric: Fabric, site: Site | None = None) -> ClusterLedger:
+        """Return the ledger of a fabric alone, without boards and hosts."""
+        site, nothing = site or Site(), Bill(fabric.ranks)
+        return cls(
+            name=fabric.kind_name,
+            ranks=fabric.ranks,
+            site=site,
+            boards=nothing,
+            hosts=nothing,
+            fabric=fabric_bill(fabric, site),
+        )
+
+    @cached_property
+    def bill(self) -> Bill:
+        """All parts of a rank."""
+        return self.boards + self.hosts + self.fabric
+
+    @cached_property
+    def dollars(self) -> Total:
+        """Price of the parts of one rank, in dollars, and what has no price."""
+        return self.bill.dollars
+
+    @cached_property
+    def static_power(self) -> Total:
+        """Watts per rank, busy or idle; boards draw their rated power, an upper bound."""
+        return self.bill.static_power
+
+    @cached_property
+    def dynamic_power(self) -> Total:
+        """Watts per rank that the fabric adds while every part of it carries all that it can."""
+        return self.fabric.dynamic_power
+
+    @cached_property
+    def failure_rate(self) -> Total:
+        """Failures a second, per rank."""
+        return self.bill.failure_rate
+
+    @cached_property
+    def cost_rate(self) -> Total:
+        """Dollars a second of a rank, for its price and its maintenance."""
+        return self.dollars.times(self.site.cost_rate)
+
+    def to_json(self) -> Document:
+        """Return the ledger as a document, in SI units, with the bill part by part."""
+        return {
+            "cluster": self.name,
+            **self.bill.to_json(),
+            "watts_of_boards_per_rank": self.boards.static_power.to_json(),
+            "watts_of_hosts_per_rank": self.hosts.static_power.to_json(),
+            "watts_of_fabric_per_rank": self.fabric.static_power.to_json(),
+        }
+
+
+def fabric_bill(fabric: Fabric, site: Site) -> Bill:
+    """Return the bill of a fabric at the choices and prices of a site; of one that no products make, a bill that misses
+    all parts and says why.
+
+    Raises:
+        InputError: the site states choices, and the fabric cannot be built so.
+    """
+    try:
+        bill = fabric.bill(site.choices)
+    except InputError as error:
+        if site.choices is not None:
+            raise
+        bill = Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
+    if site.fabric_price is not None:
+        return with_stated_price(bill, site.fabric_price, _GIVEN)
+    prices = {name: _price(dollars) for name, dollars in site.prices.items()}
+    lines = tuple(
+        replace(line, part=line.part.model_copy(update={"dollars": prices[line.part.name]}))
+        if line.part.name in prices
+        else line
+        for line in bill.lines
+    )
+    return replace(bill, lines=lines)
+
+
+def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
+    """Return the choices and prices of a site without which the bill of a fabric is the same, by name."""
+    stated = {} if site.choices is None else site.choices.model_dump(exclude_unset=True)
+    bill, unused = fabric.bill(site.choices), []
+    for name in stated:
+        try:
+            rest = BillChoices.model_validate({key: value for key, value in stated.items() if key != name})
+            if fabric.bill(rest) == bill:
+                unused.append(name)
+        except InputError:
+            continue  # without it there is no bill
+    parts = {line.part.name for line in bill.lines}
+    return (*unused, *(name for name in site.prices if name not in parts))
+
+
+def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
+    """Check that every choice and price of a site changes the bill of some fabric.
+
+    Raises:
+        ConfigError: one changes nothing, so that it is a mistake.
+    """
+    names = set(site.prices) | (set() if site.choices is None else site.choices.model_fields_set)
+    for fabric in fabrics:
+        if not names:
+            return
+        try:
+            names &= set(unused_inputs(fabric, site))
+        except InputError:
+            continue  # A fabric that cannot be built so says that itself.
+    if names:
+        kind = "the price of " if min(names) in site.prices else ""
+        raise ConfigError(
+            f"{kind}{min(names)} changes nothing here: expected what a fabric's bill holds (lightloom bill)"
+        )
+
+
+def board_of(accelerator: Accelerator, site: Site) -> Part:
+    """Return the board of an accelerator, at the power that this states and at the price of the site's input."""
+    board, stated = _fitting("board", accelerator), accelerator.power
+    given: dict[str, Power | Price] = {}
+    if stated is not None and (board.static_power is None or board.static_power.value != stated):
+        source = accelerator.sources.get("power", "stated by the accelerator")
+        confidence = "assumption" if source.startswith("assumption") else "read"
+        # What an accelerator states is its rated power.
+        rated = {"value": stated, "bound": "most", "confidence": confidence, "source": source}
+        given["static_power"] = Power.model_validate(rated)
+    if site.board_price is not None:
+        given["dollars"] = _price(site.board_price)
+    return board.model_copy(update=given) if given else board
+
+
+def host_of(accelerator: Accelerator, site: Site) -> Part:
+    """Return the host of an accelerator, with the power and price of the site's inputs in place of its own."""
+    host = _fitting("host", accelerator)
+    given: dict[str, Power | Price] = {}
+    if site.host_power is not None:
+        given["static_power"] = Power(value=site.host_power * host.serves, confidence="read", source=_GIVEN)
+    if site.host_price is not None:
+        given["dollars"] = _price(site.host_price * host.serves)
+    covers = host.covers | ({"static_power": ("nic", "node-link")} if "static_power" in given else {})
+    return host.model_copy(update={**given, "covers": covers}) if given else host
+
+
+def _price(dollars: float) -> Price:
+    # A price has a year; nothing is made of that of an input.
+    return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
+
+
+def without_covered(bill: Bill, host: Part) -> Bill:
+    """Return a fabric's bill in which figures that the host's hold already count there alone.
+
+    Of cards, a host holds so many bytes per second; what a fabric has beyond them is beside the host, and counts.
+    """
+    left, lines = dict(host.holds), []
+    for line in bill.lines:
+        of = line.part.kind
+        held = tuple(name for name, kinds in host.covers.items() if of in kinds and host.figure(name))
+        rate = line.per_rank * ((line.part.rate if line.rate is None else line.rate) or 0.0)
+        if not held:
+            lines.append(line)
+            continue
+        share = min(1.0, left[of] / rate) if of in left and rate else 1.0
+        if of in left:
+            left[of] -= share * rate
+        elsewhere = (*line.counted_elsewhere, *held)
+        if share > 0:
+            lines.append(replace(line, per_rank=share * line.per_rank, counted_elsewhere=elsewhere))
+        if share < 1:
+            beyond = f"{line.why}, beyond the {format_bandwidth(host.holds[of])} of the host"
+            lines.append(replace(line, per_rank=(1 - share) * line.per_rank, why=beyond))
+    return replace(bill, lines=tuple(lines))
+
+
+def _fitting(kind: Kind, accelerator: Accelerator) -> Part:
+    """Return the catalog's board or host of an accelerator; without one, a part of which nothing is known."""
+    for name in names():
+        if name.startswith(f"{kind}-") and accelerator.chip in load_part(name).fits:
+            return load_part(name)
+    elsewhere: dict[FigureName, str] = {"dynamic_energy": "a rated power holds what a busy one draws"}
+    name = f"the {kind} of {accelerator.name}"
+    return Part(name=name, kind=kind, description=f"{name}, of which nothing is stated", counted_elsewhere=elsewhere)
+
+
+# The ledger of a step: its joules part by part, its dollars, and the samples that a dollar and a joule train.
+#
+# joules of a step     = watts of boards, hosts and fabric x ranks x step time + what sending adds
+# joules at the meter  = joules x PUE
+# dollars of a step    = price x ranks x (1 / amortisation + maintenance a year) x step time
+# + joules at the meter x electricity
+# samples per dollar   = samples of the step / its dollars
+#
+# * Boards draw their rated power: a board that waits draws less, so their joules are an upper bound, and every total
+# that holds them names it as counted at most.
+# * The fabric's static power flows for as long as the step takes; what sending adds counts only the dynamic part of a
+# bit's energy (:attr:`lightloom.machines.fabrics.fabric.Fabric.energy_per_bit`), so that no joule counts twice.
+# * A total from which something is missing is a lower bound and names it; samples per dollar are then an upper bound.
+# * A range holds the low ends of everything that a figure is made of, the step's interval included, and the high ends:
+# whatever values the figures take within their ranges, the total of these lies within its own.
+# * Spare nodes cost and draw as much as nodes in use.
+
+_NO_GOODPUT = "failures and checkpoints (lightloom goodput)"
+_NO_SAMPLES = "samples (a collective trains none)"
+_DYNAMIC = "fabric.energy_per_bit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnergy:
+    """Joules of one step over all ranks, by what draws them; each names what it leaves out."""
+
+    compute: Total
+    """Accelerators with their memory: an upper bound."""
+    host: Total
+    """What nodes draw beside their accelerators."""
+    transmission: Total
+    """What sending adds to the fabric's static power."""
+    interface: Total
+    """The fabric's static power, busy or idle."""
+
+    @cached_property
+    def total(self) -> Total:
+        """The sum of all parts, with its range."""
+        return summed("energy", (self.compute, self.host, self.transmission, self.interface))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What has no figure, hence is left out."""
+        return self.total.missing
+
+    @property
+    def known_j(self) -> float:
+        """Sum of the parts that have a figure."""
+        return self.total.value or 0.0
+
+    @property
+    def total_j(self) -> float | None:
+        """Joules altogether; None when a part is missing."""
+        return None if self.missing else self.known_j
+
+    def to_json(self) -> Document:
+        """Return every part, the sums, and what is missing."""
+        return {
+            "total_j": self.total_j,
+            "known_j": self.known_j,
+            "low_j": self.total.low,
+            "high_j": self.total.high,
+            "compute_j": self.compute.value,
+            "host_j": self.host.value,
+            "transmission_j": self.transmission.value,
+            "interface_j": self.interface.value,
+            "missing": list(self.missing),
+            "assumptions": list(self.total.assumptions),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLedger:
+    """What one step costs: joules, dollars, and what each of them trains."""
+
+    cluster: ClusterLedger
+    step_time: float
+    """Seconds."""
+    interval: tuple[float, float] | None = None
+    """Seconds between which a measured step is expected; None where no interval is known."""
+    sent_joules: float | None
+    """Joules that sending adds over all ranks; None where the fabric states no energy of a bit."""
+    samples: int
+    """Samples of the step; 0 of a step that trains none."""
+    goodput: float | None = None
+    """Share of the time that trains, after failures and checkpoints; None where it was not computed."""
+    goodput_missing: tuple[str, ...] = ()
+    """Causes of failures that nothing states, so that ``goodput`` is an upper bound."""
+    spare_share: float = 0.0
+    """Spare nodes that ``goodput`` takes, over the nodes in use."""
+
+    @cached_property
+    def energy(self) -> StepEnergy:
+        """Joules of the step over all ranks."""
+        cluster = self.cluster
+        return StepEnergy(
+            compute=self._drawn(cluster.boards.static_power),
+            host=self._drawn(cluster.hosts.static_power),
+            transmission=self._transmission(),
+            interface=self._drawn(cluster.fabric.static_power),
+        )
+
+    def _drawn(self, watts: Total) -> Total:
+        """Joules of all ranks that draw so many watts each."""
+        return replace(self._lasting(watts), unit="energy")
+
+    def _lasting(self, rate: Total) -> Total:
+        """What flows at so much a second for each rank, over all ranks and the time of a step."""
+        low, high = self.interval or (self.step_time, self.step_time)
+        return rate.times(*(self.cluster.ranks * seconds for seconds in (self.step_time, low, high)))
+
+    def _transmission(self) -> Total:
+        if self.sent_joules is not None:
+            return Total("energy", self.sent_joules, self.sent_joules, self.sent_joules)
+        dynamic = self.cluster.fabric.dynamic_energy
+        if dynamic.value == 0 and dynamic.complete:
+            return replace(dynamic, unit="energy")
+        return Total("energy", None, None, None, dynamic.missing or (_DYNAMIC,))
+
+    @cached_property
+    def watts(self) -> Total:
+        """Mean watts of a rank during the step, sending included."""
+        if not self.step_time:
+            return self.cluster.static_power
+        low, high = self.interval or (self.step_time, self.step_time)
+        shares = (1 / (self.cluster.ranks * seconds) for seconds in (self.step_time, high, low))
+        sent = replace(self.energy.transmission.times(*shares), unit="power")
+        return summed("power", (self.cluster.static_power, sent))
+
+    @cached_property
+    def metered(self) -> Total:
+        """Joules at the meter."""
+        return self.energy.total.times(self.cluster.site.pue)
+
+    @cached_property
+    def dollars(self) -> Total:
+        """Dollars of the step: the share of the price and of maintenance, and electricity."""
+        share = self._lasting(self.cluster.cost_rate)
+        power = self.metered.times(self.cluster.site.electricity)
+        return summed("dollars", (share, replace(power, unit="dollars")))
+
+    @cached_property
+    def samples_per_dollar(self) -> Total:
+        """Samples that a dollar trains, before goodput; unknown of a step that trains none."""
+        return self.dollars.dividing(self.samples, "samples")
+
+    @cached_property
+    def samples_per_joule(self) -> Total:
+        """Samples that a joule at the meter trains, before goodput; unknown of a step that trains none."""
+        return self.metered.dividing(self.samples, "samples")
+
+    def after_goodput(self, samples: Total) -> Total | None:
+        """Return what samples for a dollar or a joule are after failures and with spare nodes; None without goodput."""
+        if self.goodput is None:
+            return None
+        kept = samples.times(self.goodput / (1 + self.spare_share))
+        return replace(kept, missing=(*kept.missing, *self.goodput_missing))
+
+    def lacking(self) -> dict[str, tuple[str, ...]]:
+        """Return what each of the five figures misses, by name."""
+        return {
+            "watts_per_rank": self.watts.missing,
+            "dollars_per_step": self.dollars.missing,
+            "samples_per_dollar": self._without_samples(self.dollars.missing),
+            "samples_per_joule": self._without_samples(self.metered.missing),
+            "goodput": self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,),
+        }
+
+    def figures(self) -> dict[str, float | None]:
+        """Return the five figures by name, each None where it misses something."""
+        values = {
+            "watts_per_rank": self.watts.value,
+            "dollars_per_step": self.dollars.value,
+            "samples_per_dollar": self.samples_per_dollar.value,
+            "samples_per_joule": self.samples_per_joule.value,
+            "goodput": self.goodput,
+        }
+        lacking = self.lacking()
+        return {name: None if lacking[name] else value for name, value in values.items()}
+
+    def to_json(self) -> Document:
+        """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
+        samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
+        after = {name: self.after_goodput(each) for name, each in samples.items()}
+        return {
+            **self.figures(),
+            "missing": {name: list(parts) for name, parts in self.lacking().items() if parts},
+            "ledger": {
+                "dollars_per_rank": self.cluster.dollars.to_json(),
+                "watts_per_rank": self.watts.to_json(),
+                "metered_joules_per_step": self.metered.to_json(),
+                "dollars_per_step": self.dollars.to_json(),
+                "most_goodput": self.goodput,
+                "spare_share": self.spare_share,
+                **{f"samples_per_{name}": each.to_json() for name, each in samples.items()},
+                **{f"samples_per_{name}_after_goodput": each and each.to_json() for name, each in after.items()},
+            },
+        }
+
+    def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
+        return missing if self.samples else (*missing, _NO_SAMPLES)
+
+
+# What steps cost, as rows for terminals and pages: one column for each place where they run.
+
+TITLE = "Dollars, watts and joules"
+MARKS: Mapping[Bound, str] = {"": "", "at least": "≥ ", "at most": "≤ ", "about": "~ "}
+"""What stands before a total, by what it says of the true value."""
+MOST_PLACES = 4
+"""Places beside each other; JSON holds all."""
+
+
+def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tuple[str, ...]]:
+    """Return the rows of a table: the figure's name, and its value at every place (by name) with its range.
+
+    ``run`` is the word for what takes the joules.
+
+    ``≥`` marks a lower bound, ``≤`` an upper one and ``~`` what misses something and counts other things at a limit;
+    :func:`ledger_notes` names these.
+    """
+    steps = list(ledgers.values())
+    rows = [
+        ("dollars a rank", *(amount(step.cluster.dollars) for step in steps)),
+        ("watts a rank", *(amount(step.watts) for step in steps)),
+        (f"joules a {run}", *(amount(step.energy.total) for step in steps)),
+        ("at the meter", *(amount(step.metered) for step in steps)),
+        (f"dollars a {run}", *(amount(step.dollars) for step in steps)),
+    ]
+    if any(step.samples for step in steps):
+        rows += [
+            ("samples per dollar", *(amount(step.samples_per_dollar) for step in steps)),
+            ("samples per joule", *(amount(step.samples_per_joule) for step in steps)),
+            ("goodput", *(_goodput(step) for step in steps)),
+        ]
+    return rows
+
+
+def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
+    """Return a line for what every place leaves out, for what its bill notes, and for what is assumed."""
+    lines = []
+    for place, step in ledgers.items():
+        missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
+        if missing:
+            lines.append(f"left out, so that sums are at least so much (≥), {place}: {', '.join(missing)}")
+        if at_most := dict.fromkeys((*step.cluster.dollars.at_most, *step.energy.total.at_most)):
+            lines.append(f"counted at a limit, so that sums are at most so much (≤), {place}: {', '.join(at_most)}")
+        if missing and at_most:
+            lines.append(f"both, so that sums are neither (~), {place}")
+        if step.interval is None:
+            lines.append(f"ranges are those of prices and watts alone, {place}: no interval of its time is known")
+        if step.goodput is not None and step.goodput_missing:
+            lines.append(f"goodput at most (≤), {place}: without {', '.join(step.goodput_missing)}")
+        lines += [f"bill of {place}: {note}" for note in step.cluster.fabric.notes]
+    return lines + assumption_lines(list(ledgers.values()))
+
+
+def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
+    """Return what is assumed of the site, and the parts whose price or power no publication states."""
+    lines = []
+    if steps:
+        site = steps[0].cluster.site
+        texts = [text for name, text in site.texts().items() if name in site.defaults]
+        lines += [f"assumed of the site: {', '.join(texts)}"] if texts else []
+    if any(step.goodput is not None for step in steps):
+        lines.append(
+            "assumed of failures: checkpoints, restarts, repairs and spares as `lightloom goodput CLUSTER` lists them"
+        )
+    totals = {
+        "prices": [step.cluster.dollars for step in steps],
+        "watts": [step.cluster.static_power for step in steps],
+        "joules of a bit beside them": [step.energy.transmission for step in steps],
+    }
+    for what, sums in totals.items():
+        if names := dict.fromkeys(name for total in sums for name in total.assumptions):
+            lines.append(f"assumed {what}: those of {', '.join(names)} (lightloom catalog PART)")
+    return lines
+
+
+def _goodput(step: StepLedger) -> str:
+    if step.goodput is None:
+        return "not computed"
+    return f"{'≤ ' if step.goodput_missing else ''}{step.goodput:.2%}"
+
+
+def amount(total: Total) -> str:
+    """Return a total with its range, marked where it is a bound (:data:`MARKS`)."""
+    if total.value is None or total.low is None or total.high is None:
+        return "unknown"
+    shown, low, high = (_text(value, total) for value in (total.value, total.low, total.high))
+    return MARKS[total.bound] + (shown if low == high else f"{shown} ({low} to {high})")
+
+
+def _text(value: float, total: Total) -> str:
+    if total.unit == "dollars" and 0 < value < 0.01:
+        return format_quantity(100 * value, "price").replace("$", "ct")
+    return format_amount(value, total.unit)

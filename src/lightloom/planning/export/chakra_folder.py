@@ -1,0 +1,391 @@
+"""The folder of an exported step: traces, schedules, and the files of ASTRA-sim.
+
+step.<rank>.et          the step of each rank
+schedules/...           the schedule of each collective, a trace for each place in its group
+schedules.yml           which node runs which schedule
+groups.json             communicator groups
+network.yml             the network of the analytical backends
+system.json             one queue, one chunk, no delays at the ends
+remote_memory.json      none
+lightloom.json          what was exported, the plan's own times, and what these files say otherwise
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.collectives.files.chakra import trace_path, write_traces
+from lightloom.collectives.files.chakra_nodes import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    Node,
+    Value,
+    encode,
+)
+from lightloom.collectives.files.formats import LARGEST, export_size
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import check_writable
+from lightloom.core.units import format_size
+from lightloom.planning.export.chakra_operations import CollectiveUse, Operation
+from lightloom.planning.export.chakra_step import StepTraces
+from lightloom.planning.simulation.engine import Task, run
+
+# The written operations played by this package's engine, under the rules by which ASTRA-sim plays traces.
+#
+# A rank computes one node at a time and has one send or collective on its way at a time, the smallest number first
+# among those that may start; receives cost nothing. A plan's own times let axes that have channels of their own
+# overlap: what both differ by is the price of these rules, and none of a network.
+
+
+def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
+    """Return the seconds of the step when every rank has one communication at a time, or sends beside collectives."""
+    index = {(stage, place): 0 for stage, operations in enumerate(traces.stages) for place in range(len(operations))}
+    index = {key: number for number, key in enumerate(index)}
+    sources = {
+        operation.tag: index[stage, place]
+        for stage, operations in enumerate(traces.stages)
+        for place, operation in enumerate(operations)
+        if operation.verb == "send"
+    }
+    task = partial(_task, traces, one_at_a_time)
+    joined: dict[tuple[object, ...], list[int]] = {}
+    tasks: list[Task] = []
+    for stage, operations in enumerate(traces.stages):
+        for place, operation in enumerate(operations):
+            after = [index[stage, before] for before in (*operation.data, *operation.control)]
+            if operation.stages:
+                joined.setdefault((operation.use, operation.stages), []).extend(after)
+            if operation.verb == "receive":
+                after = [sources[operation.tag]]
+            tasks.append(task((stage, place), operation, tuple(after)))
+    # A collective of several stages begins when all of them are there.
+    for stage, operations in enumerate(traces.stages):
+        for place, operation in enumerate(operations):
+            if operation.stages:
+                number = index[stage, place]
+                tasks[number] = task((stage, place), operation, tuple(joined[operation.use, operation.stages]))
+    return run(tasks).step_time
+
+
+def _task(
+    traces: StepTraces, one_at_a_time: bool, key: tuple[int, int], operation: Operation, after: tuple[int, ...]
+) -> Task:
+    stage, place = key
+    seconds, resource = operation.seconds, f"{operation.verb} {stage}"
+    if operation.use is not None:
+        seconds = traces.carriers[operation.use].seconds
+    elif operation.verb == "send":
+        line = traces.network.dimensions[-1].line
+        seconds, resource = line.latency + operation.nbytes / line.rate, f"link {stage} to {operation.peer}"
+    elif operation.verb == "receive":
+        resource = f"receive {stage} {place}"
+    if operation.verb == "collective" or (operation.verb == "send" and one_at_a_time):
+        resource = f"communication {stage}"
+    category = "forward" if operation.verb == "compute" else "transmission"
+    return Task(
+        name=operation.name, resource=resource, category=category, duration=seconds, after=after, priority=place
+    )
+
+
+# Operations of stages as nodes of every rank's trace.
+#
+# node id          stage · longest list + place in the list: equal ids are equal collectives, on every rank
+# duration         whole microseconds, as the format has it; what is lost is added to the next one's
+# pg_name          number of the communicator group; none for all ranks
+#
+# ASTRA-sim keeps the first schedule of each kind that a communicator group runs, so that collectives of other sizes
+# have groups of the same ranks under other numbers.
+
+COMM_TYPES: dict[Kind, int] = {"all-reduce": 0, "all-gather": 2, "all-to-all": 6, "reduce-scatter": 7}
+"""``comm_type`` of the kinds that ASTRA-sim runs, as the schema numbers them."""
+NANOSECONDS = "lightloom.nanoseconds"
+"""Attribute: the duration of a node before it was rounded."""
+MOST_NODES = 5_000_000
+"""Nodes of all ranks that are written."""
+MOST_GROUPS = 2147
+"""Communicator groups: ASTRA-sim numbers the streams of each from its number times a million, in 32 bits."""
+
+
+class Groups(NamedTuple):
+    """Communicator groups, numbered from 1 on."""
+
+    members: dict[int, list[int]]
+    number: dict[tuple[CollectiveUse, tuple[int, ...]], list[int]]
+    """By collective and the stages that it joins: the group of each rank, 0 for all ranks."""
+
+
+def communicator_groups(traces: StepTraces) -> Groups:
+    """Number the groups of every collective.
+
+    Raises:
+        UnsupportedError: more groups than ASTRA-sim counts.
+    """
+    groups = Groups({}, {})
+    for operation in (operation for stage in traces.stages for operation in stage):
+        key = operation.use, operation.stages
+        if operation.use is None or key in groups.number:
+            continue
+        number = [0] * traces.ranks
+        if operation.use.ranks < traces.ranks:
+            for members in _members(traces, operation):
+                count = len(groups.members) + 1
+                groups.members[count] = members
+                for rank in members:
+                    number[rank] = count
+        groups.number[operation.use, operation.stages] = number
+    if len(groups.members) > MOST_GROUPS:
+        raise UnsupportedError(
+            f"{len(groups.members)} communicator groups: ASTRA-sim takes at most {MOST_GROUPS}: expected fewer ranks"
+        )
+    return groups
+
+
+def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
+    """Return the ranks of the groups of a collective that run it: those of the stages that have it."""
+    assert operation.use is not None
+    if not operation.stages:
+        members: list[list[int]] = traces.members(operation.use).tolist()
+        return members
+    per_stage = traces.ranks // len(traces.stages)
+    return [[stage * per_stage + place for stage in operation.stages] for place in range(per_stage)]
+
+
+def node_count(traces: StepTraces) -> int:
+    """Return how many nodes the traces of all ranks have.
+
+    Raises:
+        UnsupportedError: too many to write.
+    """
+    per_stage = traces.ranks // len(traces.stages)
+    count = per_stage * sum(map(len, traces.stages))
+    rows = {id(carrier.schedule): len(carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule}
+    count += 2 * sum(rows.values())
+    if count > MOST_NODES:
+        raise UnsupportedError(
+            f"{count:,} nodes in all traces: at most {MOST_NODES:,} are written: expected fewer ranks or micro-batches"
+        )
+    return count
+
+
+def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
+    """Return the collective of each node id that is one."""
+    stride = max(map(len, traces.stages))
+    return {
+        stage * stride + place: operation.use
+        for stage, operations in enumerate(traces.stages)
+        for place, operation in enumerate(operations)
+        if operation.use is not None
+    }
+
+
+def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
+    """Yield the nodes of each rank."""
+    per_stage, stride = traces.ranks // len(traces.stages), max(map(len, traces.stages))
+    durations = [_microseconds(operations) for operations in traces.stages]
+    for rank in range(traces.ranks):
+        stage, place = divmod(rank, per_stage)
+        first, operations = stage * stride, traces.stages[stage]
+        yield [
+            Node(
+                id=first + index,
+                name=operation.name,
+                type=_type(operation),
+                control=tuple(first + before for before in operation.control),
+                data=tuple(first + before for before in operation.data),
+                duration=duration,
+                attributes=_attributes(operation, rank, operation.peer * per_stage + place, groups),
+            )
+            for index, (operation, duration) in enumerate(zip(operations, durations[stage], strict=True))
+        ]
+
+
+def _type(operation: Operation) -> int:
+    types = {"compute": COMPUTE, "host": COMPUTE, "collective": COLLECTIVE, "send": SEND, "receive": RECEIVE}
+    return types[operation.verb]
+
+
+def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
+    """Return durations in whole microseconds whose running sums, of each verb, are right to half of one."""
+    durations = np.zeros(len(operations), np.int64)
+    for verb in ("compute", "host"):
+        places = [place for place, operation in enumerate(operations) if operation.verb == verb]
+        ends = np.rint(np.cumsum([0.0, *(operations[place].seconds for place in places)]) * 1e6).astype(np.int64)
+        durations[places] = np.diff(ends)
+    return durations.tolist()
+
+
+def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
+    attributes: dict[str, Value] = {"is_cpu_op": operation.verb == "host"}
+    if operation.verb in ("compute", "host"):
+        attributes[NANOSECONDS] = round(operation.seconds * 1e9)
+        if operation.flops is not None:
+            attributes["num_ops"] = operation.flops
+    elif operation.use is not None:
+        group = groups.number[operation.use, operation.stages][rank]
+        attributes |= {"comm_type": COMM_TYPES[operation.use.kind], "comm_size": comm_size(operation.use)}
+        attributes |= {"pg_name": str(group)} if group else {}
+    else:
+        source, destination = (rank, peer) if operation.verb == "send" else (peer, rank)
+        attributes |= {"comm_src": source, "comm_dst": destination}
+        attributes |= {"comm_tag": operation.tag, "comm_size": int(np.ceil(operation.nbytes))}
+    return attributes
+
+
+def comm_size(use: CollectiveUse) -> int:
+    """Bytes of a collective as ASTRA-sim counts them: of an all-gather what every rank brings, else what it holds."""
+    return int(np.ceil(use.nbytes / (use.ranks if use.kind == "all-gather" else 1)))
+
+
+SCHEMA = "lightloom.step-traces/1"
+_MARK = "lightloom.json"
+_RING = ["ring"]
+
+
+def check_folder(folder: Path) -> None:
+    """Check before the work that a folder can be written: it is new, empty, or an earlier export, which is replaced.
+
+    Raises:
+        ConfigError: it holds something else, is a file, or cannot be written.
+    """
+    if folder.is_dir():
+        if any(folder.iterdir()) and not _is_export(folder):
+            raise ConfigError(f"{str(folder)!r}: holds other files: expected a new folder, or an earlier export")
+    elif folder.exists():
+        raise ConfigError(f"{str(folder)!r}: is a file: expected a folder")
+    check_writable(folder.with_name(f"{folder.name}.json") if folder.exists() else folder)
+
+
+def _is_export(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / _MARK).read_text())["schema"] == SCHEMA)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
+    """Write the folder aside and rename it; returns what ``lightloom.json`` says.
+
+    Args:
+        folder: new, empty, or an earlier export.
+        traces: what is written.
+        about: what ``lightloom.json`` says of the plan: its ``label``, ``step_time_s`` and more.
+
+    Raises:
+        UnsupportedError: too many nodes or groups, or too many bytes.
+        ConfigError: the folder cannot be written.
+    """
+    check_folder(folder)
+    _check_size(traces)
+    document = _document(traces, about, node_count(traces))
+    groups = communicator_groups(traces)
+    try:
+        aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
+    try:
+        aside.chmod(0o755)
+        header = {"lightloom.step": json.dumps({name: document[name] for name in ("schema", "label", "step_time_s")})}
+        for rank, nodes in enumerate(rank_nodes(traces, groups)):
+            trace_path(aside / "step", rank).write_bytes(encode(nodes, header))
+        _write_schedules(aside, traces)
+        files = {
+            "groups.json": json.dumps(groups.members, indent=1),
+            "network.yml": traces.network.to_yaml(),
+            "system.json": json.dumps(_system(traces, _scheduled(traces)), indent=1),
+            "remote_memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}),
+            _MARK: json.dumps(document, indent=1, allow_nan=False),
+        }
+        for name, content in files.items():
+            (aside / name).write_text(content.rstrip("\n") + "\n")
+        if folder.exists():
+            shutil.rmtree(folder)
+        aside.rename(folder)
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return document
+
+
+def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
+    """Return the name of the schedule of each collective that has one."""
+    uses = [use for use, carrier in traces.carriers.items() if carrier.schedule is not None]
+    return {use: f"schedules/{number}-{use.kind}-of-{use.ranks}" for number, use in enumerate(uses)}
+
+
+def _check_size(traces: StepTraces) -> None:
+    """Refuse schedules of the step that would take more than an export may."""
+    sizes = [
+        export_size(Path("schedule.et"), carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule
+    ]
+    if (nbytes := sum(size.nbytes for size in sizes)) > LARGEST:
+        rows = sum(size.rows for size in sizes)
+        raise UnsupportedError(
+            f"the schedules of the step have {rows:,} rows, about {format_size(nbytes)}: expected at most "
+            f"{format_size(LARGEST)}; lightloom schedule export writes one alone, --largest more of it"
+        )
+
+
+def _write_schedules(aside: Path, traces: StepTraces) -> None:
+    names = _scheduled(traces)
+    (aside / "schedules").mkdir()
+    for use, name in names.items():
+        carrier = traces.carriers[use]
+        assert carrier.schedule is not None and carrier.fabric is not None
+        write_traces(aside / name, carrier.schedule, carrier.fabric)
+    lines = [f"{node}: {names[use]}" for node, use in collective_nodes(traces).items() if use in names]
+    (aside / "schedules.yml").write_text("\n".join(lines or ["{}"]) + "\n")
+
+
+def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, object]:
+    """Return the system: the plan's schedules, and rings where there is none."""
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    native = {f"{kind}-implementation": _RING * len(traces.network.dimensions) for kind in kinds}
+    return {
+        "scheduling-policy": "FIFO",
+        "endpoint-delay": 1,  # at 0, collectives of ASTRA-sim's own lose their first event and never end
+        "local-reduction-delay": 0,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "collective-optimization": "localBWAware",
+        **native,
+        **({"per-node-custom-implementation": "schedules.yml"} if names else {}),
+        "roofline-enabled": 0,
+        "boost-mode": 0,
+    }
+
+
+def command(traces: StepTraces) -> str:
+    """Return the command that runs the step, from inside the folder."""
+    return (
+        f"AstraSim_Analytical_{traces.network.backend} --workload-configuration=step "
+        "--comm-group-configuration=groups.json --system-configuration=system.json "
+        "--network-configuration=network.yml --remote-memory-configuration=remote_memory.json"
+    )
+
+
+def _document(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        **about,
+        "one_communication_at_a_time_s": replayed_seconds(traces),
+        "ranks": traces.ranks,
+        "nodes": nodes,
+        "collectives": [
+            {**use._asdict(), "algorithm": carrier.algorithm, "seconds": carrier.seconds}
+            for use, carrier in traces.carriers.items()
+        ],
+        "notes": list(traces.notes),
+        "command": command(traces),
+    }

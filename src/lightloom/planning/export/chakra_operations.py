@@ -1,0 +1,474 @@
+"""What the ranks of a stage do in a step, before ranks and nodes have numbers.
+
+compute      seconds on the accelerator
+host         seconds beside it: circuits are set up, gradients are coded
+collective   of the rank's group on one axis of parallelism
+send         to the rank in the same place of another stage, and its receive there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import UnsupportedError
+from lightloom.planning.parallelism.plan import one_forward_one_backward
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy, node_replicas
+from lightloom.planning.pricing.division import DividedChannels
+from lightloom.planning.pricing.exchanges import Axis, AxisTimes, ExchangeTime, TiedSum, tied_sums
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import (
+    GATHER,
+    Sends,
+    StageExchanges,
+    StrategyStep,
+    exchange_seconds,
+    stage_exchanges,
+    stage_sends,
+)
+from lightloom.planning.simulation.engine import Task, lower
+from lightloom.planning.simulation.pipelined import PipelinedStep
+
+Verb = Literal["compute", "host", "collective", "send", "receive"]
+
+
+class CollectiveUse(NamedTuple):
+    """One collective in groups of ranks."""
+
+    axis: Axis
+    kind: Kind
+    nbytes: float
+    """As ``Collective.nbytes``."""
+    ranks: int
+    stride: int
+    """Distance between neighbours of a group, in ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One thing that every rank of a stage does."""
+
+    verb: Verb
+    name: str
+    data: tuple[int, ...] = ()
+    """Places in the stage's list whose results it needs; all of them come before it."""
+    control: tuple[int, ...] = ()
+    """Places after which it comes, to keep an order."""
+    seconds: float = 0.0
+    """Duration of a ``compute`` or ``host`` operation."""
+    flops: int | None = None
+    """Floating-point operations, where they are known."""
+    use: CollectiveUse | None = None
+    """What a ``collective`` is."""
+    stages: tuple[int, ...] = ()
+    """Stages whose ranks a collective joins, where these are several."""
+    peer: int = 0
+    """Stage of the other end of a ``send`` or ``receive``."""
+    nbytes: float = 0.0
+    """Bytes of a ``send`` or ``receive``."""
+    tag: int = 0
+    """Number that a ``send`` and its ``receive`` share, and no other message."""
+
+
+class StageOperations:
+    """Builds the list of a stage: computing, and collectives, each one after the other."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._computed: tuple[int, ...] = ()
+        self._exchanged: tuple[int, ...] = ()
+        self._awaited: tuple[int, ...] = ()
+
+    @property
+    def computed(self) -> tuple[int, ...]:
+        """The last operation that computes; empty before the first."""
+        return self._computed
+
+    @property
+    def exchanged(self) -> tuple[int, ...]:
+        """The last collective; empty before the first."""
+        return self._exchanged
+
+    def compute(self, name: str, seconds: float, *after: int, flops: int | None = None) -> int:
+        """Add computing after the one before it; returns its place."""
+        data = tuple(dict.fromkeys((*self._computed, *self._awaited, *after)))
+        self._awaited = ()
+        place = self._add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
+        self._computed = (place,)
+        return place
+
+    def wait_for(self, *places: int) -> None:
+        """Make the next computing wait for these operations, too."""
+        self._awaited = (*self._awaited, *places)
+
+    def host(self, name: str, seconds: float, *after: int) -> int:
+        """Add what happens in the network or on the host between two collectives; returns its place."""
+        place = self._add(Operation(verb="host", name=name, data=after, control=self._exchanged, seconds=seconds))
+        self._exchanged = (place,)
+        return place
+
+    def collective(self, name: str, use: CollectiveUse, *after: int, stages: tuple[int, ...] = ()) -> int:
+        """Add a collective behind the one before it: all ranks of a group issue theirs in the same order."""
+        data = tuple(dict.fromkeys(after))
+        control = tuple(place for place in self._exchanged if place not in data)
+        place = self._add(Operation(verb="collective", name=name, data=data, control=control, use=use, stages=stages))
+        self._exchanged = (place,)
+        return place
+
+    def send(self, name: str, peer: int, nbytes: float, tag: int, *after: int) -> int:
+        """Add a send; sends wait for nothing but their data."""
+        return self._add(Operation(verb="send", name=name, data=after, peer=peer, nbytes=nbytes, tag=tag))
+
+    def receive(self, name: str, peer: int, nbytes: float, tag: int) -> int:
+        """Add a receive, which is posted when the step begins."""
+        return self._add(Operation(verb="receive", name=name, peer=peer, nbytes=nbytes, tag=tag))
+
+    def _add(self, operation: Operation) -> int:
+        self.operations.append(operation)
+        return len(self.operations) - 1
+
+
+# The operations of data parallelism alone: those of the tasks that were simulated, one by one.
+
+
+def plain_operations(job: Job, step: StrategyStep, computing: Sequence[Task]) -> list[Operation]:
+    """Return what every rank does.
+
+    Args:
+        job: where the step was simulated.
+        step: of data parallelism alone.
+        computing: what a rank computes (``Job.computing``).
+    """
+    assert step.result is not None and step.prices is not None
+    plan, share = step.result.plan, job.fabric.arithmetic_share
+    tasks, _ = lower(plan, computing, step.prices, overlap=job.overlap, arithmetic_share=share)
+    exchanges = iter(plan.exchanges)
+    builder, places = StageOperations(), list[int]()
+    for task in tasks:
+        after = tuple(places[earlier] for earlier in task.after)
+        if task.resource == "compute":
+            place = builder.compute(task.name, task.duration, *after, flops=task.details.get("flops"))
+        elif task.category == "transmission":
+            exchange = next(exchanges)
+            use = CollectiveUse("data", exchange.kind, exchange.nbytes, plan.ranks, 1)
+            place = builder.collective(task.name, use, *after)
+        else:
+            place = builder.host(task.name, task.duration, *after)
+        places.append(place)
+    return builder.operations
+
+
+# Which collectives the seconds of a staged step are made of.
+#
+# Every field of ``StageExchanges`` is a sum of seconds of collectives. Priced at one second for one collective and at
+# none for all others, the field says how many of them there are, of every chunk or stage.
+
+_Priced = tuple[Axis, Kind, int, float]
+"""Axis, kind, ranks and bytes of a collective, as exchanges are priced."""
+
+
+class Payload(NamedTuple):
+    """One collective, and how many of it each chunk or stage has."""
+
+    use: CollectiveUse
+    shared: float
+    """Groups that divide the channels, by whose number the bytes are priced."""
+    counts: StageExchanges
+    """In the place of seconds."""
+
+
+def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
+    """Return the different collectives of a step.
+
+    Args:
+        job: where the strategy runs, at the prices of its axes.
+        strategy: other than data parallelism alone.
+        by_unit: whether a chunk exchanges gradients unit by unit: [1, chunks].
+    """
+    rows, sharing = Strategies.of(strategy), not isinstance(job.shares, DividedChannels)
+    priced: dict[_Priced, None] = {}
+
+    def counts(exchange_time: AxisTimes) -> StageExchanges:
+        return stage_exchanges(job, rows, exchange_time, sharing=sharing, by_unit=by_unit)
+
+    counts(AxisTimes(partial(_recorder, priced)))
+    found = []
+    for each in priced:
+        axis, kind, ranks, nbytes = each
+        stride = _stride(job, strategy, axis, kind)
+        shared = float(job.fabric.channel_sharing(np.array([stride]))[0]) if sharing and axis != "tensor" else 1.0
+        use = CollectiveUse(axis, kind, nbytes / shared, ranks, stride)
+        found.append(Payload(use, shared, counts(AxisTimes(partial(_indicator, each)))))
+    return found
+
+
+def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
+    def record(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
+        if ranks[0] > 1:
+            priced.update(dict.fromkeys((axis, kind, int(ranks[0]), size) for size in _sizes(nbytes)))
+        return np.zeros_like(nbytes)
+
+    return record
+
+
+def _sizes(nbytes: Floats) -> Iterable[float]:
+    return (size for size in np.unique(nbytes).tolist() if size > 0)
+
+
+def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
+    def count(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
+        alike = (axis, kind, int(ranks[0])) == priced[:3]
+        return np.where(nbytes == priced[3], float(alike), 0.0)
+
+    return count
+
+
+def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
+    """Distance between neighbours of a group, in ranks."""
+    tp = strategy.tp
+    if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
+        within = node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks)
+        return tp * int(within)
+    strides: dict[Axis, int] = {"tensor": 1, "expert-data": tp * strategy.ep}
+    return strides.get(axis, tp)
+
+
+# The operations of a step of stages: passes unit by unit, with what their groups exchange, and sends between stages.
+#
+# forward pass of a stage       [ unit 0 ][ exchange ] ... [ unit u ][ exchange ] ─► send
+# sharded parameters            gather unit 0, then unit u + 1 while unit u computes
+#
+# A pass's seconds and collectives are dealt out evenly to its units, as the simulation takes them.
+
+_Field = Callable[[StageExchanges], Floats]
+"""Which of the seconds, here counts, of the exchanges of a stage: [1, chunks] or [1, stages]."""
+
+
+class _MicroBatch(NamedTuple):
+    """What passes of one size of micro-batch exchange."""
+
+    payloads: list[Payload]
+    sends: Sends
+
+
+class StagedOperations:
+    """Builds the lists of the stages of one step."""
+
+    def __init__(self, job: Job, strategy: Strategy, step: PipelinedStep) -> None:
+        """Take a step apart.
+
+        Args:
+            job: at the prices of the strategy's axes (``strategy_step.on_divided_channels``).
+            strategy: other than data parallelism alone.
+            step: as it was simulated.
+
+        Raises:
+            UnsupportedError: the step has context groups, or circuits that are set anew within it.
+        """
+        if strategy.cp > 1:
+            raise UnsupportedError(
+                "its context groups send rings beside attention, which are not written: expected --cp 1"
+            )
+        if step.turns is not None:
+            raise UnsupportedError(
+                "its circuits are set anew within the step, which no trace holds: expected no --reconfigure-in-step"
+            )
+        self._job, self._strategy, self._step = job, strategy, step
+        rows = Strategies.of(strategy)
+        edges = job.model.chunks(rows)
+        self._units: Ints = job.model.units(edges)
+        self._by_unit = (step.times.early_exchange > 0)[None]
+        self._whole = self._micro_batch(strategy)
+        self._last = self._whole
+        if strategy.last_samples != strategy.samples:
+            batch = strategy.dp * strategy.last_samples
+            self._last = self._micro_batch(strategy._replace(micro_batch=0, micro_batches=1, global_batch=batch))
+        self.tied = tied_sums(job.model.tied, edges, rows, job.fabric, job.settings, job.tied_pair)
+
+    @property
+    def payloads(self) -> Iterator[Payload]:
+        """The different collectives of groups on one axis."""
+        yield from self._whole.payloads
+        yield from self._last.payloads if self._last is not self._whole else ()
+
+    def of_stage(self, stage: int) -> list[Operation]:
+        """Return what every rank of a stage does."""
+        builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
+        settings, last = self._job.settings, self._whole
+        gathered = self._collectives(builder, "parameters", last, lambda count: count.replicas.gather, stage)
+        builder.wait_for(*gathered)
+        for direction, chunk, micro in one_forward_one_backward(
+            stage, stages, self._step.micro_batches, chunks // stages
+        ):
+            self._pass(builder, direction, chunk, micro)
+        done = builder.computed
+        if not settings.overlap_gradients:
+            self._collectives(builder, "gradients", last, lambda count: count.replicas.exchange, stage, *done)
+        self._collectives(builder, "token gradients", last, lambda count: count.token_gradients, stage, *done)
+        for table in self.tied:
+            if stage in table.stages:
+                builder.collective("add up tied table", tied_use(table), *done, stages=tuple(table.stages))
+        builder.compute("optimizer update", float(self._step.times.update[stage]), *builder.exchanged)
+        return builder.operations
+
+    def _micro_batch(self, strategy: Strategy) -> _MicroBatch:
+        sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
+        return _MicroBatch(payloads(self._job, strategy, self._by_unit), sends)
+
+    def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
+        """Add a pass with what it waits for, what goes on beside it, and its send."""
+        forward, closing = direction == "forward", micro == self._step.micro_batches - 1
+        batch, times = self._last if closing else self._whole, self._step.of_micro_batch(micro)
+        closing = closing and not forward
+        name = f"{direction} of micro-batch {micro}, chunk {chunk}"
+        builder.wait_for(*self._arrival(builder, batch, forward, chunk, micro))
+        seconds = float((times.forward if forward else times.backward)[chunk])
+        seconds += float(self._step.slowed[chunk]) if closing else 0.0
+        units = int(self._units[chunk])
+        order = range(units) if forward else range(units)[::-1]
+        ended: list[tuple[int, tuple[int, ...]]] = []
+        gathered = self._gather(builder, batch, forward, chunk, order[0], builder.computed)
+        scattered: tuple[int, ...] = ()
+        for place, unit in enumerate(order):
+            begins = builder.computed
+            uses = self._within(batch, forward, chunk, place, units)
+            builder.wait_for(*gathered)
+            if scattered:
+                self._collectives(builder, f"gradients, {name}", batch, _scatter(unit + 1), chunk, *scattered)
+            following = order[place + 1] if place + 1 < units else None
+            if following is not None:
+                gathered = self._gather(builder, batch, forward, chunk, following, begins)
+            for number in range(max(len(uses), 1)):
+                ends = builder.compute(name, seconds / units / max(len(uses), 1))
+                if uses:
+                    ends = builder.collective(f"{uses[number].kind}, {name}", uses[number], ends)
+                    builder.wait_for(ends)
+            scattered = () if forward else builder.computed
+            ended.append((unit, scattered))
+        if scattered:
+            self._collectives(builder, f"gradients, {name}", batch, _scatter(order[-1]), chunk, *scattered)
+        self._departure(builder, batch, forward, chunk, micro, ends)
+        if closing and self._job.settings.overlap_gradients:
+            # Numbered after the send, which is small and which another stage waits for.
+            for unit, after in ended:
+                self._gradients(builder, batch, chunk, unit, after)
+            whole: _Field = lambda count: count.replicas.exchange  # noqa: E731 - a field, by name
+            self._collectives(builder, "gradients", batch, whole, chunk, *builder.computed)
+
+    def _within(self, batch: _MicroBatch, forward: bool, chunk: int, place: int, units: int) -> list[CollectiveUse]:
+        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``."""
+        uses: list[CollectiveUse] = []
+        for payload in batch.payloads:
+            count = payload.counts.forward if forward else payload.counts.backward
+            number = round(float(count[0, chunk]))
+            uses += [payload.use] * ((place + 1) * number // units - place * number // units)
+        return uses
+
+    def _gather(
+        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, unit: int, after: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Add the gathers of a unit's parameters in a pass; returns those that the unit waits for."""
+
+        def field(count: StageExchanges) -> Floats:
+            exchanges = count.replicas.first if unit == 0 else count.replicas.other
+            return exchanges.gather if forward else exchanges.regather
+
+        return self._collectives(builder, f"parameters of unit {unit}, chunk {chunk}", batch, field, chunk, *after)
+
+    def _gradients(
+        self, builder: StageOperations, batch: _MicroBatch, chunk: int, unit: int, after: tuple[int, ...]
+    ) -> None:
+        """Add the exchange of a unit's gradients beside the last pass, where they go unit by unit."""
+
+        def field(count: StageExchanges) -> Floats:
+            parts = count.replicas.unit_exchange
+            assert parts is not None
+            return parts.first if unit == 0 else parts.other
+
+        if self._by_unit[0, chunk]:
+            name = f"gradients of unit {unit}, chunk {chunk}"
+            self._collectives(builder, name, batch, field, chunk, *after)
+
+    def _collectives(
+        self, builder: StageOperations, name: str, batch: _MicroBatch, field: _Field, column: int, *after: int
+    ) -> tuple[int, ...]:
+        """Add as many collectives as a field counts for a chunk or a stage; returns the last."""
+        places: tuple[int, ...] = ()
+        for payload in batch.payloads:
+            for _ in range(round(float(field(payload.counts)[0, column]))):
+                places = (builder.collective(f"{payload.use.kind} {name}", payload.use, *after),)
+        return places
+
+    def _arrival(
+        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, micro: int
+    ) -> tuple[int, ...]:
+        """Add the receive of what a pass reads; returns what it waits for."""
+        source = chunk - 1 if forward else chunk + 1
+        if not self._between(chunk, source):
+            return ()
+        crossing, name = max(chunk, source), f"{'activations' if forward else 'gradients'} of micro-batch {micro}"
+        received = builder.receive(
+            f"receive {name}, chunk {source} to {chunk}",
+            source % self._strategy.pp,
+            float(batch.sends.nbytes[0, crossing]),
+            self._tag(forward, source, micro),
+        )
+        gathered = float(batch.sends.gathered[0, crossing])
+        if not gathered:
+            return (received,)
+        return (builder.collective(f"all-gather {name}", sends_use(gathered, self._strategy.tp), received),)
+
+    def _departure(
+        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, micro: int, after: int
+    ) -> None:
+        """Add the send of what a pass makes."""
+        target = chunk + 1 if forward else chunk - 1
+        if self._between(chunk, target):
+            builder.send(
+                f"send {'activations' if forward else 'gradients'} of micro-batch {micro}, chunk {chunk} to {target}",
+                target % self._strategy.pp,
+                float(batch.sends.nbytes[0, max(chunk, target)]),
+                self._tag(forward, chunk, micro),
+                after,
+            )
+
+    def _between(self, chunk: int, other: int) -> bool:
+        """Whether two chunks exist on two stages."""
+        return 0 <= other < len(self._units) and (chunk - other) % self._strategy.pp != 0
+
+    def _tag(self, forward: bool, source: int, micro: int) -> int:
+        return ((0 if forward else 1) * len(self._units) + source) * self._step.micro_batches + micro
+
+    @property
+    def gathered_sends(self) -> Iterator[CollectiveUse]:
+        """Gathers in tensor groups of what stages send in slices."""
+        for batch in (self._whole, self._last):
+            for nbytes in batch.sends.gathered[0].tolist():
+                if nbytes:
+                    yield sends_use(nbytes, self._strategy.tp)
+
+
+def _scatter(unit: int) -> _Field:
+    """The reduce-scatter of a unit's gradients."""
+
+    def field(count: StageExchanges) -> Floats:
+        return (count.replicas.first if unit == 0 else count.replicas.other).scatter
+
+    return field
+
+
+def sends_use(nbytes: float, tp: int) -> CollectiveUse:
+    """The gather, in a tensor group, of what a stage received in slices."""
+    return CollectiveUse("tensor", GATHER, nbytes, tp, 1)
+
+
+def tied_use(table: TiedSum) -> CollectiveUse:
+    """The all-reduce of a tied table's gradients among the stages that hold it."""
+    holders = len(table.stages)
+    return CollectiveUse("pipeline", "all-reduce", float(table.nbytes[0]) * holders / (2 * (holders - 1)), holders, 0)

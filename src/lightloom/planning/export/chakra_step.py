@@ -1,0 +1,393 @@
+"""A plan's step taken apart: what each stage does, how its collectives are carried, and over which network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.units import format_bandwidth, format_time
+from lightloom.machines.fabrics.derived import group_members, links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.export.chakra_operations import (
+    CollectiveUse,
+    Operation,
+    StagedOperations,
+    plain_operations,
+    tied_use,
+)
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices
+from lightloom.planning.pricing.exchanges import Axis, distance
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing.step import StrategyStep, on_divided_channels, send_rate
+from lightloom.planning.simulation.engine import Price
+from lightloom.planning.simulation.placed_step import PlacedStep
+
+# How the plan's collectives are carried: by which schedule, over pairs of ranks of which rate and latency.
+
+_PASSES: dict[Kind, int] = {"all-reduce": 2}
+"""How often a ring sends every byte; once for the other kinds."""
+_SAME = 1e-3
+_AROUND = 2.0
+"""Sizes up to so many times smaller and larger decide the rate of a library's pairs."""
+
+
+class Line(NamedTuple):
+    """What a message from one rank to another takes: latency + bytes / rate."""
+
+    rate: float
+    """Bytes per second."""
+    latency: float
+    """Seconds."""
+    message: float
+    """Bytes of a message."""
+    spread: float = 0.0
+    """Share of the messages that take longer or shorter than the mean."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a message."""
+        return self.latency + self.message / self.rate
+
+    def alike(self, other: Line) -> bool:
+        """Whether messages take as long, to a thousandth."""
+        return all(
+            abs(line.latency + line.message / rate - line.seconds) <= _SAME * line.seconds
+            and abs(latency + line.message / line.rate - line.seconds) <= _SAME * line.seconds
+            for line, rate, latency in ((self, other.rate, other.latency), (other, self.rate, self.latency))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedCollective:
+    """One collective of the plan as it is carried."""
+
+    algorithm: str
+    seconds: float
+    """Its price, circuits in place."""
+    line: Line
+    """Between the ranks of a pair that exchanges anything."""
+    schedule: Schedule | None = None
+    """With a row for every rank; None of a collective library."""
+    fabric: Fabric | None = None
+    """On which the schedule was verified."""
+
+
+def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
+    """Return how a collective is carried.
+
+    Args:
+        price: of the collective's group.
+        use: the collective.
+        shared: groups that divide the channels, by whose number its bytes are priced.
+
+    Raises:
+        UnsupportedError: by no messages between two ranks each.
+    """
+    if isinstance(price, CheapestPrices | ExchangePrices):
+        price = price.choice(use.kind, use.nbytes * shared)
+    if isinstance(price, LibraryPrices):
+        seconds = price(use.kind, use.nbytes).cost.time
+        return CarriedCollective(price.algorithm.name, seconds, _library_line(price, use.kind, use.nbytes))
+    if not isinstance(price, SchedulePrices):
+        raise UnsupportedError(
+            "its gradients go by a method of several collectives, which are not written: expected no --exchange"
+        )
+    if price.exchange is not None:
+        raise UnsupportedError(
+            "a codec works between the hops of its collectives, which no trace holds: expected no --exchange"
+        )
+    if price.fabric.in_network_reduction:
+        raise UnsupportedError(
+            f"a {price.fabric.kind_name} adds up on the way, which no send and receive does: expected another "
+            "--algorithm"
+        )
+    seconds = price(use.kind, use.nbytes * shared).cost.repeated_time
+    schedule = price.schedule(use.kind, use.nbytes * shared).unfolded(price.fabric.fibre_channels)
+    schedule = schedule.resized(use.nbytes)
+    return CarriedCollective(price.algorithm.name, seconds, pair_line(schedule, price.fabric), schedule, price.fabric)
+
+
+def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
+    """Return the pairs over which a ring takes as long as the library's closed form, at this size and around it.
+
+    The closed form changes its way with the size, so that no line has its times at all sizes.
+    """
+    ranks = prices.fabric.ranks
+    messages = _PASSES.get(kind, 1) * (ranks - 1)
+    smaller, seconds, larger = prices.seconds(kind, nbytes * np.array([1 / _AROUND, 1.0, _AROUND])).tolist()
+    slope = (larger - smaller) / (nbytes * (_AROUND - 1 / _AROUND))
+    if not 0 < slope * nbytes < seconds:
+        return Line(messages * nbytes / ranks / seconds, 0.0, nbytes / ranks)
+    return Line(messages / ranks / slope, (seconds - slope * nbytes) / messages, nbytes / ranks)
+
+
+def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
+    """Return what messages take between pairs of ranks while the schedule runs: means over all bytes and messages.
+
+    A lightpath has its channels; on packet links a message has the share of its bytes.
+    """
+    if not len(schedule):
+        return Line(np.inf, 0.0, 0.0)
+    source, destination, route = (
+        np.asarray(column, np.int64) for column in (schedule.source, schedule.destination, schedule.route)
+    )
+    step = np.zeros_like(source) if schedule.queued else schedule.step.astype(np.int64)
+    pair = (step * fabric.ranks + source) * fabric.ranks + destination
+    rates = _lightpath_rates(schedule, fabric, pair) if fabric.exclusive else _packet_rates(fabric, step, pair, route)
+    latencies = fabric.latency(source, destination, route)
+    rate, latency = len(rates) / float((1 / rates).sum()), float(latencies.mean())
+    message = schedule.chunk_nbytes
+    seconds = latencies + message / rates
+    other = np.abs(seconds - latency - message / rate) > _SAME * seconds
+    return Line(rate, latency, message, float(other.mean()))
+
+
+def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
+    """Bytes per second of each row's pair: the channels of all its lightpaths at the time."""
+    _, first = np.unique(np.stack([pair, schedule.lightpath.astype(np.int64)]), axis=1, return_index=True)
+    pairs, place = np.unique(pair[first], return_inverse=True)
+    channels = np.bincount(place, schedule.wavelength_count[first].astype(np.float64))
+    return np.asarray(channels[np.searchsorted(pairs, pair)] * fabric.channel_bandwidth, np.float64)
+
+
+def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats:
+    """Bytes per second of each row's pair on the links that the step loads: as much as its share of the bytes."""
+    source, destination = pair // fabric.ranks % fabric.ranks, pair % fabric.ranks
+    row, link = links_of(fabric.footprint(source, destination, route))
+    use = step[row] * fabric.links + link
+    _, place, loads = np.unique(use, return_inverse=True, return_counts=True)
+    _, of_pair, rows = np.unique(pair, return_inverse=True, return_counts=True)
+    shares: Floats = fabric.link_bandwidth()[link] * rows[of_pair][row] / loads[place]
+    rates = np.full(len(pair), np.inf)
+    np.minimum.at(rates, row, shares)
+    return rates
+
+
+# The network of ASTRA-sim's analytical backends that stands for a plan's fabric: one dimension, or one for each axis.
+#
+# Every dimension joins its ranks in pairs (``FullyConnected``), at the rate and latency that the plan's schedules
+# have between two ranks: schedules are verified to share no wavelength and to load no link more than is priced, so
+# that pairs do not disturb each other. Where all messages go to neighbours on a ring, ``Ring`` is the same and says
+# more.
+#
+# ASTRA-sim reads ``bandwidth`` in GiB/s and ``latency`` in ns, and counts time in whole nanoseconds.
+
+_GIB = float(1 << 30)
+_NOTHING = Line(_GIB, 0.0, 0.0)
+"""Of a network over which nothing is sent."""
+
+
+class Dimension(NamedTuple):
+    """One dimension of the network."""
+
+    topology: str
+    ranks: int
+    line: Line
+
+
+class Network(NamedTuple):
+    """The dimensions of ASTRA-sim's analytical network, as ``network.yml`` states them."""
+
+    dimensions: tuple[Dimension, ...]
+
+    @property
+    def backend(self) -> str:
+        """The analytical backend that runs it; only one of them takes several dimensions."""
+        return "Congestion_Aware" if len(self.dimensions) == 1 else "Congestion_Unaware"
+
+    def to_yaml(self) -> str:
+        """Return the text of ``network.yml``."""
+        columns = {
+            "topology": [dimension.topology for dimension in self.dimensions],
+            "npus_count": [str(dimension.ranks) for dimension in self.dimensions],
+            "bandwidth": [repr(dimension.line.rate / _GIB) for dimension in self.dimensions],
+            "latency": [repr(dimension.line.latency * 1e9) for dimension in self.dimensions],
+        }
+        comment = "# bandwidth in GiB/s, latency in ns"
+        return "\n".join([comment, *(f"{name}: [{', '.join(values)}]" for name, values in columns.items())]) + "\n"
+
+
+def network_of(
+    sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
+) -> tuple[Network, list[str]]:
+    """Return the network, and what it says otherwise than the plan.
+
+    Args:
+        sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
+        lines: by axis, bytes of each collective or send in the whole step, and what its messages take.
+        around: whether all messages go to neighbours on one ring of all ranks.
+    """
+    notes: list[str] = []
+    means = {name: _mean(name, lines[name], notes) for name, _ in sizes if lines.get(name)}
+    axes = [(name, ranks) for name, ranks in sizes if ranks > 1]
+    # An axis along which nothing is sent has no rate of its own.
+    of_axis = [means.get(name) or next(iter(means.values()), _NOTHING) for name, _ in axes]
+    if all(line.alike(of_axis[0]) for line in of_axis):
+        total = int(np.prod([ranks for _, ranks in axes], initial=1))
+        line = of_axis[0] if of_axis else _NOTHING
+        return Network((Dimension("Ring" if around and total > 2 else "FullyConnected", total, line),)), notes
+    notes.append(
+        "axes have rates of their own, so that each is a dimension: the backend of several dimensions lets messages of "
+        "one pair of ranks overlap"
+    )
+    dimensions = (Dimension("FullyConnected", ranks, line) for (_, ranks), line in zip(axes, of_axis, strict=True))
+    return Network(tuple(dimensions)), notes
+
+
+def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
+    """Whether all ranks exchange together and every message goes to a neighbour on a ring."""
+    for use, carrier in carriers.items():
+        if use.ranks != ranks or carrier.schedule is None or carrier.fabric is None:
+            return False
+        distance = np.abs(carrier.schedule.source.astype(np.int64) - carrier.schedule.destination)
+        if not np.isin(distance, (1, ranks - 1)).all():
+            return False
+    return bool(carriers)
+
+
+def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
+    """Return the mean of lines over all bytes and messages; a note says where they differ."""
+    nbytes = np.array([size for size, _ in lines])
+    rates, latencies, messages = (np.array([line[column] for _, line in lines]) for column in range(3))
+    often = np.divide(nbytes, messages, out=np.zeros_like(nbytes), where=messages > 0)
+    rate = float(nbytes.sum() / (nbytes / rates).sum())
+    latency = float(np.average(latencies, weights=often if often.any() else None))
+    mean = Line(rate, latency, float(messages.mean()))
+    if any(line.spread or not line.alike(mean) for _, line in lines):
+        slowest, fastest = format_bandwidth(float(rates.min())), format_bandwidth(float(rates.max()))
+        notes.append(
+            f"{name}: messages between pairs of ranks take longer or shorter, by link and collective (means of a "
+            f"collective: {slowest} to {fastest}, {format_time(float(latencies.min()))} to "
+            f"{format_time(float(latencies.max()))}): the network has the mean of all"
+        )
+    return mean
+
+
+_OF_AXIS: dict[str, str] = {"expert": "data", "expert-data": "data"}
+"""The axis of ranks on which groups of another axis lie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTraces:
+    """Everything of a step that its traces say."""
+
+    ranks: int
+    stages: tuple[tuple[Operation, ...], ...]
+    """What the ranks of each stage do; ranks of a stage are neighbours."""
+    carriers: dict[CollectiveUse, CarriedCollective]
+    network: Network
+    notes: tuple[str, ...]
+    """What the traces and the network say otherwise than the plan."""
+
+    def members(self, use: CollectiveUse) -> Ints:
+        """Return the ranks of all groups of a collective: [group, rank]."""
+        return group_members(self.ranks, use.ranks, use.stride)
+
+
+def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep) -> StepTraces:
+    """Take the step of a plan apart.
+
+    Raises:
+        UnsupportedError: the step has what neither traces nor a simulator of messages can say; the line names it.
+    """
+    if not isinstance(choice, Strategy) or not isinstance(step, StrategyStep):
+        raise UnsupportedError(
+            "a placed plan sends parcels over circuits, which are not written: expected another --strategy"
+        )
+    if choice.exchange:
+        raise UnsupportedError("its method of exchange has phases that are not written: expected no --exchange")
+    return _plain(job, choice, step) if choice.plain else _staged(job, choice, step)
+
+
+def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
+    carriers, ranks = dict[CollectiveUse, CarriedCollective](), job.fabric.ranks
+    operations = plain_operations(job, step, job.computing(strategy))
+    assert step.prices is not None
+    for operation in operations:
+        if operation.use is not None and operation.use not in carriers:
+            carriers[operation.use] = carried(step.prices, operation.use)
+    often = _times([operations])
+    lines = {"data": [(use.nbytes * often[use], carrier.line) for use, carrier in carriers.items()]}
+    network, notes = network_of([("data", ranks)], lines, around=goes_around(carriers, ranks))
+    return StepTraces(
+        ranks=ranks, stages=(tuple(operations),), carriers=carriers, network=network, notes=(*notes, *_notes(carriers))
+    )
+
+
+class _Lines(NamedTuple):
+    """Bytes and lines of what is sent, by axis."""
+
+    of_axis: dict[str, list[tuple[float, Line]]]
+
+    def add(self, axis: str, nbytes: float, line: Line) -> None:
+        """Add a collective or a send."""
+        self.of_axis.setdefault(_OF_AXIS.get(axis, axis), []).append((nbytes, line))
+
+
+def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
+    assert step.stages is not None
+    job = on_divided_channels(job, strategy)
+    staged = StagedOperations(job, strategy, step.stages)
+    stages = tuple(tuple(staged.of_stage(stage)) for stage in range(strategy.pp))
+    carriers: dict[CollectiveUse, CarriedCollective] = {}
+    shared = {payload.use: payload.shared for payload in staged.payloads}
+    lines, often = _Lines({}), _times(stages)
+    for use in dict.fromkeys([*shared, *staged.gathered_sends]):
+        carriers[use] = carried(_price(job, strategy, use), use, shared.get(use, 1.0))
+        lines.add(use.axis, use.nbytes * max(often[use], 1), carriers[use].line)
+    per_stage = strategy.replicas * strategy.tp
+    sent = [operation.nbytes for stage in stages for operation in stage if operation.verb == "send"]
+    if sent:
+        rates, latencies = send_rate(job, Strategies.of(strategy))
+        lines.add("pipeline", sum(sent), Line(float(rates[0]), float(latencies[0]), max(sent)))
+    for table in staged.tied:
+        use = tied_use(table)
+        rate, latency = job.tied_pair(per_stage)
+        carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
+        lines.add("pipeline", use.nbytes, carriers[use].line)
+    sizes = [("tensor", strategy.tp), ("data", strategy.replicas), ("pipeline", strategy.pp)]
+    network, notes = network_of(sizes, lines.of_axis, around=False)
+    return StepTraces(
+        ranks=job.fabric.ranks,
+        stages=stages,
+        carriers=carriers,
+        network=network,
+        notes=(*notes, *_notes(carriers)),
+    )
+
+
+def _times(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
+    """Count how often each collective occurs."""
+    return Counter(operation.use for stage in stages for operation in stage if operation.use is not None)
+
+
+def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
+    """Return the prices of a collective's group."""
+    axis: Axis = use.axis
+    pricing = job.pricing if job.shares is None else job.shares.pricing(axis)
+    stride = int(distance(job.fabric, np.array([use.stride]))[0])
+    return pricing.price(strategy.algorithm, use.ranks, 0, stride)
+
+
+def _notes(carriers: dict[CollectiveUse, CarriedCollective]) -> list[str]:
+    without = dict.fromkeys(carrier.algorithm for carrier in carriers.values() if carrier.schedule is None)
+    notes = []
+    if "library" in without:
+        notes.append(
+            "the fabric's collective library has no schedule: ASTRA-sim runs its own ring, over pairs that are as fast "
+            "as a ring of the library's time needs"
+        )
+    if "ring" in without:
+        notes.append("tied tables are added up by ASTRA-sim's own ring among their stages")
+    return notes

@@ -1,0 +1,223 @@
+"""What a trace shows beside a plan's timeline: bytes on links, memory, and wavelengths that are lit.
+
+    load          bytes of every transmission over its seconds; its integral is what the timeline's transmissions send
+    memory        of a rank of the fullest stage; its peak is the plan's memory
+    wavelengths   different channels that carry light in some step of the collectives that transmit, over all axes
+
+What sharded parameters and rings of context groups take beside computing has no interval of its own in a timeline of
+stages, so that the load leaves their bytes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.timeline import (
+    SHARES,
+    Counter,
+    Interval,
+    Timeline,
+)
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.export.chakra_operations import payloads
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.division import DividedChannels
+from lightloom.planning.pricing.exchanges import tied_sums
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import StrategyStep, exchange_seconds, memory_parts, stage_sends
+from lightloom.planning.search.plans import Plan
+from lightloom.planning.simulation.pipelined import PipelinedStep
+
+_AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "gradients": ("data", "expert-data")}
+"""Axes that transmit on a resource of a stage; links between stages are those of the pipeline."""
+
+
+class CountedTimeline(NamedTuple):
+    """A timeline whose transmissions say their bytes, and the counters beside it."""
+
+    timeline: Timeline
+    counters: tuple[Counter, ...]
+
+
+def counted(plan: Plan) -> CountedTimeline:
+    """Return a plan's timeline with the bytes of its transmissions, and its counters."""
+    timeline, step = plan.timeline, plan.step
+    if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
+        timeline = _with_bytes(timeline, _part_bytes(_as_priced(plan, step), plan.choice, step.stages))
+    counters = (timeline.load(), _memory(plan, timeline), *_wavelengths(plan, timeline))
+    return CountedTimeline(timeline, tuple(counter for counter in counters if counter.moments))
+
+
+def _as_priced(plan: Plan, step: StrategyStep) -> Job:
+    """Return the job with the channels that its axes hold."""
+    if step.division is None or not isinstance(plan.job.pricing, GroupPrices):
+        return plan.job
+    return replace(plan.job, shares=DividedChannels(plan.job.pricing, step.division))
+
+
+def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, list[float]]:
+    """Return the bytes of what a timeline of stages transmits, by part and chunk or stage."""
+    rows = Strategies.of(strategy)
+    edges = job.model.chunks(rows)
+    units, by_unit = job.model.units(edges), step.times.early_exchange > 0
+    chunks, stages = np.zeros((5, len(units))), np.zeros((3, strategy.pp))
+    for payload in payloads(job, strategy, by_unit[None]):
+        nbytes, counts, replicas = payload.use.nbytes, payload.counts, payload.counts.replicas
+        chunks[0] += nbytes * counts.forward[0]
+        chunks[1] += nbytes * counts.backward[0]
+        stages[0] += nbytes * replicas.gather[0]
+        stages[1] += nbytes * counts.token_gradients[0]
+        if replicas.unit_exchange is None:
+            stages[1] += nbytes * replicas.exchange[0]
+            continue
+        chunks[2] += nbytes * (units - 1) * np.where(by_unit, replicas.unit_exchange.other[0], 0.0)
+        chunks[3] += nbytes * np.where(by_unit, replicas.unit_exchange.first[0], replicas.exchange[0])
+    sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
+    chunks[4] = sends.nbytes[0] + sends.gathered[0]
+    for table in tied_sums(job.model.tied, edges, rows, job.fabric, job.settings, job.tied_pair):
+        stages[2, table.stages] += float(table.nbytes[0])
+    named = zip(
+        ("forward_exchange", "backward_exchange", "early_exchange", "late_exchange", "send"), chunks, strict=True
+    )
+    once = zip(("gather", "exchange", "tied"), stages, strict=True)
+    return {name: values.tolist() for name, values in (*named, *once)}
+
+
+def _with_bytes(timeline: Timeline, nbytes: dict[str, list[float]]) -> Timeline:
+    return Timeline(tuple(_saying_bytes(interval, nbytes) for interval in timeline.intervals))
+
+
+def _saying_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
+    part = interval.details.get("part")
+    if part not in nbytes:
+        return interval
+    size = nbytes[part][interval.details["column"]] * interval.details.get("share", 1.0)
+    return replace(interval, details={**interval.details, "bytes": size})
+
+
+def _memory(plan: Plan, timeline: Timeline) -> Counter:
+    """Bytes of a rank of the fullest stage: activations come with forward passes and go with backward passes."""
+    name, end = "memory of the fullest rank (bytes)", timeline.step_time
+    if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
+        return Counter(name, (0.0, end), (plan.memory, plan.memory))
+    parts = memory_parts(plan.job, Strategies.of(plan.choice))
+    if plan.step.result is not None:
+        changes = list(_operators(plan.step, timeline, float(parts.kept[0, 0])))
+        return _filled(name, changes, plan.memory, end)
+    stages, state = plan.choice.pp, parts.state[0] + parts.passing[0]
+    found = [list(_passes(timeline, stage, parts.kept[0].tolist())) for stage in range(stages)]
+    peaks = [state[stage] + _peak(changes) for stage, changes in enumerate(found)]
+    return _filled(name, found[int(np.argmax(peaks))], plan.memory, end)
+
+
+def _peak(changes: list[tuple[float, float]]) -> float:
+    return max(Counter.of_changes("", changes).values, default=0.0)
+
+
+def _filled(name: str, changes: list[tuple[float, float]], memory: float, end: float) -> Counter:
+    """Return the changes on top of what is held throughout, so that the largest sum is the plan's memory."""
+    return Counter.of_changes(name, [(0.0, 0.0), *changes, (end, 0.0)], base=memory - _peak(changes))
+
+
+def _operators(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
+    """Yield when operators of data parallelism alone keep and drop what their backward passes read."""
+    assert step.result is not None
+    saved = {operator.name: operator.kept_bytes for operator in step.result.plan.graph.operators}
+    share = kept / max(sum(saved.values()), 1)
+    for interval in timeline.intervals:
+        nbytes = share * saved.get(interval.details.get("operator", ""), 0)
+        if nbytes and interval.category == "forward":
+            yield interval.start, nbytes
+        elif nbytes and interval.category == "backward":
+            yield interval.end, -nbytes
+
+
+def _passes(timeline: Timeline, stage: int, kept: list[float]) -> Iterator[tuple[float, float]]:
+    """Yield when a stage's passes keep and drop activations of their micro-batch."""
+    spans: dict[tuple[str, int, int], tuple[float, float]] = {}
+    for interval in timeline.on(f"stage {stage}"):
+        if "micro_batch" in interval.details:
+            key = interval.category, interval.details["column"], interval.details["micro_batch"]
+            start, _ = spans.get(key, (interval.start, 0.0))
+            spans[key] = start, interval.end
+    for (direction, chunk, _), (start, end) in spans.items():
+        yield (start, kept[chunk]) if direction == "forward" else (end, -kept[chunk])
+
+
+def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
+    """Yield the channels that are lit, on fabrics of circuits."""
+    fabric = plan.cluster.fabric
+    if not fabric.exclusive or not isinstance(plan.step, StrategyStep):
+        return
+    name = "planes lit" if fabric.switch_planes else "wavelengths lit"
+    if plan.step.result is not None:
+        try:
+            changes = list(_lit_by_collectives(plan, timeline))
+        except UnsupportedError:  # an exchange of several collectives has no schedule
+            return
+        yield Counter.of_changes(name, changes)
+    elif plan.step.division is not None:
+        yield Counter.of_changes(name, _lit_by_axes(timeline, plan.step.division.by_axis()))
+
+
+def _lit_by_collectives(plan: Plan, timeline: Timeline) -> Iterator[tuple[float, float]]:
+    lit: dict[tuple[str, float], int] = {}
+    prices = plan.prices
+    assert prices is not None
+    for interval in timeline.intervals:
+        if interval.category == "transmission":
+            key = interval.details["collective"], interval.details["bytes"]
+            if key not in lit:
+                lit[key] = channels_lit(prices.schedule(*key), plan.cluster.fabric)
+            yield interval.start, lit[key]
+            yield interval.end, -lit[key]
+
+
+def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
+    """Return the different channels that carry light in the step of a schedule that has most, in any of its copies."""
+    if schedule.folding is not None and schedule.folding.channel.shape[1]:
+        schedule = (
+            schedule.standing(fabric.fibre_channels) if schedule.queued else schedule.unfolded(fabric.fibre_channels)
+        )
+    step = np.zeros_like(schedule.step) if schedule.queued else schedule.step
+    first = schedule.fibre.astype(np.int64) * fabric.fibre_channels + schedule.first_wavelength
+    lightpaths = np.unique(np.stack([step, first, schedule.wavelength_count.astype(np.int64)], axis=1), axis=0)
+    lit: dict[int, set[int]] = {}
+    for number, channel, width in lightpaths.tolist():
+        lit.setdefault(number, set()).update(range(channel, channel + width))
+    return max(map(len, lit.values()), default=0)
+
+
+def _lit_by_axes(timeline: Timeline, channels: dict[str, int]) -> Iterator[tuple[float, float]]:
+    """Yield when the channels of an axis begin and cease to carry light of any stage."""
+    spans: dict[str, list[Interval]] = {}
+    for interval in timeline.intervals:
+        if SHARES[interval.category] == "communication":
+            resource = interval.resource.split()[0]
+            for axis in _AXES.get(resource, ("context",) if resource == "context" else ("pipeline",)):
+                spans.setdefault(axis, []).append(interval)
+    for axis, intervals in spans.items():
+        for start, end in _united(intervals):
+            yield start, channels.get(axis, 0)
+            yield end, -channels.get(axis, 0)
+
+
+def _united(intervals: Iterable[Interval]) -> Iterator[tuple[float, float]]:
+    """Yield spans in which one interval or more runs; intervals come in order of their start."""
+    current: tuple[float, float] | None = None
+    for interval in intervals:
+        if current is not None and interval.start <= current[1]:
+            current = current[0], max(current[1], interval.end)
+            continue
+        if current is not None:
+            yield current
+        current = interval.start, interval.end
+    if current is not None:
+        yield current

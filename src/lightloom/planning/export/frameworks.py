@@ -1,0 +1,295 @@
+"""What frameworks are told of a split: which plan they can express, and the facts that every export needs."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.errors import UnsupportedError
+from lightloom.models.files.torchtitan import divided
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.operators import logits_of
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy, node_replicas
+from lightloom.planning.search.plans import Plan, PlanSearch, sequence_length
+
+
+class ExportedJob(NamedTuple):
+    """A split in the terms of Megatron and torchtitan."""
+
+    model: str
+    cluster: str
+    ranks: int
+    strategy: Strategy
+    label: str
+    algorithms: tuple[str, ...]
+    precision: str
+    """Number format of the arithmetic, as ``training.precision`` has it."""
+    sequence_length: int | None
+    """Tokens of a sample; None for models that take none."""
+    layers: tuple[int, ...]
+    """Blocks (numbered modules) of each chunk of a stage, in the order of the model: chunk i is of stage i mod pp."""
+    vocabulary: int | None
+    """Rows of the table of tokens; None for models that take none."""
+
+    node_replicas: int
+    """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
+
+    overlaps_gradients: bool
+    """Whether gradients are exchanged while the last backward passes compute."""
+    zero_2_exchange: str
+    """How often ZeRO-2 exchanges: "step" or "micro-batch"."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the model."""
+        return sum(self.layers)
+
+    @property
+    def per_chunk(self) -> int | None:
+        """Blocks of a stage's chunk; None where not all have as many."""
+        return self.layers[0] if len(set(self.layers)) == 1 else None
+
+    @property
+    def origin(self) -> str:
+        """One line that says what is exported."""
+        return f"{self.model} on {self.cluster}, {self.ranks} ranks: {self.label}, {self.strategy.global_batch} samples"
+
+
+def expressible(search: PlanSearch) -> Plan:
+    """The first plan of a ranking that frameworks have settings for: any but a placed one.
+
+    Raises:
+        UnsupportedError: all plans are placed ones.
+    """
+    for plan in search.ranking:
+        if isinstance(plan.choice, Strategy):
+            return plan
+    raise UnsupportedError(
+        "only placed plans were searched, which no framework has settings for: expected --strategy ddp, fsdp or "
+        "tensor-pipeline too"
+    )
+
+
+def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
+    """The facts of a plan."""
+    strategy = plan.choice
+    assert isinstance(strategy, Strategy)
+    model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
+    return ExportedJob(
+        model=graph.name,
+        cluster=plan.cluster.name,
+        ranks=plan.cluster.ranks,
+        strategy=strategy,
+        label=plan.label,
+        algorithms=plan.algorithms,
+        precision=plan.cluster.training.precision,
+        sequence_length=length,
+        layers=tuple(model.units(model.chunks(Strategies.of(strategy))).tolist()),
+        vocabulary=None if length is None or logits is None else logits.dimensions.get("channel"),
+        overlaps_gradients=plan.cluster.training.overlap_gradients,
+        zero_2_exchange=plan.cluster.training.zero_2_exchange,
+        node_replicas=int(
+            node_replicas(np.array(strategy.replicas), np.array(strategy.tp), plan.cluster.fabric.node_ranks)
+        ),
+    )
+
+
+def common_notes(job: ExportedJob) -> list[str]:
+    """What no framework's settings say of the split."""
+    strategy = job.strategy
+    notes = []
+    if strategy.micro_batch:
+        notes.append(
+            f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
+            f"{strategy.samples}: frameworks want equal ones"
+        )
+    if strategy.cp > 1:
+        notes.append(
+            "ranks of a context group are taken to have equal work: each takes one piece from either end of a causal "
+            "sequence"
+        )
+    if strategy.exchange:
+        notes.append("gradients are exchanged by a method of lightloom.exchange: attach its hook yourself")
+    if job.algorithms:
+        notes.append(
+            f"collectives run {', '.join(job.algorithms)}; which algorithm runs is the communication library's choice"
+        )
+    return notes
+
+
+# A split as arguments of Megatron-LM's ``pretrain_*.py``, in a shell script to be sourced.
+#
+# Names are those of ``megatron/training/arguments.py``, Megatron Core 0.14.
+
+_PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp8": ["--bf16", "--fp8-format hybrid"]}
+_DISTRIBUTED_OPTIMIZER = "--use-distributed-optimizer"
+_FSDP_SHARDING = {"zero-2": "optim_grads", "zero-3": "optim_grads_params", "hybrid": "optim_grads_params"}
+_FSDP = (
+    "--use-megatron-fsdp",
+    "--data-parallel-sharding-strategy {}",
+    _DISTRIBUTED_OPTIMIZER,
+    "--no-gradient-accumulation-fusion",
+    "--ckpt-format fsdp_dtensor",
+)
+
+
+def arguments(job: ExportedJob) -> list[str]:
+    """One option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
+    strategy = job.strategy
+    found = [
+        f"--tensor-model-parallel-size {strategy.tp}",
+        f"--pipeline-model-parallel-size {strategy.pp}",
+        f"--micro-batch-size {strategy.samples}",
+        f"--global-batch-size {strategy.global_batch}",
+    ]
+    if job.sequence_length is not None:
+        found.append(f"--seq-length {job.sequence_length}")
+    if job.vocabulary is not None:
+        # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
+        found.append(f"--make-vocab-size-divisible-by {-(-job.vocabulary // strategy.tp)}")
+    if strategy.sequence_parallel:
+        found.append("--sequence-parallel")
+    if strategy.cp > 1:
+        found += [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]
+    if strategy.ep > 1:
+        found.append(f"--expert-model-parallel-size {strategy.ep}")
+    found += _stages(job)
+    if strategy.recomputation == "full":
+        found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
+    elif strategy.recomputation == "selective":
+        found.append("--recompute-granularity selective")
+    if strategy.sharding in _FSDP_SHARDING and strategy.replicas > 1:
+        found += [option.format(_FSDP_SHARDING[strategy.sharding]) for option in _FSDP]
+        if strategy.sharding == "hybrid":
+            found.append(f"--num-distributed-optimizer-instances {strategy.replicas // job.node_replicas}")
+    elif strategy.sharding == "zero-1" and strategy.replicas > 1:
+        found.append(_DISTRIBUTED_OPTIMIZER)
+    overlaps = job.overlaps_gradients or strategy.plain
+    if strategy.replicas > 1 and strategy.sharding not in _FSDP_SHARDING and overlaps:
+        found.append("--overlap-grad-reduce")
+    return found + _PRECISIONS.get(job.precision, [])
+
+
+def _stages(job: ExportedJob) -> list[str]:
+    """Return what tells how many layers each stage has; nothing where all have as many, as Megatron cuts by itself."""
+    layers, virtual = job.layers, job.strategy.virtual_stages
+    if job.per_chunk is not None:
+        return [f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"] if virtual > 1 else []
+    if virtual == 1 and len(set(layers[1:-1])) <= 1:
+        last = [f"--decoder-last-pipeline-num-layers {layers[-1]}"] if len(layers) > 2 else []
+        return [f"--decoder-first-pipeline-num-layers {layers[0]}", *last]
+    chunks = [f"t*{count}" if count > 1 else "t" for count in layers]
+    return [f"--pipeline-model-parallel-layout 'E{'|'.join(chunks)}L'"]
+
+
+def megatron_notes(job: ExportedJob) -> list[str]:
+    """What these arguments do not say, or say otherwise."""
+    strategy = job.strategy
+    found = common_notes(job)
+    if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
+        found.append("Megatron wants --sequence-parallel where experts meet tensor parallelism; the plan has none")
+    if job.precision not in (*_PRECISIONS, "fp32"):
+        found.append(f"the plan computes in {job.precision}: set it up yourself")
+    return found
+
+
+def to_script(job: ExportedJob) -> str:
+    """The file: an array of arguments."""
+    comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *megatron_notes(job))]
+    usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
+    return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
+
+
+# A split as torchtitan's job configuration, the TOML file that ``torchtitan.config.JobConfig`` reads.
+#
+# Sections and keys as in ``torchtitan/config/job_config.py`` of 2025, while torchtitan read TOML; later releases,
+# which are configured in Python, have fields of the same names.
+
+Value = str | int | bool | list[list[str]]
+
+
+def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
+    """Section, key, value."""
+    strategy = job.strategy
+    sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
+    sharers = max(sharers, 1)
+    staged = strategy.pp > 1
+    parallelism: dict[str, Value] = {
+        "data_parallel_replicate_degree": strategy.dp // sharers,
+        "data_parallel_shard_degree": sharers,
+        "tensor_parallel_degree": strategy.tp,
+        "pipeline_parallel_degree": strategy.pp,
+        "context_parallel_degree": strategy.cp,
+    }
+    if strategy.ep > 1:
+        parallelism["expert_parallel_degree"] = strategy.ep
+    if strategy.sharding in ("zero-2", "zero-3", "hybrid"):
+        parallelism["fsdp_reshard_after_forward"] = "never" if strategy.sharding == "zero-2" else "always"
+    if staged:
+        interleaved = strategy.virtual_stages > 1
+        parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if interleaved else "1F1B"
+        parallelism["pipeline_parallel_microbatch_size"] = strategy.samples
+        if job.layers != divided(job.blocks, strategy.pp * (2 if interleaved else 1)):
+            parallelism["module_fqns_per_model_part"] = _modules(job.layers)
+    replica = strategy.global_batch // strategy.dp
+    training: dict[str, Value] = {
+        # A pipeline divides the local batch itself; without stages, what is left of the global batch is accumulated.
+        "local_batch_size": replica if staged else strategy.samples,
+        "global_batch_size": strategy.global_batch,
+        "mixed_precision_param": "bfloat16" if job.precision in ("bf16", "fp16", "fp8") else "float32",
+    }
+    if job.sequence_length is not None:
+        training["seq_len"] = job.sequence_length
+    return {
+        "training": training,
+        "parallelism": parallelism,
+        "activation_checkpoint": {"mode": strategy.recomputation},
+    }
+
+
+def torchtitan_notes(job: ExportedJob) -> list[str]:
+    """What these settings do not say, or say otherwise."""
+    strategy = job.strategy
+    found = common_notes(job)
+    if strategy.sharding == "zero-1":
+        found.append("torchtitan does not shard the optimizer's state alone: its replicas keep all of it")
+    if strategy.sharding in ("none", "zero-1") and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
+        found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
+    if strategy.ep > 1 and strategy.sharding in ("none", "zero-1"):
+        found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
+    accumulates = strategy.pp == 1 and strategy.micro_batches > 1
+    if strategy.sharding == "zero-2" and job.zero_2_exchange == "step" and accumulates:
+        found.append("without stages torchtitan gathers and reduces for every micro-batch; the plan does once a step")
+    if strategy.cp > 1 and strategy.sharding in ("none", "zero-1"):
+        found.append("torchtitan shards over the ranks of a context group; the plan's hold everything")
+    if strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp:
+        found.append("torchtitan shards over whole context groups; the plan's nodes have a part of one each")
+    if strategy.tp > 1 and not strategy.sequence_parallel:
+        found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
+    if job.vocabulary is not None and job.vocabulary % strategy.tp:
+        found.append(
+            f"torchtitan pads no vocabulary: of {job.vocabulary:,} rows the fullest of {strategy.tp} ranks holds "
+            f"{-(-job.vocabulary // strategy.tp):,}, as priced"
+        )
+    if job.precision not in ("bf16", "fp32", "tf32"):
+        found.append(f"the plan computes in {job.precision}: set it up yourself")
+    return found
+
+
+def to_toml(job: ExportedJob) -> str:
+    """The file."""
+    lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *torchtitan_notes(job))]
+    for section, values in settings(job).items():
+        # Basic strings, whole numbers, booleans and lists of them are written alike in TOML and JSON.
+        lines += ["", f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _modules(layers: tuple[int, ...]) -> list[list[str]]:
+    """Return the names of the modules of each chunk."""
+    begins = [sum(layers[:chunk]) for chunk in range(len(layers) + 1)]
+    parts = [[f"layers.{layer}" for layer in range(*span)] for span in pairwise(begins)]
+    return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]

@@ -1,0 +1,293 @@
+"""Which device holds what: a placed plan as a matrix of devices and operators, with the load of each device.
+
+device 0  ██ ██ ░░ ░░          │ ███████
+device 1        ▒▒ ▒▒ ██ ██    │ ██████       busy for so long in a step
+          operators in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.arrays import Floats
+from lightloom.core.units import format_bandwidth, format_size
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    PARALLELISM,
+    RELAYED,
+    TASKS,
+    plain,
+    ramp,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lightloom.planning.parallelism.circuits.circuits import Assignment, GroupCircuits
+    from lightloom.planning.parallelism.placement.placement import HybridPlan
+
+
+_MOST_NAMES = 22
+"""Along the operators; more would overlap."""
+_LETTERS = 22
+
+
+def shares(plan: HybridPlan) -> Floats:
+    """Share of each operator's time that each device computes, shape [device, operator]; of parts where no part takes
+    any time."""
+    balanced = plan.balanced
+    seconds = balanced.forward + balanced.backward
+    operator = balanced.operator.astype(np.int64)
+    whole = np.bincount(operator, seconds, len(balanced.operators))
+    weight = np.where(whole[operator] > 0, seconds, 1.0)
+    cells = np.zeros((plan.k, len(balanced.operators)))
+    np.add.at(cells, (plan.placement.device, operator), weight)
+    share: Floats = cells / cells.sum(axis=0)
+    return share
+
+
+@styled
+def placement_figure(plan: HybridPlan) -> Figure:
+    """Draw one group; all groups are alike."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    share = shares(plan)
+    devices, operators = share.shape
+    row = max(0.03, min(0.3, 4.6 / devices))
+    figure = Figure(figsize=(9.0, 1.9 + max(0.5, row * devices)), layout="constrained")
+    axes, load = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1.3))
+    image = ramp(TASKS["backward"][1], 0.22)(share)
+    image[share == 0] = 0.0
+    axes.imshow(
+        image, aspect="auto", interpolation="nearest", extent=(-0.5, operators - 0.5, devices - 0.5, -0.5), zorder=2
+    )
+    axes.set_xticks(*_names(plan.balanced.operators))
+    axes.tick_params(axis="x", labelrotation=55, labelsize=7)
+    for label in axes.get_xticklabels():
+        label.set_horizontalalignment("right")
+        label.set_rotation_mode("anchor")
+    axes.yaxis.set_major_locator(MaxNLocator(min(devices, 12), integer=True, min_n_ticks=1))
+    axes.set_ylabel("device of a group")
+    axes.set_title(f"{operators} operators in order; full colour is the whole operator")
+    _load(load, plan)
+    return figure
+
+
+def _load(axes: Axes, plan: HybridPlan) -> None:
+    """Seconds of a step that each device computes."""
+    from matplotlib.ticker import MaxNLocator
+
+    balanced, device = plan.balanced, plan.placement.device
+    left = np.zeros(plan.k)
+    longest = np.bincount(device, balanced.forward + balanced.backward, plan.k).max() * 1e3
+    for name, seconds in (("forward", balanced.forward), ("backward", balanced.backward)):
+        width = np.bincount(device, seconds, plan.k) * 1e3
+        axes.barh(np.arange(plan.k), width, left=left, height=0.8, color=TASKS[name][1], label=name, linewidth=0)
+        left += width
+    axes.set_xlim(0, longest * 1.05 or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.set_xlabel("milliseconds busy")
+    axes.grid(axis="x", color=FAINT, linewidth=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.05, 1.0), handlelength=0.8, borderpad=0, labelspacing=0.2)
+
+
+def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
+    """Where names stand, and the names: all operators of a few, else blocks where they begin, as many as fit."""
+    if len(operators) <= _MOST_NAMES:
+        return list(range(len(operators))), [plain(_short(name)) for name in operators]
+    blocks = [_block(name) for name in operators]
+    stride = len(operators) / _MOST_NAMES
+    kept: list[int] = []
+    for place, block in enumerate(blocks):
+        first = place == 0 or block != blocks[place - 1]
+        if first and (not kept or place - kept[-1] >= stride):
+            kept.append(place)
+    return kept, [plain(_short(blocks[place])) for place in kept]
+
+
+def _block(name: str) -> str:
+    """The path up to its first number, that included: ``layer2.1`` of ``layer2.1.conv1``."""
+    parts = name.split(".")
+    numbers = [place for place, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"…{name[-_LETTERS + 1 :]}"
+
+
+# Who sends what to whom, beside the circuits that serve it: two matrices, rows send, columns receive.
+#
+# placed plans      this group │ next group          one row a device; what goes on to the next group is
+# ■ ■ .      │ ■                   data parallelism's ring, the rest is model parallelism
+# . ■ ■      │   ■
+
+MOST_CELLS = 128
+"""Rows of a whole matrix; of more ranks, neighbours are drawn as one."""
+_MOST_GROUPED = 48
+"""Rows of a placed plan, whole groups, one at least."""
+_MOST_GROUPS = 4
+_DECADES = 6
+"""Below the largest value, less is drawn as this little."""
+_PALEST = 0.2
+"""Opacity of the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    title: str
+    values: Floats
+    """[row, column]; nothing is drawn where 0."""
+    words: Callable[[float], str]
+    """A value for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What both panels are drawn on."""
+
+    origins: tuple[str, str]
+    """What a row and a column are."""
+    second: NDArray[np.bool_]
+    """[row, column] whether a cell is data parallelism's."""
+    names: tuple[str, ...]
+    """Of the colours: of the cells that are not ``second``, and of those that are."""
+    edges: tuple[int, ...] = ()
+    """Rows and columns at which groups begin, the first aside."""
+
+
+@styled
+def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
+    """Bytes of each pair beside the bytes per second of the circuits that it holds, on average over the cycle."""
+    traffic, ranks = assignment.traffic, assignment.traffic.ranks
+    block = -(-ranks // MOST_CELLS)
+    granted = assignment.circuits
+    share = np.full(len(granted), circuit_bandwidth / granted.holds)
+    sent = _summed(ranks, block, traffic.source, traffic.destination, traffic.nbytes)
+    served = _summed(ranks, block, granted.source, granted.destination, share)
+    without = _summed(
+        ranks, block, traffic.source, traffic.destination, (granted.counts(traffic).sum(axis=0) == 0).astype(np.float64)
+    )
+    each = "rank" if block == 1 else f"{block} ranks"
+    ground = _Ground((f"sends, {each} a row", f"receives, {each} a column"), np.zeros_like(sent, np.bool_), ("",))
+    return _draw(ground, sent, served, without > 0)
+
+
+@styled
+def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
+    """The same of a placed plan: the first groups, and what they send on to the next."""
+    k = plan.k
+    groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
+    whole = groups == plan.groups
+    columns = k * (groups + (not whole))
+    sent = plan.traffic
+    model = sent.model_parallel[: groups * k, :columns].toarray()
+    data = sent.data_parallel[: groups * k, :columns].toarray()
+    served = np.zeros_like(model)
+    rates = circuits.mean_bandwidth
+    for group in range(groups):
+        # Destinations from k on are devices of the next group, the last one's the first.
+        to = (group * k + circuits.destination) % (plan.groups * k)
+        kept = to < columns
+        np.add.at(served, (group * k + circuits.source[kept], to[kept]), rates[kept])
+    rows, across = np.indices(model.shape)
+    ground = _Ground(
+        ("sends, rank a row", "receives, rank a column"),
+        rows // k != across // k,
+        ("model parallel", "data parallel"),
+        tuple(range(k, columns, k)),
+    )
+    return _draw(ground, model + data, served, (model + data > 0) & (served == 0))
+
+
+def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats) -> Floats:
+    size = -(-ranks // block)
+    cells = np.zeros((size, size))
+    np.add.at(cells, (source // block, destination // block), value)
+    return cells
+
+
+def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.bool_]) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    panels = (
+        _Panel("traffic of a step" if ground.edges else "traffic", sent, format_size),
+        _Panel("circuits granted", served, format_bandwidth),
+    )
+    rows, columns = sent.shape
+    figure = Figure(figsize=(9.0, 1.1 + 3.3 * rows / columns), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, 2), panels, strict=True):
+        _matrix(figure, axes, panel, ground)
+    _cross(figure.axes[1], relayed)
+    handles: list[Any] = [
+        Patch(color=PARALLELISM[index], label=name)
+        for index, name in enumerate(ground.names)
+        if name and ((sent > 0) & (ground.second == (index == 1))).any()
+    ]
+    if relayed.any():
+        cross: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": RELAYED, "markersize": 4}
+        handles.append(Line2D([], [], label="no circuit, relayed", **cross))
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
+
+
+def _matrix(figure: Any, axes: Axes, panel: _Panel, ground: _Ground) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
+    largest = float(panel.values.max()) or 1.0
+    present = panel.values[panel.values > 0]
+    # At least a decade, lest small differences look large.
+    least = min(max(float(present.min(initial=largest)), largest / 10**_DECADES), largest / 10)
+    norm = LogNorm(least, largest, clip=True)
+    rows, columns = panel.values.shape
+    image = np.zeros((rows, columns, 4))
+    for index in range(len(ground.names)):
+        drawn = (panel.values > 0) & (ground.second == (index == 1))
+        image[drawn] = ramp(PARALLELISM[index], _PALEST)(norm(panel.values[drawn]))
+    axes.imshow(image, aspect="equal", interpolation="nearest", extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
+    for edge in ground.edges:
+        axes.axvline(edge - 0.5, color=FAINT, linewidth=0.6)
+        if edge < rows:
+            axes.axhline(edge - 0.5, color=FAINT, linewidth=0.6)
+    axes.set_title(panel.title)
+    axes.set_ylabel(ground.origins[0])
+    axes.set_xlabel(ground.origins[1])
+    for axis in (axes.xaxis, axes.yaxis):
+        few = FixedLocator([0, *ground.edges]) if 0 < len(ground.edges) < 10 else None
+        axis.set_major_locator(few or MaxNLocator(8, integer=True, min_n_ticks=1))
+    colour = PARALLELISM[0] if len(ground.names) == 1 else FAINT
+    beside = axes.inset_axes((1.03, 0.0, 0.045, 1.0))
+    bar = figure.colorbar(ScalarMappable(norm, ramp(colour, _PALEST)), cax=beside)
+    bar.ax.minorticks_off()
+    values, words = _ticks(least, largest, panel.words)
+    bar.set_ticks(values, labels=words)
+    bar.outline.set_visible(False)
+
+
+def _ticks(least: float, largest: float, words: Callable[[float], str]) -> tuple[list[float], list[str]]:
+    """At most four, evenly apart on the logarithm, ends included."""
+    count = min(4, 2 + int(np.log10(largest / least)))
+    values = [float(value) for value in np.geomspace(largest, least, count)]
+    return values, [words(value) for value in values]
+
+
+def _cross(axes: Axes, relayed: NDArray[np.bool_]) -> None:
+    row, column = np.nonzero(relayed)
+    size = max(2.0, min(36.0, (140.0 / max(relayed.shape)) ** 2))
+    axes.scatter(column, row, s=size, marker="x", color=RELAYED, linewidth=0.8, zorder=3)

@@ -1,0 +1,538 @@
+"""A method of exchange as plans price it: what it makes of a model's gradient, and the engine that codes it.
+
+    values of a bucket  ──►  phases: (kind, bytes, group)  ──►  prices of collectives  ──┐
+                        └─►  values and messages to code   ──►  rates of the engine    ──┴─►  seconds / every
+
+Bytes of a part of the gradient are its share of those of the whole: blocks that are padded, indices and factors are
+spread evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import inf, nextafter
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Floats
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.fields import (
+    Bandwidth,
+    ComputeRate,
+    Config,
+    Seconds,
+)
+from lightloom.core.results import content_hash
+from lightloom.exchange.compression.inceptionn import BURST_BITS, CLOCK_HZ
+from lightloom.exchange.compression.profile import (
+    CodecProfile,
+    CompressionProfile,
+    cache_path,
+    read,
+)
+from lightloom.exchange.measuring import measured_rates
+from lightloom.exchange.method import (
+    CodedSums,
+    ExchangeMethod,
+    Gradient,
+    Phase,
+    Work,
+    nbytes_of_terms,
+    sent_in_phase,
+    sum_over_hops,
+)
+from lightloom.exchange.methods import (
+    BlockExchange,
+    DiLoCoExchange,
+    InceptionnExchange,
+    OpticalExchange,
+    RingCodecExchange,
+    TwoLevelExchange,
+)
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.models.graph import ComputeGraph
+
+# Where gradients are coded, and how fast: this host as measured, the paper's network card, a file, or an assumption.
+#
+# Only gradients are coded: all-reduce and reduce-scatter. The weights that FSDP gathers are not: a bounded error in a
+# gradient is repaid by later steps, in a weight it stays.
+
+VALUE_BYTES = 4
+"""Codecs take float32; narrower gradients are widened first, which is exact."""
+ACCELERATOR, LOCAL, NIC = "accelerator", "local", "nic"
+"""Engines that have a name."""
+LINE_RATE = BURST_BITS / 8 * CLOCK_HZ
+"""Bytes per second of the paper's engines (section VI-A): 256 bits at 100 MHz."""
+_SHARE = 0.5
+"""Of the accelerator's memory bandwidth that kernels reach: an assumption."""
+_TOUCHED = 3
+"""Times that each float32 is read or written while it is encoded or decoded, residual included: an assumption."""
+_TOUCHED_UNFUSED = 20
+"""The same of top-k and fp8, which are operations of torch one by one: counted from these, not measured on a device."""
+_LAUNCH = 10e-6
+"""Seconds to launch a kernel where the accelerator states none: an assumption."""
+_PRODUCTS = 0.3
+"""Of the accelerator's lowest peak rate that products with narrow matrices reach: an assumption."""
+
+
+class CodecEngine(Config):
+    """Where gradients are coded, and how fast; bytes of float32 values per second."""
+
+    name: str = "engine"
+    placement: Literal["host", "nic"]
+    """``host``: between hops, one after the other, and messages become smaller. ``nic``: behind the port, beside the
+    link; every packet becomes smaller and there are as many."""
+    encode: Bandwidth
+    decode: Bandwidth
+    encode_message: Seconds = 0.0
+    """Time to encode a message, whatever its size."""
+    decode_message: Seconds = 0.0
+    """The same for decoding."""
+    flops: ComputeRate | None = None
+    """Rate of the matrix products of low-rank methods; without it they take no longer than coding."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where the rates come from."""
+
+
+def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
+    """Kernels on the accelerator, at an assumed share of its memory bandwidth; ``fused`` is that of the method.
+
+    Raises:
+        ConfigError: its memory bandwidth is unknown.
+    """
+    if accelerator.memory_bandwidth is None:
+        raise ConfigError(
+            f"accelerator {accelerator.name!r} states no memory bandwidth, at which kernels that code gradients could "
+            "be assumed to run: give --exchange-engine local or a .yaml file"
+        )
+    touched = _TOUCHED if fused else _TOUCHED_UNFUSED
+    rate = _SHARE * accelerator.memory_bandwidth / touched
+    launch = accelerator.kernel_launch or _LAUNCH
+    return CodecEngine(
+        name=ACCELERATOR,
+        placement="host",
+        encode=rate,
+        decode=rate,
+        encode_message=launch,
+        decode_message=launch,
+        flops=_PRODUCTS * min(accelerator.peak.values()),
+        source=f"assumption: {'kernels' if fused else 'operations of torch'} on the {accelerator.name} at half of its "
+        f"memory bandwidth, every value read or written {touched} times, {launch * 1e6:.3g} us a launch",
+    )
+
+
+def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
+    """This host's kernel of a codec, as measured with a profile."""
+    fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
+    threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
+    return CodecEngine(
+        name=LOCAL,
+        placement="host",
+        encode=fastest.encode,
+        decode=fastest.decode,
+        encode_message=fastest.encode_message or 0.0,
+        decode_message=fastest.decode_message or 0.0,
+        source=f"{profile.kernel} with {threads}, measured with the profile"
+        + ("" if fastest.encode_message is not None else "; an old profile, without the time of a message"),
+    )
+
+
+def local_engine(method: str) -> CodecEngine:
+    """This host's kernels for a method, as ``lightloom exchange measure`` found them.
+
+    Raises:
+        ConfigError: they were not measured (says how to).
+    """
+    rates = measured_rates(method)
+    if rates is None:
+        raise ConfigError(
+            f"this host's kernels for {method} were not measured; measure them with: lightloom exchange measure "
+            f"'{method}'"
+        )
+    return CodecEngine(
+        name=LOCAL,
+        placement="host",
+        encode=rates.encode,
+        decode=rates.decode,
+        encode_message=rates.encode_message,
+        decode_message=rates.decode_message,
+        flops=rates.flops,
+        source=f"{rates.kernel}, measured on this host",
+    )
+
+
+def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
+    """The engines of the paper's network card.
+
+    Args:
+        codec: name of the codec that the method runs around a ring; None for other methods.
+        entry: measurements of that codec; None where there are none.
+        ratio: bytes as float32 for each coded byte, where that is stated instead.
+
+    Raises:
+        ConfigError: they cannot run this method.
+    """
+    if entry is not None and entry.engine is not None:
+        encode, decode = entry.engine.encode, entry.engine.decode
+        source = "cycles of the paper's 256-bit engines at 100 MHz on the profile's gradients"
+    elif ratio is not None and codec is not None and codec.startswith("inceptionn:"):
+        # A burst of eight values a cycle, unless what they become needs more than a burst (17/16 of one at the most).
+        encode = decode = LINE_RATE * min(1.0, ratio)
+        source = "the paper's 256-bit engines at 100 MHz, a burst a cycle"
+    else:
+        raise ConfigError("--exchange-engine nic runs inceptionn only: expected local, accelerator or a .yaml file")
+    return CodecEngine(name=NIC, placement="nic", encode=encode, decode=decode, source=source)
+
+
+def engine_from_file(path: Path) -> CodecEngine:
+    """The engine that a YAML file describes.
+
+    Raises:
+        ConfigError: the file is unreadable or malformed.
+    """
+    engine: CodecEngine = validate(CodecEngine, {"name": path.stem} | read_yaml(path), str(path))
+    return engine
+
+
+def check_engine_name(name: str) -> None:
+    """Check an engine's name, or read its file.
+
+    Raises:
+        UnknownNameError: no such engine.
+        ConfigError: the file is unreadable or malformed.
+    """
+    if name.endswith((".yaml", ".yml")):
+        engine_from_file(Path(name))
+    elif name not in (ACCELERATOR, LOCAL, NIC):
+        raise UnknownNameError("exchange engine", name, [ACCELERATOR, LOCAL, NIC, "a .yaml file"])
+
+
+class Coding(NamedTuple):
+    """Seconds of coding in one exchange."""
+
+    encode: float
+    decode: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedExchange:
+    """A method on a model's gradients."""
+
+    method: ExchangeMethod
+    gradient: Gradient
+    """Of the whole model, with measured sizes where the method needs them."""
+    sizes: str
+    """Where the bytes come from."""
+    engine: CodecEngine | None = None
+    """What codes; None for kernels on each cluster's accelerator at an assumed rate."""
+
+    def on(self, accelerator: Accelerator) -> PricedExchange:
+        """The same with an engine: its own, or the accelerator's.
+
+        Raises:
+            ConfigError: the accelerator's memory bandwidth is unknown.
+        """
+        return (
+            self
+            if self.engine is not None
+            else replace(self, engine=assumed_engine(accelerator, fused=self.method.coding.fused))
+        )
+
+    @property
+    def coder(self) -> CodecEngine:
+        """The engine, which :meth:`on` has chosen."""
+        assert self.engine is not None
+        return self.engine
+
+    @property
+    def name(self) -> str:
+        """The method's name with all options."""
+        return self.method.name
+
+    @property
+    def label(self) -> str:
+        """The method in a few words; how often, where that is not every step."""
+        if self.every == 1:
+            return self.name
+        inner = f" by {self.method.inner}" if isinstance(self.method, DiLoCoExchange) else ""
+        return f"{self.name.partition(':')[0]} every {self.every} steps{inner}"
+
+    @property
+    def in_schedule(self) -> bool:
+        """Whether coded sums travel along a schedule of one collective, instead of phases of their own."""
+        return isinstance(self.method, RingCodecExchange)
+
+    @property
+    def in_line(self) -> bool:
+        """Whether coding runs beside the link."""
+        return self.engine is not None and self.engine.placement == "nic"
+
+    @property
+    def every(self) -> int:
+        """Steps from one exchange to the next."""
+        return self.method.every
+
+    @property
+    def blocking(self) -> bool:
+        """Whether the exchange waits for the end of the backward pass."""
+        return not self.method.synchronous
+
+    @property
+    def state_bytes(self) -> float:
+        """Bytes that a rank keeps between steps for each parameter that it holds unsharded."""
+        return VALUE_BYTES * self.method.state_values
+
+    def refusal(self, kind: Kind, *, in_network: bool, stride: int) -> str | None:
+        """Why the method does not serve a kind of collective of gradients on a fabric; None where it does.
+
+        Args:
+            kind: of the collective that it stands for.
+            in_network: whether the fabric adds up light on its way.
+            stride: distance of the ranks of the group.
+        """
+        name = self.method.name.partition(":")[0]
+        if in_network and not isinstance(self.method, OpticalExchange):
+            return "a fabric that adds up light in the network cannot add up compressed streams"
+        if isinstance(self.method, OpticalExchange) and not in_network:
+            return f"{name} needs a fabric that adds up light in the network"
+        if kind == "reduce-scatter" and not isinstance(self.method, RingCodecExchange | BlockExchange):
+            return f"{name} averages whole gradients, which sharded replicas do not have"
+        if isinstance(self.method, TwoLevelExchange) and stride > 1:
+            return f"{name} needs replicas on neighbouring ranks; these lie {stride} apart"
+        return None
+
+    def group_refusal(self, ranks: int) -> str | None:
+        """Why a group of so many ranks cannot use the method."""
+        if isinstance(self.method, TwoLevelExchange) and ranks % self.method.node:
+            return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
+        return None
+
+    def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
+        """Collectives of an exchange of so many values, in order, in the place of one of ``kind``."""
+        share = values / max(self.gradient.values, 1)
+        phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
+        return phases[:1] if kind == "reduce-scatter" else phases
+
+    def coding(self, kind: Kind, values: float, ranks: int) -> Coding:
+        """Seconds in which a rank codes what it exchanges in the place of a collective of ``kind``."""
+        work, engine = self._work(kind, values, ranks), self.coder
+        products = work.flops / engine.flops if engine.flops else 0.0
+        encoding = VALUE_BYTES * work.encoded_values / engine.encode
+        encoding += (work.encoded_messages + work.calls) * engine.encode_message
+        decoding = VALUE_BYTES * work.decoded_values / engine.decode + work.decoded_messages * engine.decode_message
+        return Coding(encoding + products, decoding)
+
+    def _work(self, kind: Kind, values: float, ranks: int) -> Work:
+        work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
+        work = replace(
+            work,
+            encoded_values=work.encoded_values * share,
+            decoded_values=work.decoded_values * share,
+            calls=work.calls * share,
+            flops=work.flops * share,
+        )
+        if kind != "reduce-scatter":
+            return work
+        # The owner of a share adds up what the others sent, and keeps the sum as it is.
+        return replace(work, decoded_values=values * (ranks - 1) / ranks, decoded_messages=float(ranks - 1))
+
+    def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
+        """Size of the collective that a schedule carries in the place of ``values``, in bytes, where coded sums travel.
+
+        Around a ring, hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other schedules add up
+        in another order; their sums are taken to be as large as finished ones.
+        """
+        (phase,) = self.phases("all-reduce", values, ranks)
+        finished = nbytes_of_terms(phase, ranks)
+        hops = sum_over_hops(phase, ranks) if ring and ranks > 1 else finished
+        return hops if kind == "reduce-scatter" else (hops + finished) / 2
+
+    def least_share(self) -> float:
+        """Bytes sent along a schedule for each byte of float32, at least."""
+        (sizes,) = self.method.phases(self.gradient, 2)
+        least = min((nbytes for _, nbytes in sizes.nbytes_by_terms), default=sizes.nbytes)
+        return least / (VALUE_BYTES * max(self.gradient.values, 1))
+
+    def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
+        """Size of the plain collective of ``kind`` whose ranks send as many bytes as this exchange's do."""
+        ways = 2 if kind == "all-reduce" else 1
+        phases = self.phases(kind, values, ranks)
+        if kind == "reduce-scatter" and self.in_schedule:
+            (phase,) = phases
+            return sum_over_hops(phase, ranks)
+        sent = sum(sent_in_phase(phase, self.method.ranks_of(phase, ranks)) for phase in phases)
+        return sent * ranks / (ways * max(ranks - 1, 1))
+
+    def ratio(self, ranks: int) -> float:
+        """Bytes of an all-reduce of float32 for each byte that an exchange among so many ranks sends."""
+        values = float(self.gradient.values)
+        return VALUE_BYTES * values / self.sent_bytes("all-reduce", values, ranks)
+
+    @property
+    def placed_ratio(self) -> float:
+        """Bytes of float32 for each byte of the largest sums that were measured: what placed plans divide by."""
+        (phase,) = self.method.phases(self.gradient, 2)
+        largest = max((nbytes for _, nbytes in phase.nbytes_by_terms), default=phase.nbytes)
+        ratio = VALUE_BYTES * self.gradient.values / largest
+        # A codec that makes nothing smaller is still another plan.
+        return nextafter(1, inf) if ratio == 1 else ratio
+
+
+def scaled(phase: Phase, share: float) -> Phase:
+    """The phase of a share of the gradient."""
+    sizes = tuple((terms, nbytes * share) for terms, nbytes in phase.nbytes_by_terms)
+    return replace(phase, nbytes=phase.nbytes * share, nbytes_by_terms=sizes)
+
+
+def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
+    """The kinds of collectives that carry gradients, and the bytes of one gradient in each."""
+    return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
+
+
+def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
+    """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
+    return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
+
+
+def model_gradient(graph: ComputeGraph) -> Gradient:
+    """The shapes of a model's gradients, as far as its graph tells: matrices of linear layers and convolutions, with a
+    vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
+    shapes: list[tuple[int, ...]] = []
+    for operator in graph.operators:
+        sizes = operator.dimensions
+        inner = sizes.get("in_channel", 0) // sizes.get("groups", 1)
+        inner *= sizes.get("kernel_height", 1) * sizes.get("kernel_width", 1)
+        if operator.kind == "embedding":
+            inner = sizes.get("channel", 0)
+        rows, rest = divmod(operator.parameters, inner) if inner else (0, operator.parameters)
+        outer = sizes.get("channel", 0)
+        if operator.kind != "embedding" and inner and operator.parameters == outer * (inner + 1):
+            rows, rest = outer, outer
+        shapes += [(rows, inner)] if rows else []
+        shapes += [(rest,)] if rest else []
+    if graph.unused_parameters:
+        shapes.append((graph.unused_parameters,))
+    return Gradient(tuple(shapes))
+
+
+# Methods with the bytes that they make of one model's gradients: fixed by their format, profiled, or stated.
+
+_BITS = 32
+_FORMAT = "fixed by the format"
+_STATED = "given, not measured; the same for sums of any number of gradients"
+
+
+def sized(
+    method: ExchangeMethod, model: str, graph: ComputeGraph, profile: Path | None, ratio: float | None, engine: str
+) -> PricedExchange:
+    """Return a method on a model's gradients.
+
+    Args:
+        method: any.
+        model: as the user named it; profiles are kept under it.
+        graph: its operators.
+        profile: file of a profile; None for the one in the cache.
+        ratio: bytes as float32 for each coded byte, stated; None to take the profile's.
+        engine: ``accelerator``, ``local``, ``nic`` or a YAML file.
+
+    Raises:
+        ConfigError: there is no profile that the method needs, or another model's; an engine that cannot run it, or was
+            not measured.
+    """
+    gradient, sizes = model_gradient(graph), _FORMAT
+    profiled: tuple[CompressionProfile, CodecProfile] | None = None
+    if method.needs_values:
+        codec = ring_codec_of(method)
+        if ratio is not None:
+            bits: tuple[tuple[int, float], ...] = ((1, _BITS / ratio),)
+            sizes = _STATED
+        else:
+            profiled = held, entry = profile_of(model, graph, codec.codec, profile)
+            bits, sizes = bits_by_terms(entry), f"measured: {held.gradients}{_sums_note(entry)}"
+        gradient = Gradient(gradient.shapes, (CodedSums(codec.codec, bits),))
+    coder = _engine(method, engine, profiled, ratio)
+    return PricedExchange(method=method, gradient=gradient, sizes=sizes, engine=coder)
+
+
+def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
+    """Return the part of a method whose bytes depend on the gradient's values."""
+    coding = method.coding
+    assert isinstance(coding, RingCodecExchange)
+    return coding
+
+
+def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
+    """Bits of a value by the number of summed gradients, as profiled; one gradient's where sums were not."""
+    one = _BITS / entry.whole.ratio
+    # Sums are measured at one step; how much larger they are than single gradients holds for all.
+    return tuple((terms, one * entry.sums[1] / ratio) for terms, ratio in sorted(entry.sums.items())) or ((1, one),)
+
+
+def _sums_note(entry: CodecProfile) -> str:
+    if entry.sums:
+        return f"; sums of up to {max(entry.sums)} gradients"
+    return "; of one gradient only, which is too few bytes for sums: profile again"
+
+
+def _engine(
+    method: ExchangeMethod,
+    name: str,
+    profiled: tuple[CompressionProfile, CodecProfile] | None,
+    ratio: float | None,
+) -> CodecEngine | None:
+    """What codes; None for kernels on the accelerator of each cluster."""
+    if name == ACCELERATOR:
+        return None
+    if name == LOCAL:
+        return local_engine(method.name) if profiled is None else profiled_engine(*profiled)
+    if name == NIC:
+        codec = method.codec if isinstance(method, InceptionnExchange) else None
+        return nic_engine(codec, None if profiled is None else profiled[1], ratio)
+    return engine_from_file(Path(name))
+
+
+def model_key(model: str) -> str:
+    """Names a model and, where it is a file, what is written there: a profile is kept under it."""
+    place, _, factory = model.rpartition(":")
+    path = Path(place)
+    if not place.endswith(".py") or not path.is_file():
+        return model
+    return content_hash([str(path.resolve()), factory, sha256(path.read_bytes()).hexdigest()])
+
+
+def profile_of(
+    model: str, graph: ComputeGraph, codec: str, path: Path | None = None
+) -> tuple[CompressionProfile, CodecProfile]:
+    """The profile of a model's gradients and its entry for a codec; from a file, or else from the cache.
+
+    Raises:
+        ConfigError: there is none (says how to make one), or it is another model's.
+    """
+    command = f"make one with: lightloom compress profile {model} --codec {codec}"
+    place = path if path is not None else cache_path(model_key(model), codec)
+    if path is None and not place.is_file():
+        raise ConfigError(f"there is no compression profile of {model} with {codec}; {command}")
+    profile = read(place)
+    if (_short(profile.model), profile.parameters) != (_short(model), graph.parameters):
+        raise ConfigError(
+            f"{str(place)!r} is the profile of {profile.model} with {profile.parameters:,} parameters, "
+            f"not of {model} with {graph.parameters:,}; {command}"
+        )
+    entry = profile.of(codec)
+    if entry is None:
+        held = ", ".join(entry.codec for entry in profile.codecs)
+        raise ConfigError(f"{str(place)!r} has no {codec}, only {held}; {command}")
+    return profile, entry
+
+
+def _short(model: str) -> str:
+    """Without the folder, which may be written in several ways."""
+    return model.rpartition("/")[2]

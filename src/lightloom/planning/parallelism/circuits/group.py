@@ -1,0 +1,286 @@
+"""Circuits granted to all ranks, as one group sees them, so that one group stands for all.
+
+    ranks     traffic of all groups ──► circuits, verified ──► of every pipe what the worst-served group has
+    group     device a ══ pipe ══► device b          device a ══ pipe ══► device a of the next group
+
+A pipe is all circuits from one rank to another. Packet switches have no circuits: there a pair is a pipe too, and those
+that leave one port, or enter one, take turns on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, NEEDS_OWN_LINKS, Fabric
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits.circuits import Assignment, GroupCircuits, Timing, Traffic
+from lightloom.planning.parallelism.circuits.play import longest_first
+from lightloom.planning.parallelism.circuits.ring import assign_tiled, cached_relaxation, longest_tiled
+from lightloom.planning.parallelism.circuits.verify import verify
+from lightloom.planning.parallelism.placement.place import start_order
+from lightloom.planning.parallelism.placement.placement import HybridPlan, Neighbours
+
+CYCLES = (1, 2, 4, 8, 16, 32, 64)
+"""Numbers of holds of the cycles tried on a ring, until one is good enough."""
+ENOUGH = 0.1
+"""Gap to the bound at which longer cycles are not tried: they make transfers wait longer for their turn."""
+LONG = 4
+"""Holds from which on any gap is enough, once every pair has a circuit."""
+HOLD_RECONFIGURATIONS = 10
+"""Length of a hold in reconfiguration times, where nothing else is said (SiP-ML, section 3.1)."""
+
+
+def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> GroupCircuits:
+    """Return the circuits of :func:`grants` that should be fastest.
+
+    They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
+    chain waits for its hold on average.
+    """
+    granted = grants(plan, fabric, timing)
+    return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected(plan, circuits))
+
+
+def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
+    """Return the circuits that can serve a plan's traffic, as every group sees them.
+
+    * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
+      and the other pairs relay;
+    * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where
+      some pair has no circuit yet; the same in every group;
+    * packets: pairs at the speed of their ports, links that several ports share as if all of these were busy.
+
+    Args:
+        timing: of the holds of a ring; by default a hold of ten reconfigurations.
+
+    Raises:
+        UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach
+            whatever is granted.
+    """
+    if plan.ranks != fabric.ranks:
+        raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
+    matrix = plan.traffic.total
+    traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
+    if traffic is None:
+        none, silent = np.empty(0, np.int64), np.empty((1, 0))
+        return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none, entry=none)]
+    if fabric.switch_planes:
+        candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
+    elif fabric.assigns_circuits:
+        candidates = _on_ring(plan, traffic, fabric, timing)
+    else:
+        candidates = [_ports(plan, traffic, fabric)]
+    return _reaching(plan, candidates)
+
+
+def default_timing(fabric: Fabric) -> Timing:
+    """Return a hold of ten reconfigurations, or of a second where circuits change in no time."""
+    seconds = fabric.setup_time
+    return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
+
+
+def worst_group(
+    plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
+) -> GroupCircuits:
+    """Verify circuits, and take of every pipe what the group with the fewest circuits has of it, hold by hold."""
+    traffic, circuits = assignment.traffic, assignment.circuits
+    verify(circuits, fabric)
+    pipe, source, destination = pipes_of(plan.k, traffic)
+    latency = np.zeros(len(source))
+    serving = traffic.find(circuits.source, circuits.destination)
+    seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
+    np.maximum.at(latency, pipe[serving], seconds)
+    return GroupCircuits(
+        plan.k,
+        source,
+        destination,
+        bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
+        latency=latency,
+        port=np.arange(len(source)),
+        entry=np.arange(len(source)),
+        timing=timing,
+        assignment=assignment,
+    )
+
+
+def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
+    """Reduce circuits [hold, pair] to those of the worst-served group, [hold, pipe]."""
+    order = np.argsort(pipe, kind="stable")
+    least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
+    return least
+
+
+def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
+    """Return the pipe of every pair of ranks, and source and destination of every pipe in a group of ``k`` devices."""
+    a, b = traffic.source % k, traffic.destination % k
+    next_group = traffic.source // k != traffic.destination // k
+    codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
+    return pipe, codes // (2 * k), codes % (2 * k)
+
+
+def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
+    """Return source and destination, numbered as pipes are, and bytes of all that a group sends."""
+    model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic)
+    source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
+    nbytes: Floats = np.concatenate([model.data, data.data])
+    sent = nbytes > 0
+    return source[sent].astype(np.int64), destination[sent].astype(np.int64), nbytes[sent]
+
+
+def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
+    peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
+    if peers <= fabric.channels:
+        return switch.assign(traffic, fabric)
+    # Equal transfers go by distance, so that they do not all take the ports of the first ranks.
+    order = np.lexsort((traffic.source, (traffic.destination - traffic.source) % traffic.ranks))
+    by_distance = replace(
+        traffic, source=traffic.source[order], destination=traffic.destination[order], nbytes=traffic.nbytes[order]
+    )
+    counts = np.zeros(len(traffic), np.int64)
+    counts[order] = switch.fill_ports(by_distance, fabric.channels, counts)
+    return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
+
+
+def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
+    timing = timing or default_timing(fabric)
+    try:
+        relaxation = cached_relaxation(traffic, fabric)
+    except InputError as error:
+        raise UnsupportedError(f"circuits on a wdm-ring: {error}") from error
+    candidates = []
+    for holds in CYCLES:
+        if plan.groups > 1:
+            assignment = assign_tiled(traffic, fabric, plan.k, holds, relaxation)
+        else:
+            assignment = ring.assign(traffic, fabric, holds, relaxation)
+        candidates.append(worst_group(plan, assignment, fabric, timing if holds > 1 else None))
+        if assignment.gap <= (1 - 1e-9 if holds >= LONG else ENOUGH):
+            break
+    return candidates
+
+
+def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCircuits]:
+    """Return the candidates that have a path for all that is sent."""
+    reaching: list[GroupCircuits] = []
+    refused: UnsupportedError | None = None
+    for granted in candidates:
+        try:
+            granted.paths(*_sent(plan)[:2])
+            reaching.append(granted)
+        except UnsupportedError as error:
+            refused = error
+    if refused is not None and not reaching:
+        raise refused
+    return reaching
+
+
+def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
+    from lightloom.planning.parallelism.placement.kernels import pass_time
+
+    source, destination, nbytes = _sent(plan)
+    start, pipe = granted.paths(source, destination)
+    load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
+    mean = granted.mean_bandwidth
+    seconds = float((load[load > 0] / mean[load > 0]).max(initial=0.0))
+    if granted.timing is None:
+        return seconds
+    balanced, times = plan.balanced, np.zeros((2, plan.balanced.size))
+    chain: float = pass_time(
+        start_order(balanced),
+        Neighbours(balanced.parent_start, balanced.parent, np.ones(len(balanced.parent))),
+        np.zeros(balanced.size),
+        plan.placement.device,
+        plan.k,
+        times[0],
+        times[1],
+    )
+    cycle = len(granted.bandwidth) * granted.timing.period
+    return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
+
+
+def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
+    """Give every pair the rate that its port has while all are busy, and the latency of a message of the library.
+
+    Raises:
+        UnsupportedError: the fabric has neither circuits nor ports of single ranks.
+    """
+    ports = None if fabric.exclusive else fabric.ports(traffic.source, traffic.destination)
+    if ports is None:
+        raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
+    pipe, source, destination = pipes_of(plan.k, traffic)
+    pipes = len(source)
+    bandwidth, latency = np.full(pipes, np.inf), np.zeros(pipes)
+    port, entry = np.zeros((2, pipes), np.int64)
+    np.minimum.at(bandwidth, pipe, ports.rate)
+    route = fabric.route(traffic.source, traffic.destination)
+    seconds = fabric.latency(traffic.source, traffic.destination, route)
+    if fabric.library is not None:
+        seconds = seconds + fabric.library.message_latencies(traffic.source, traffic.destination)
+    np.maximum.at(latency, pipe, seconds)
+    np.maximum.at(port, pipe, ports.port)
+    np.maximum.at(entry, pipe, ports.entry)
+    return GroupCircuits(
+        plan.k,
+        source,
+        destination,
+        bandwidth=bandwidth[None],
+        latency=latency,
+        port=source + plan.k * port,
+        entry=destination % plan.k + plan.k * entry,
+    )
+
+
+# Circuits granted anew before every hold, from what waits: SiP-ML's dynamic traffic estimate (section 3.3).
+
+Regrant = Callable[[Floats], Floats]
+"""Bytes per second [pipe] of the next hold from the bytes [pipe] that wait."""
+
+
+def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
+    """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
+
+    Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`play.longest_first`;
+    on a ring of several groups the same in each, `tiled.longest_tiled`); every grant is verified. Nothing is relayed: a
+    pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
+
+    Raises:
+        UnsupportedError: the fabric has no circuits, or another number of ranks, or nothing is to be sent.
+    """
+    matrix = plan.traffic.total
+    if plan.ranks != fabric.ranks or not fabric.assigns_circuits or not matrix.sum() > 0:
+        raise UnsupportedError(
+            f"circuits granted from hold to hold on a {fabric.kind_name} of {fabric.ranks} ranks: {NEEDS_CIRCUITS}, of "
+            f"{plan.ranks} ranks, and traffic"
+        )
+    timing = timing or default_timing(fabric)
+    traffic, circuit_bytes = Traffic.of(matrix), fabric.channel_bandwidth * timing.hold
+    pipe, source, destination = pipes_of(plan.k, traffic)
+
+    def regrant(waiting: Floats) -> Floats:
+        known = traffic.with_bytes(waiting[pipe])
+        if fabric.wavelength_routed and plan.groups > 1:
+            circuits = longest_tiled(known, fabric, plan.k, np.ceil(known.nbytes / circuit_bytes).astype(np.int64))
+        else:
+            circuits = longest_first(fabric)(known, circuit_bytes)
+        verify(circuits, fabric)
+        granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
+        return granted * fabric.channel_bandwidth
+
+    latency = np.zeros(len(source))
+    route = fabric.route(traffic.source, traffic.destination)
+    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
+    pipes = GroupCircuits(
+        plan.k,
+        source,
+        destination,
+        bandwidth=np.full((1, len(source)), fabric.channel_bandwidth, np.float64),
+        latency=latency,
+        port=np.arange(len(source)),
+        entry=np.arange(len(source)),
+        timing=timing,
+    )
+    return pipes, regrant

@@ -1,0 +1,292 @@
+"""Traffic played through successive holds, and when every pair has sent its bytes.
+
+Circuits are fluid pipes. A pair sends on all its circuits at once; one that has no circuit in the whole cycle relays
+over the circuits of others, by the fewest hops, its bytes passing every circuit of the path at one rate. Pairs that
+share circuits get max-min fair rates. One that has a circuit in another hold waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import InputError
+from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
+from lightloom.planning.parallelism.circuits import ring, switch
+from lightloom.planning.parallelism.circuits.circuits import Circuits, Timing, Traffic
+
+# Rates at which pairs share the circuits of one hold.
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Paths of pairs over pipes; a pipe is all circuits from one rank to another."""
+
+    capacity: Floats
+    """Bytes per second of each pipe, shape [pipe]."""
+    paths: sparse.csr_array
+    """1 where the path of a pair takes a pipe, shape [pair, pipe]."""
+    hops: Ints
+    """Pipes on the path of each pair, shape [pair]; 0 where it has none."""
+    shared: NDArray[np.bool_]
+    """Pairs on a pipe that others take too, shape [pair]."""
+    alone: Floats
+    """Bytes per second of each pair while no other pair sends, shape [pair]; 0 where it has no path."""
+
+
+def direct(counts: Ints, bandwidth: float) -> Sharing:
+    """Give every pair its own circuits: ``counts`` [pair] of ``bandwidth`` bytes per second."""
+    hops = (counts > 0).astype(np.int64)
+    paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
+    rates: Floats = counts * np.float64(bandwidth)
+    return Sharing(rates, paths, hops, np.zeros(len(counts), dtype=bool), rates)
+
+
+def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
+    """Give pairs their own circuits, and let the ``stranded`` ones relay over the fewest circuits that lead there.
+
+    Args:
+        granted: circuits between ranks, shape [rank, rank].
+        stranded: pairs without a circuit of their own, by position.
+        bandwidth: bytes per second of one circuit.
+    """
+    from scipy.sparse.csgraph import dijkstra
+
+    pipes = sparse.csr_array(granted)
+    pipes.sum_duplicates()
+    pipes.sort_indices()
+    ends = np.repeat(np.arange(traffic.ranks), np.diff(pipes.indptr)) * traffic.ranks + pipes.indices
+
+    direct_pairs = np.flatnonzero(np.isin(traffic.source * traffic.ranks + traffic.destination, ends))
+    taken = [(p, int(traffic.source[p]), int(traffic.destination[p])) for p in direct_pairs.tolist()]
+    sources, row = np.unique(traffic.source[stranded], return_inverse=True)
+    _, before = dijkstra(pipes, unweighted=True, indices=sources, return_predecessors=True)
+    for pair, search in zip(stranded.tolist(), row.tolist(), strict=True):
+        at = int(traffic.destination[pair])
+        while before[search, at] >= 0:
+            previous = int(before[search, at])
+            taken.append((pair, previous, at))
+            at = previous
+
+    pair, a, b = np.array(taken, dtype=np.int64).reshape(-1, 3).T
+    pipe = np.searchsorted(ends, a * traffic.ranks + b)
+    paths = sparse.csr_array((np.ones(len(pair)), (pair, pipe)), shape=(len(traffic), pipes.nnz))
+    hops = np.diff(paths.indptr).astype(np.int64)
+    crowded = np.bincount(pipe, minlength=pipes.nnz) > 1
+    capacity = pipes.data * bandwidth
+    alone = np.full(len(traffic), np.inf)
+    np.minimum.at(alone, pair, capacity[pipe])
+    alone[hops == 0] = 0.0
+    return Sharing(capacity, paths, hops, paths @ crowded.astype(np.float64) > 0, alone)
+
+
+def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
+    """Return the max-min fair rates of the active pairs in bytes per second, shape [pair]; 0 for all others.
+
+    Rates rise together; when a pipe is full, the pairs on it keep theirs (progressive filling).
+    """
+    rate: Floats = np.where(active & ~sharing.shared, sharing.alone, 0.0)
+    rising = active & sharing.shared
+    remaining = sharing.capacity.copy()
+    while rising.any():
+        takers = rising.astype(np.float64) @ sharing.paths
+        used = takers > 0
+        level = np.full(len(remaining), np.inf)
+        level[used] = remaining[used] / takers[used]
+        more = level.min()
+        rate[rising] += more
+        remaining -= more * takers
+        full = used & (level <= more * (1 + 1e-12))
+        rising &= ~(sharing.paths @ full.astype(np.float64) > 0)
+    return rate
+
+
+Planner = Callable[[Traffic, float], Circuits]
+"""Circuits of the next hold from what is still to send and the bytes that one circuit carries in a hold."""
+
+_DONE = 1e-9
+"""Share of a demand below which the rest is round-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """When and how every pair of the traffic was served; arrays have shape [pair]."""
+
+    finish: Floats
+    """Seconds from the first reconfiguration's start, or from the first reading of the counters, to the last byte."""
+    hops: Ints
+    """Circuits in a row that the bytes pass: 1 direct, more relayed (in the hold that sent last)."""
+    carried: Floats
+    """Bytes moved, hops counted once each."""
+    holds: int
+    """Holds begun."""
+
+    @property
+    def makespan(self) -> float:
+        """Seconds until all is sent."""
+        return float(self.finish.max())
+
+    @property
+    def relayed(self) -> Ints:
+        """Pairs that had to relay, by position in the traffic."""
+        return np.flatnonzero(self.hops > 1)
+
+
+def play_once(
+    traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing, most_holds: int = 100_000
+) -> Played:
+    """Play traffic on one assignment, planned from a whole iteration: set once, or a cycle of holds repeated.
+
+    A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration. The
+    controller's latency is not charged: circuits are planned before the iteration.
+
+    Raises:
+        InputError: a pair has no circuit in any hold and no path over others' circuits, or ``most_holds`` is too few.
+    """
+    shares = _cycle(traffic, circuits, fabric)
+    length = np.inf if circuits.holds == 1 else timing.hold
+    state = _State(traffic)
+    for hold in range(most_holds):
+        start = hold * timing.period + timing.reconfiguration if hold else timing.reconfiguration
+        _advance(state, shares[hold % circuits.holds], start, length)
+        if not len(state.waiting):
+            return Played(state.finish, state.hops, state.carried, hold + 1)
+    raise _unfinished(state, traffic, most_holds)
+
+
+def play_replanned(
+    traffic: Traffic, planner: Planner, fabric: Fabric, timing: Timing, most_holds: int = 100_000
+) -> Played:
+    """Play traffic on circuits planned anew for every hold, from what was still to send when the counters were read.
+
+    The counters of a hold are read ``controller_latency`` seconds before its reconfiguration begins, while the hold
+    before still sends; the first are read at time 0. Pairs without a circuit wait: as others finish, theirs becomes the
+    longest transfer.
+
+    Raises:
+        InputError: the planner grants no circuit to any pair that has bytes left, or ``most_holds`` is too few.
+    """
+    state = _State(traffic)
+    capacity = fabric.channel_bandwidth * timing.hold
+    estimate = traffic.nbytes
+    for hold in range(most_holds):
+        start = timing.controller_latency + hold * timing.period + timing.reconfiguration
+        estimated = traffic.with_bytes(np.where(estimate > _DONE * traffic.nbytes, estimate, 0.0))
+        granted = planner(estimated, capacity).counts(traffic).sum(axis=0)
+        if not granted[state.waiting].any() and not (timing.controller_latency and hold):
+            raise InputError("the planner granted no circuit to any pair with bytes left: expected at least one")
+        sharing = direct(granted, fabric.channel_bandwidth)
+        # The counters of the next hold are read before this one ends.
+        early = max(timing.hold - timing.controller_latency, 0.0)
+        _advance(state, sharing, start, early)
+        estimate = state.left.copy()
+        _advance(state, sharing, start + early, timing.hold - early)
+        if not len(state.waiting):
+            return Played(state.finish, state.hops, state.carried, hold + 1)
+    raise _unfinished(state, traffic, most_holds)
+
+
+def longest_first(fabric: Fabric) -> Planner:
+    """Return a planner that gives each circuit to the longest transfer, and none that a pair cannot fill.
+
+    Raises:
+        InputError: the fabric has neither wavelengths around a ring nor switch planes.
+    """
+
+    def plan(traffic: Traffic, circuit_bytes: float) -> Circuits:
+        most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
+        if fabric.wavelength_routed:
+            return ring.assign_longest(traffic, fabric, most)
+        none = np.zeros(len(traffic), np.int64)
+        return switch.realise(traffic, fabric, switch.fill_ports(traffic, fabric.channels, none, most))
+
+    if not fabric.assigns_circuits:
+        raise InputError(f"circuits on a {fabric.kind_name}: {NEEDS_CIRCUITS}")
+    return plan
+
+
+class _State:
+    """Bytes left of every pair, and what was seen so far."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.total = traffic.nbytes
+        self.left = traffic.nbytes.copy()
+        self.finish = np.full(len(traffic), np.inf)
+        self.hops = np.ones(len(traffic), np.int64)
+        self.carried = np.zeros(len(traffic))
+
+    @property
+    def waiting(self) -> Ints:
+        """Pairs with bytes left."""
+        return np.flatnonzero(self.left > 0)
+
+    def send(self, moved: Floats, rate: Floats, now: float) -> None:
+        """Take ``moved`` bytes, sent at ``rate`` from time ``now`` on, off what is left."""
+        before = self.left
+        after = before - moved
+        done = (before > 0) & (moved > 0) & (after <= _DONE * self.total)
+        self.carried += np.where(done, before, moved) * self.hops
+        self.finish[done] = now + before[done] / rate[done]
+        self.left = np.where(done, 0.0, after)
+
+
+def _advance(state: _State, sharing: Sharing, start: float, length: float) -> None:
+    """Send for ``length`` seconds; rates are shared anew whenever a pair that shares circuits has finished."""
+    now, end = start, start + length
+    while now < end:
+        rate = share(sharing, state.left > 0)
+        active = rate > 0
+        if not active.any():
+            return
+        state.hops = np.where(active, sharing.hops, state.hops)
+        needs = np.full(len(rate), np.inf)
+        needs[active] = state.left[active] / rate[active]
+        shared = needs[sharing.shared & active]
+        # Direct pairs do not disturb each other, so that only those that share mark a moment at which rates change.
+        until = min(end, now + float(shared.min())) if len(shared) else end
+        step = np.minimum(needs, until - now)
+        state.send(rate * np.where(active, step, 0.0), rate, now)
+        now = until
+
+
+def _cycle(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
+    """Return how pairs share the circuits of each hold.
+
+    Raises:
+        InputError: a pair can be served in no hold.
+    """
+    counts = circuits.counts(traffic)
+    stranded = np.flatnonzero(counts.sum(axis=0) == 0)
+    if not len(stranded):
+        return [direct(row, fabric.channel_bandwidth) for row in counts]
+    shares = []
+    reached = np.zeros(len(stranded), dtype=bool)
+    for hold in range(circuits.holds):
+        standing = circuits.hold == hold
+        cells = (np.ones(int(standing.sum())), (circuits.source[standing], circuits.destination[standing]))
+        granted = sparse.csr_array(cells, shape=(traffic.ranks, traffic.ranks))
+        sharing = with_relays(traffic, granted, stranded, fabric.channel_bandwidth)
+        reached |= sharing.hops[stranded] > 0
+        shares.append(sharing)
+    if not reached.all():
+        unserved = stranded[~reached]
+        pair = int(unserved[0])
+        raise InputError(
+            f"rank {traffic.source[pair]} has no circuit to rank {traffic.destination[pair]} and no path over "
+            f"others' circuits in any of {circuits.holds} holds ({len(unserved)} pairs in all): expected more holds, "
+            "more circuits a rank, or the max-min objective"
+        )
+    return shares
+
+
+def _unfinished(state: _State, traffic: Traffic, holds: int) -> InputError:
+    share_left = float(state.left.sum() / traffic.nbytes.sum())
+    return InputError(
+        f"{len(state.waiting)} pairs still have {share_left:.1%} of the bytes to send after {holds} holds: expected a "
+        "longer hold period, or more holds allowed (most_holds)"
+    )

@@ -1,0 +1,570 @@
+"""SiP-Ring: wavelengths of a ring of micro-ring resonators, assigned fast.
+
+H holds of W wavelengths on F fibres are one hold of H·F·W wavelengths, in turn: a circuit's channel is the same on all
+links it crosses, so arcs coloured with H·F·W colours are coloured in every hold.
+
+Arcs take as few wavelengths as the best of many sweeps finds. Cut the ring before a node. Arcs across the cut take a
+wavelength each and leave it free from where they end to where they start again. Sweep around, give every arc the free
+wavelength whose own arc starts again soonest, but not before the new one ends:
+
+    cut                                   cut
+     ├──a──┤                         ├──a──┤      wavelength 0, free between the two parts of a
+           ├───b───┤    ├────c───────┤            fits before a starts again
+
+Intervals of a line need no more wavelengths than the load. Arcs of a ring may (three arcs, each two of which overlap,
+have load 2), and the fewest are hard to find (Garey, Johnson, Miller and Papadimitriou, 1980).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from heapq import heappop, heappush
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.errors import InputError
+from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+from lightloom.planning.parallelism.circuits.circuits import (
+    Assignment,
+    Circuits,
+    Traffic,
+    fill_longest,
+    least_service,
+    smallest_counts,
+)
+
+# SiP-Ring with circuits of any width: the linear programme whose optimum no whole assignment exceeds.
+#
+# Whole circuits take the integer programme of `milp.solve_ring`; this is what is left when they may be cut. Demand
+# (i, j) gets ``t · T_ij``, a share of it clockwise and the rest counter-clockwise. Instead of one row a link over all
+# arcs that cross it, the load of a link follows from that of the link before it: plus what starts between them, minus
+# what ends there.
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """The fractional optimum of one hold."""
+
+    service: float
+    """Circuits for the largest demand, and for others in proportion."""
+    clockwise: Floats
+    """Share of each demand that runs clockwise, shape [pair]."""
+
+
+def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
+    """Return the largest t at which ``t · T`` fits on the links, T relative to the largest demand.
+
+    Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
+    traffic, each in few rows.
+
+    Args:
+        continuity: heed too that no wavelength serves two circuits longer than half the ring, nor one of half the ring
+            beside it. Loads do not show this: two arcs of 3/4 of the ring load each link 3/2 times on average.
+            Without it, this is the bound of wavelength counts.
+
+    Raises:
+        InputError: the sizes differ, or transceivers bind before the links do.
+    """
+    check_ring(traffic, fabric)
+    from scipy.optimize import linprog
+
+    nodes = traffic.period()
+    inside = np.flatnonzero(traffic.source < nodes)
+    pairs = len(inside)
+    matrix = _rows(traffic, inside, nodes)
+    objective = np.zeros(matrix.shape[1])
+    objective[-1] = -1.0
+    highest = np.ones(matrix.shape[1])
+    highest[: 2 * pairs] = highest[-1] = np.inf
+    if not continuity:
+        highest[2 * pairs + 2 * nodes :] = np.inf
+    limits = np.column_stack([np.zeros_like(highest), highest])
+    result: Any = linprog(objective, A_eq=matrix, b_eq=np.zeros(matrix.shape[0]), bounds=limits, method="highs-ds")
+    shares = np.maximum(result.x[: 2 * pairs].reshape(2, pairs), 0)
+    first = traffic.source % nodes
+    representative = traffic.find(first, (first + traffic.destination - traffic.source) % traffic.ranks)
+    # Demands far below the largest may get nothing either way.
+    total = shares.sum(axis=0)
+    share = np.divide(shares[0], total, out=np.full(pairs, 0.5), where=total > 0)
+    return Relaxation(float(result.x[-1]) * fabric.channels, share[np.searchsorted(inside, representative)])
+
+
+def check_ring(traffic: Traffic, fabric: Fabric) -> None:
+    """Refuse what ring assignments do not model.
+
+    Raises:
+        InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.
+    """
+    traffic.check_fits(fabric)
+    if fabric.transmitters is not None and fabric.transmitters < 2 * fabric.channels:
+        raise InputError(
+            f"{fabric.transmitters} transceivers a rank: expected none stated, or at least the {2 * fabric.channels} "
+            "channels in both directions (circuits are assigned by link loads alone)"
+        )
+
+
+def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
+    """Return equations over clockwise [pair], counter-clockwise [pair], loads and long [direction, ...], and t.
+
+    All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
+    ``long`` [direction] counts circuits of the whole ring that are longer than half of it, and those of just half as
+    halves.
+    """
+    nodes, pairs = traffic.ranks, len(inside)
+    source, destination = traffic.source[inside], traffic.destination[inside]
+    pair, link = np.arange(pairs), np.arange(period)
+    long = 2 * pairs + 2 * period
+    t = long + 2
+    entries: list[tuple[Ints, Ints, Any]] = [
+        (pair, pair, 1.0),
+        (pair, pairs + pair, 1.0),
+        (pair, np.full(pairs, t), -traffic.relative[inside]),
+    ]
+    row = pairs
+    for direction, (first, last) in enumerate(((source, destination), (destination, source))):
+        arcs, loads = direction * pairs, 2 * pairs + direction * period
+        length = (last - first) % nodes
+        start = first % period
+        entries += [
+            (row + link, loads + link, 1.0),
+            (row + link, loads + (link - 1) % period, -1.0),
+            (row + start, arcs + pair, -1.0),
+            (row + last % period, arcs + pair, 1.0),
+        ]
+        # The differences leave one level open: arcs over the last link of a period, those of all rotations.
+        level = row + period
+        entries += [
+            (np.array([level]), np.array([loads + period - 1]), 1.0),
+            (np.full(pairs, level), arcs + pair, -((start + length) // period).astype(np.float64)),
+        ]
+        copies = nodes // period
+        entries += [
+            (np.array([level + 1]), np.array([long + direction]), 1.0),
+            (np.full(pairs, level + 1), arcs + pair, -copies * ((2 * length > nodes) + 0.5 * (2 * length == nodes))),
+        ]
+        row += period + 2
+    rows, columns = (np.concatenate([entry[i] for entry in entries]) for i in (0, 1))
+    values = np.concatenate([np.broadcast_to(value, len(at)) for at, _, value in entries])
+    return sparse.csc_array((values, (rows, columns)), shape=(row, t + 1))
+
+
+_RING_HALVINGS = 12
+"""Of the interval in which the best service is sought: 1/4096 of the bound."""
+_CUTS = 16
+"""Cuts of the ring that are tried for one colouring."""
+
+
+def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
+    """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can.
+
+    Seeks the largest t at which ``ceil(t · T)`` circuits a pair, divided between the two directions as the relaxation
+    does and reversed where a link overflows, all find a wavelength. Free wavelengths then go to the longest transfers;
+    where not even one circuit a pair fits, all go there, and some pairs have none (gap 1): give more holds.
+
+    Args:
+        holds: of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved.
+
+    Raises:
+        InputError: the sizes differ, transceivers bind before the links do, or no hold.
+    """
+    check_ring(traffic, fabric)
+    if holds < 1:
+        raise InputError(f"a cycle of {holds} holds: expected at least 1")
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    high = relaxation.service * holds
+    best = _search(traffic, relaxation, fabric.channels * holds, min(1.0, high), high)
+    circuits, dropped = realise(traffic, fabric, best, holds, fill=True)
+    return Assignment(traffic, circuits, relaxation.service, dropped)
+
+
+def assign_in_turns(
+    traffic: Traffic, fabric: Fabric, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
+) -> Assignment:
+    """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else one of ``most_holds``.
+
+    Raises:
+        InputError: as :func:`assign`, or ``gap`` is not between 0 and 1.
+    """
+    if not 0 < gap < 1:
+        raise InputError(f"a gap of {gap} to the bound: expected more than 0 and less than 1")
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    holds = 1
+    while 2 * holds <= most_holds:
+        high = relaxation.service * holds
+        if _fit(traffic, (1 - gap) * high, relaxation, fabric.channels * holds) is not None:
+            counts = _search(traffic, relaxation, fabric.channels * holds, (1 - gap) * high, high)
+            circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
+            return Assignment(traffic, circuits, relaxation.service, dropped)
+        holds *= 2
+    return assign(traffic, fabric, holds, relaxation)
+
+
+def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
+    """One hold by water-filling alone: each circuit to the pair whose transfer is still the longest with it.
+
+    Args:
+        most: circuits that each pair can use, shape [pair]; unlimited if not given.
+
+    Raises:
+        InputError: the sizes differ, or transceivers bind before the links do.
+    """
+    check_ring(traffic, fabric)
+    none = np.zeros((len(traffic), 2), np.int64)
+    return realise(traffic, fabric, none, fill=True, most=most)[0]
+
+
+def realise(
+    traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
+) -> tuple[Circuits, int]:
+    """Return circuits with wavelength continuity for counts [pair, direction], and how many found no wavelength.
+
+    Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
+    both directions, on whatever is free.
+
+    Args:
+        fill: then give free wavelengths to the longest transfers, up to ``most`` [pair] each.
+    """
+    from lightloom.planning.parallelism.circuits import kernels
+
+    nodes, channels = fabric.ranks, fabric.channels * holds
+    pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
+    taken = np.zeros((2, nodes, -(-channels // 64)), np.uint64)
+    rows = []
+    for direction in (0, 1):
+        pair, start, length = _arcs(traffic, counts, direction)
+        colour, _ = colour_arcs(start, length, nodes, channels)
+        colour = _largest_classes(colour, length, channels)
+        coloured = colour >= 0
+        pair, start, length, colour = pair[coloured], start[coloured], length[coloured], colour[coloured]
+        directions = np.full_like(pair, direction)
+        rows.append(np.column_stack([pair, directions, colour]))
+        kernels.occupy(directions, start, length, colour, nodes, taken)
+    granted = np.bincount(np.concatenate(rows)[:, 0], minlength=len(traffic))
+    requested = counts.sum(axis=1)
+    rows.append(kernels.fill(pairs, channels, requested, granted, taken))
+    dropped = int((requested - granted).sum())
+    if fill:
+        most = np.full(len(traffic), 2 * channels, np.int64) if most is None else most
+        rows.append(kernels.fill(pairs, channels, most, granted, taken))
+    pair, direction, colour = np.concatenate(rows).T
+    hold, channel = np.divmod(colour, fabric.channels)
+    return Circuits(holds, hold, traffic.source[pair], traffic.destination[pair], direction, channel), dropped
+
+
+def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
+    """Return counts [pair, direction] of the best service up to ``high``, by bisection; 0 if ``first`` does not fit."""
+    best = np.zeros((len(traffic), 2), np.int64)
+    middle, low = first, 0.0
+    for _ in range(_RING_HALVINGS):
+        counts = _fit(traffic, middle, relaxation, channels)
+        if counts is not None:
+            best, low = counts, max(middle, least_service(counts.sum(axis=1), traffic))
+        elif low == 0.0:
+            break
+        else:
+            high = middle
+        middle = (low + high) / 2
+        if low >= high:
+            break
+    return best
+
+
+def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
+    """Return counts [pair, direction] of at least ``service`` that links can carry and wavelengths colour, or None.
+
+    Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits
+    than it promises need not.
+    """
+    needed = smallest_counts(traffic.relative, service)
+    ahead = (traffic.destination - traffic.source) % traffic.ranks
+    for clockwise in (relaxation.clockwise, (2 * ahead <= traffic.ranks).astype(np.float64)):
+        counts, fits = _divide(traffic, needed, clockwise, channels)
+        if fits and _ring_colours(traffic, counts, channels) <= channels:
+            return counts
+    return None
+
+
+def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
+    """Return whole circuits [pair, direction] near the given shares, and whether the links can carry them."""
+    from lightloom.planning.parallelism.circuits import kernels
+
+    nodes = traffic.ranks
+    # Rounding the running sum keeps the error of pairs that lie side by side below one circuit.
+    running = np.floor(np.cumsum(needed * clockwise_share) + 0.5)
+    clockwise = np.clip(np.diff(running, prepend=0.0).astype(np.int64), 0, needed)
+    counts = np.column_stack([clockwise, needed - clockwise])
+    load = np.stack([arc_load(*_arcs(traffic, counts, direction)[1:], nodes) for direction in (0, 1)])
+    pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
+    return counts, kernels.reverse_circuits(pairs, channels, counts, load) == 0
+
+
+def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, Ints]:
+    """Return the pair, first link and number of links of each circuit of one direction."""
+    pair = np.repeat(np.arange(len(traffic)), counts[:, direction])
+    first, last = traffic.source[pair], traffic.destination[pair]
+    if direction != CLOCKWISE:
+        first, last = last, first
+    return pair, first, (last - first) % traffic.ranks
+
+
+def _ring_colours(traffic: Traffic, counts: Ints, enough: int) -> int:
+    return max(colour_arcs(*_arcs(traffic, counts, direction)[1:], traffic.ranks, enough)[1] for direction in (0, 1))
+
+
+def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
+    """Renumber colours so that the ``channels`` that occupy most links stay, the others become −1."""
+    if not len(colour) or colour.max() < channels:
+        return colour
+    order = np.argsort(-np.bincount(colour, weights=length), kind="stable")
+    renumbered = np.full(len(order), -1, np.int64)
+    renumbered[order[:channels]] = np.arange(channels)
+    return renumbered[colour]
+
+
+def arc_load(start: Ints, length: Ints, nodes: int) -> Ints:
+    """Arcs over each link, shape [nodes]; arc i covers ``start[i] ... start[i] + length[i] − 1`` modulo nodes."""
+    change = np.zeros(2 * nodes + 1, np.int64)
+    np.add.at(change, start, 1)
+    np.add.at(change, start + length, -1)
+    unrolled = np.cumsum(change)
+    return unrolled[:nodes] + unrolled[nodes : 2 * nodes]
+
+
+def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple[Ints, int]:
+    """Return colours [arc] such that overlapping arcs of a ring differ, and their number, at least the largest load.
+
+    Arcs are shorter than the ring. Cuts with the fewest arcs come first; each takes time linear in arcs.
+
+    Args:
+        enough: stop at the first cut that needs no more than this many, or no more than the load.
+    """
+    from lightloom.planning.parallelism.circuits import kernels
+
+    if not len(start):
+        return np.zeros(0, np.int64), 0
+    load = arc_load(start, length, nodes)
+    best, fewest = np.zeros(0, np.int64), len(start) + 1
+    for link in np.argsort(load, kind="stable")[:_CUTS]:
+        cut = (int(link) + 1) % nodes
+        shifted = (start - cut) % nodes
+        for order in (np.lexsort((length, shifted)), np.lexsort((-length, shifted))):
+            colour = np.empty(len(start), np.int64)
+            used = int(kernels.sweep(order, shifted, length, nodes, colour))
+            if used < fewest:
+                best, fewest = colour, used
+            if fewest <= max(enough, load.max()):
+                return best, fewest
+    return best, fewest
+
+
+# Circuits on a ring that are the same in every group: what repeats is assigned once.
+#
+# group 0            group 1            group 2
+# 0 ─ 1 ─ 2 ─ 3      0 ─ 1 ─ 2 ─ 3      0 ─ 1 ─ 2 ─ 3
+# └──→┘              └──→┘              └──→┘             circuits within groups share a wavelength
+# └──────────────────┴──────────────────┴───────···       those to the next group tile the ring, a wavelength a device
+#
+# Groups that have their circuits in different holds would not be alike. Within a group circuits take the direction
+# that stays in it, so that they are intervals of its links, which need no more wavelengths than the busiest link has
+# circuits.
+
+_TILED_HALVINGS = 20
+
+
+class _Pipes(NamedTuple):
+    """Pairs of one group, arrays of shape [pipe]."""
+
+    source: Ints
+    destination: Ints
+    """From k on: of the next group."""
+    nbytes: Floats
+    direction: Ints
+    first: Ints
+    """First of the links that a circuit occupies, 0 ... k − 1, in the direction of the clock."""
+    last: Ints
+    """One past the last, 1 ... k."""
+
+
+def assign_tiled(
+    traffic: Traffic, fabric: Fabric, k: int, holds: int = 1, relaxation: Relaxation | None = None
+) -> Assignment:
+    """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise.
+
+    The largest t at which ``ceil(t · T)`` circuits a pair fit, free wavelengths then to the longest transfers. Where
+    not even one circuit a pair fits, all go to the longest, and some pairs have none (gap 1).
+
+    Args:
+        traffic: of at least two groups; other pairs than named are left without circuits.
+        k: ranks of a group.
+        holds: of the cycle over which circuits take turns.
+        relaxation: of the same traffic and fabric, if already solved.
+    """
+    relaxation = relax(traffic, fabric) if relaxation is None else relaxation
+    channels = fabric.channels * holds
+    pipes = _pipes(traffic, k)
+    counts = _fill(pipes, k, channels, _fewest(pipes, k, channels))
+    return Assignment(traffic, _repeated(traffic, pipes, k, counts, holds), relaxation.service)
+
+
+def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
+    """One hold by water-filling alone, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
+    check_ring(traffic, fabric)
+    pipes = _pipes(traffic, k)
+    counts = _fill(pipes, k, fabric.channels, np.zeros(len(pipes.source), np.int64), most[traffic.source < k])
+    return _repeated(traffic, pipes, k, counts, 1)
+
+
+def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
+    """Assign wavelengths to counts [pipe] of one group, and the same in all others."""
+    pipe = np.repeat(np.arange(len(counts)), counts)
+    colour = _tiled_colours(pipes, pipe)
+    groups = traffic.ranks // k
+    first = np.repeat(np.arange(groups) * k, len(pipe))
+    # Neighbouring colours, often of one pair, go to different holds.
+    return Circuits(
+        holds,
+        np.tile(colour % holds, groups),
+        first + np.tile(pipes.source[pipe], groups),
+        (first + np.tile(pipes.destination[pipe], groups)) % traffic.ranks,
+        np.tile(pipes.direction[pipe], groups),
+        np.tile(colour // holds, groups),
+    )
+
+
+def _pipes(traffic: Traffic, k: int) -> _Pipes:
+    inside = np.flatnonzero(traffic.source < k)
+    source, destination = traffic.source[inside], traffic.destination[inside]
+    next_group = destination == source + k
+    direction = np.where(destination > source, CLOCKWISE, COUNTERCLOCKWISE)
+    if traffic.ranks == 2 * k:
+        direction = np.where(next_group & (source % 2 == 1), COUNTERCLOCKWISE, direction)
+    first = np.where(next_group, 0, np.minimum(source, destination))
+    last = np.where(next_group, k, np.maximum(source, destination))
+    return _Pipes(source, destination, traffic.nbytes[inside], direction, first, last)
+
+
+def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
+    """Return the number of circuits on each link [direction, k]."""
+    change = np.zeros((2, k + 1), np.int64)
+    np.add.at(change, (pipes.direction, pipes.first), counts)
+    np.subtract.at(change, (pipes.direction, pipes.last), counts)
+    return np.cumsum(change, axis=1)[:, :k]
+
+
+def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
+    """Return circuits of the best service that fits, shape [pipe]; none where one a pipe is too many."""
+    relative = pipes.nbytes / pipes.nbytes.max()
+    best = np.ones(len(relative), np.int64)
+    if _loads(pipes, k, best).max() > channels:
+        return np.zeros_like(best)
+    low, high = 0.0, float(channels)
+    for _ in range(_TILED_HALVINGS):
+        middle = (low + high) / 2
+        counts = smallest_counts(relative, middle)
+        if _loads(pipes, k, counts).max() <= channels:
+            best, low = counts, middle
+        else:
+            high = middle
+    return best
+
+
+def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
+    """Give free wavelengths one at a time to the transfer that is still the longest with the added circuit."""
+    remaining = (np.full(len(counts), channels) if most is None else most) - counts
+    load = _loads(pipes, k, counts)
+
+    def take(pipe: int) -> bool:
+        crossed = load[pipes.direction[pipe], pipes.first[pipe] : pipes.last[pipe]]
+        if remaining[pipe] <= 0 or crossed.max() >= channels:
+            return False
+        crossed += 1
+        remaining[pipe] -= 1
+        return True
+
+    return fill_longest(pipes.nbytes, counts, take)
+
+
+def _tiled_colours(pipes: _Pipes, pipe: Ints) -> Ints:
+    """Return a wavelength of each circuit: the lowest that is free where it begins."""
+    colour = np.empty(len(pipe), np.int64)
+    first, last = pipes.first[pipe], pipes.last[pipe]
+    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
+        free: list[int] = []
+        busy: list[tuple[int, int]] = []
+        used = 0
+        circuits = np.flatnonzero(pipes.direction[pipe] == direction)
+        for circuit in circuits[np.lexsort((pipe[circuits], -last[circuits], first[circuits]))].tolist():
+            while busy and busy[0][0] <= first[circuit]:
+                heappush(free, heappop(busy)[1])
+            if not free:
+                heappush(free, used)
+                used += 1
+            colour[circuit] = heappop(free)
+            heappush(busy, (int(last[circuit]), int(colour[circuit])))
+    return colour
+
+
+# Relaxations of ring assignments on disk: a search for plans asks for the same ones again, and only loading the
+# solver takes longer than most of them.
+#
+# The programme depends on nothing but the traffic and the channels of a link. Its source is part of the key, so that
+# no change of it meets an old optimum. Files are written aside and renamed; one that cannot be read is solved again.
+
+
+def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
+    """Return :func:`relax` of the traffic, from the cache where it has been solved before.
+
+    Raises:
+        InputError: the sizes differ, or transceivers bind before the links do.
+    """
+    check_ring(traffic, fabric)
+    path = _path(traffic, fabric)
+    relaxation = _read(path, len(traffic))
+    if relaxation is None:
+        relaxation = relax(traffic, fabric)
+        _write(path, relaxation)
+    return relaxation
+
+
+def _path(traffic: Traffic, fabric: Fabric) -> Path:
+    digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
+    for array in (traffic.source, traffic.destination, traffic.nbytes):
+        digest.update(array.tobytes())
+    return cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.npz"
+
+
+def _read(path: Path, pairs: int) -> Relaxation | None:
+    """Return the cached relaxation; none where the file is missing or damaged."""
+    content = read_entry(path)
+    if content is None:
+        return None
+    try:
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
+            relaxation = Relaxation(float(arrays["service"]), arrays["clockwise"])
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    sound = relaxation.clockwise.shape == (pairs,) and relaxation.clockwise.dtype == np.float64
+    return relaxation if sound and relaxation.service > 0 else None
+
+
+def _write(path: Path, relaxation: Relaxation) -> None:
+    """Write a relaxation."""
+    content = BytesIO()
+    np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
+    write_entry(path, content.getvalue())
+
+
+@cache
+def _source_hash() -> str:
+    """Hash of the code that states and solves the programme."""
+    return sha256(Path(__file__).read_bytes()).hexdigest()

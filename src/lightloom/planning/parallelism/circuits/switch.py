@@ -1,0 +1,338 @@
+"""SiP-OCS: circuits on Q planes of permutation switches.
+
+A set of Q permutations gives pair (i, j) a whole number x_ij of circuits, with row and column sums of at most Q. By
+König's theorem every such x is Q matchings, and a matching of ranks to ranks always completes to a permutation. So x is
+all there is to decide. H holds are H·Q planes, in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from lightloom.collectives.schedule.build import colour_planes
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import InputError
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
+from lightloom.planning.parallelism.circuits.circuits import (
+    Assignment,
+    Circuits,
+    Traffic,
+    fill_longest,
+    smallest_counts,
+)
+from lightloom.planning.parallelism.circuits.ring import check_ring
+
+Objective = Literal["max-min", "throughput"]
+
+
+def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", holds: int = 1) -> Assignment:
+    """Return circuits by the fast method, which is exact for both objectives.
+
+    max-min leaves ports free; they go to the longest transfers that can use them. Time: demands times the peers of a
+    rank for the counts, circuits times ranks for the colouring.
+
+    Args:
+        holds: of the cycle over which ranks with more peers than planes take turns.
+
+    Raises:
+        InputError: a rank has more peers than circuits over all holds (max-min), or the sizes differ.
+    """
+    traffic.check_fits(fabric)
+    if holds < 1:
+        raise InputError(f"a cycle of {holds} holds: expected at least 1")
+    planes = fabric.channels * holds
+    if objective == "max-min":
+        counts = fill_ports(traffic, planes, max_min_counts(traffic, planes))
+    else:
+        counts = throughput_counts(traffic, planes)
+    return Assignment(traffic, realise(traffic, fabric, counts, holds), bound(traffic, fabric))
+
+
+def bound(traffic: Traffic, fabric: Fabric) -> float:
+    """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest line sum."""
+    return fabric.channels / float(_line_sums(traffic, traffic.relative).max())
+
+
+def check_degree(traffic: Traffic, planes: int) -> None:
+    """Refuse ranks with more peers than ``planes``.
+
+    Raises:
+        InputError: names the rank, and the degree it would need.
+    """
+    peers = _line_sums(traffic, np.ones(len(traffic)))
+    worst = int(peers.argmax())
+    if peers[worst] > planes:
+        verb, rank = ("sends to", worst) if worst < traffic.ranks else ("receives from", worst - traffic.ranks)
+        raise InputError(
+            f"rank {rank} {verb} {int(peers[worst])} ranks, but holds {planes} circuits: expected a degree (times "
+            f"holds) of at least {int(peers[worst])}, or a placement with fewer peers"
+        )
+
+
+def max_min_counts(traffic: Traffic, planes: int) -> Ints:
+    """Return the fewest circuits that reach the largest m with ``x_ij >= m · T_ij``, shape [pair].
+
+    Exact. Any x that reaches m has ``x_ij >= ceil(m T_ij)``, being whole, so m is feasible if and only if the matrix
+    ``ceil(m T)`` has line sums of at most Q. That is one condition a line, each of which holds up to some m_line: the
+    optimum is the least of them. On a line, ``m_0 = (Q − k) / sum T`` is feasible, k demands being rounded up by less
+    than 1 each. From ``ceil(m_0 T)``, give one circuit at a time to the longest transfer, min x/T. While that minimum
+    is below m_line, the circuit goes to an x below ``ceil(m_line T)``, so that the line does not overflow before.
+
+    Raises:
+        InputError: a rank has more peers than planes.
+    """
+    check_degree(traffic, planes)
+    best = min(
+        _line_optimum(traffic.nbytes[line], planes)
+        for ends in (traffic.source, traffic.destination)
+        for line in _lines(ends)
+    )
+    return smallest_counts(traffic.nbytes, best)
+
+
+def throughput_counts(traffic: Traffic, planes: int) -> Ints:
+    """Return the circuits with the largest ``sum T_ij x_ij``, shape [pair].
+
+    Exact, and of little use alone: nothing limits x_ij but the ports, so that the heaviest single permutation, set on
+    every plane, is optimal (the transportation polytope of line sums Q is Q times that of permutations).
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    dense = np.zeros((traffic.ranks, traffic.ranks))
+    dense[traffic.source, traffic.destination] = traffic.nbytes
+    row, column = linear_sum_assignment(dense, maximize=True)
+    chosen = np.zeros_like(dense, dtype=bool)
+    chosen[row, column] = True
+    return np.where(chosen[traffic.source, traffic.destination], planes, 0)
+
+
+def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:
+    """Give free ports one at a time to the pair whose transfer is still the longest with the added circuit.
+
+    Args:
+        counts: circuits that each pair has already, shape [pair].
+        most: circuits that each pair can use, shape [pair]; unlimited if not given.
+    """
+    free = planes - _line_sums(traffic, counts.astype(np.float64)).astype(np.int64)
+    entrance = traffic.ranks + traffic.destination
+    remaining = None if most is None else most - counts
+
+    def take(pair: int) -> bool:
+        ports = traffic.source[pair], entrance[pair]
+        if not free[ports[0]] or not free[ports[1]] or (remaining is not None and remaining[pair] <= 0):
+            return False
+        for port in ports:
+            free[port] -= 1
+        if remaining is not None:
+            remaining[pair] -= 1
+        return True
+
+    return fill_longest(traffic.nbytes, counts, take)
+
+
+def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
+    """Holds and planes for counts [pair] whose line sums are at most Q · holds: bipartite edge colouring, no loss."""
+    pair = np.repeat(np.arange(len(traffic)), counts)
+    source, destination = traffic.source[pair], traffic.destination[pair]
+    colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
+    hold, plane = np.divmod(colour, fabric.channels)
+    return Circuits(holds, hold, source, destination, np.zeros_like(hold), plane)
+
+
+def permutations(circuits: Circuits, fabric: Fabric) -> Ints:
+    """Return the settings of all planes, shape [hold, plane, rank]: entry j at rank i is a circuit from i to j.
+
+    Ports without a circuit are joined to themselves where both sides are free, else in ascending order.
+    """
+    settings = np.full((circuits.holds, fabric.channels, fabric.ranks), -1, np.int64)
+    settings[circuits.hold, circuits.channel, circuits.source] = circuits.destination
+    for setting in settings.reshape(-1, fabric.ranks):
+        idle = np.flatnonzero(setting < 0)
+        free = np.setdiff1d(np.arange(fabric.ranks), setting, assume_unique=False)
+        both = np.intersect1d(idle, free)
+        setting[both] = both
+        setting[np.setdiff1d(idle, both)] = np.setdiff1d(free, both)
+    return settings
+
+
+def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
+    """Return the sums over the demands of each source, then of each destination, shape [2 · ranks]."""
+    lines = np.concatenate([traffic.source, traffic.ranks + traffic.destination])
+    return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
+
+
+def _lines(ends: Ints) -> list[Ints]:
+    """Return the demands of each rank that has any."""
+    order = np.argsort(ends, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(ends[order])) + 1)
+
+
+def _line_optimum(nbytes: Floats, planes: int) -> float:
+    counts: Ints = smallest_counts(nbytes, (planes - len(nbytes)) / nbytes.sum())
+    for _ in range(planes - int(counts.sum())):
+        counts[(counts / nbytes).argmin()] += 1
+    return float((counts / nbytes).min())
+
+
+# Circuits as mixed-integer programs, solved by HiGHS, for small cases: counts of each pair and route.
+
+_OPTIMAL, _INFEASIBLE, _SOLVER_ERROR = 0, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Circuits by a mixed-integer program, and how far they may be from the optimum."""
+
+    counts: Ints
+    """Circuits of each pair and route, shape [pair, route]."""
+    status: Literal["optimal", "time limit"]
+    gap: float
+    """Relative gap between the objective and the proved bound; 0 when optimal."""
+
+
+def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
+    """Return whole λ[direction, fibre, pair]; the largest t with ``sum of λ >= t · T`` for every demand, T relative.
+
+    Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
+    only: whether they can be coloured with continuity is `ring.realise`'s to find.
+
+    Args:
+        holds: of a cycle; each is one more set of fibres.
+        time_limit: seconds of wall time.
+
+    Raises:
+        InputError: the sizes differ, transceivers bind, or the time ran out without a solution.
+    """
+    check_ring(traffic, fabric)
+    pairs, sets = len(traffic), fabric.channels // fabric.fibre_channels * holds
+    directions = np.repeat([CLOCKWISE, COUNTERCLOCKWISE], pairs)
+    arc, link = links_of(fabric.footprint(np.tile(traffic.source, 2), np.tile(traffic.destination, 2), directions))
+    crossing = sparse.csr_array((np.ones(len(arc)), (link, arc)), shape=(fabric.links, 2 * pairs))
+    loads = sparse.kron(sparse.eye_array(sets), crossing)
+    granted = sparse.kron(np.ones((1, 2 * sets)), sparse.eye_array(pairs))
+    most = float(fabric.fibre_channels)
+    solution = _most_service(loads, granted, traffic, "max-min", least=0.0, most=most, time_limit=time_limit)
+    counts = solution.values.reshape(sets, 2, pairs).sum(axis=0).T
+    return Counts(counts.astype(np.int64), solution.status, solution.gap)
+
+
+def solve_permutations(
+    traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0
+) -> Counts:
+    """Q permutation matrices P[q, i, j], as in SiP-ML's published simulator (section 3.3; its appendix A.2 not seen).
+
+    max-min: the largest m with ``sum_q P[q, i, j] >= m · T[i, j]`` for every demand, T relative to the largest;
+    throughput: the largest ``sum T[i, j] · P[q, i, j]``. Fixed points are idle ports.
+
+    Args:
+        time_limit: seconds of wall time.
+
+    Raises:
+        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out.
+    """
+    traffic.check_fits(fabric)
+    if objective == "max-min":
+        check_degree(traffic, fabric.channels)
+    n, planes = fabric.ranks, fabric.channels
+    cells = planes * n * n
+    plane, row, column = (a.ravel() for a in np.indices((planes, n, n)))
+    lines = np.concatenate([plane * n + row, (planes + plane) * n + column])
+    sums = _incidence(lines, np.tile(np.arange(cells), 2), (2 * planes * n, cells))
+    served = np.arange(planes)[:, None] * n * n + traffic.source * n + traffic.destination
+    granted = _incidence(np.tile(np.arange(len(traffic)), planes), served.ravel(), (len(traffic), cells))
+    solution = _most_service(sums, granted, traffic, objective, least=1.0, most=1.0, time_limit=time_limit)
+    return Counts(np.rint(granted @ solution.values).astype(np.int64)[:, None], solution.status, solution.gap)
+
+
+def solve_multiplicities(
+    traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0, *, holds: int = 1
+) -> Counts:
+    """The same optimum with one integer a demand: row and column sums of at most Q decompose into Q permutations.
+
+    With ``holds`` there are as many times Q planes, one hold's after the other's.
+
+    Raises:
+        InputError: as :func:`solve_permutations`.
+    """
+    traffic.check_fits(fabric)
+    planes, pairs = fabric.channels * holds, len(traffic)
+    if objective == "max-min":
+        check_degree(traffic, planes)
+    lines = np.concatenate([traffic.source, fabric.ranks + traffic.destination])
+    sums = _incidence(lines, np.tile(np.arange(pairs), 2), (2 * fabric.ranks, pairs))
+    granted = sparse.eye_array(pairs, format="csr")
+    solution = _most_service(sums, granted, traffic, objective, least=0.0, most=float(planes), time_limit=time_limit)
+    return Counts(solution.values.astype(np.int64)[:, None], solution.status, solution.gap)
+
+
+class _Solution(NamedTuple):
+    values: Floats
+    """Values of the variables, shape [variable]: whole numbers."""
+    status: Literal["optimal", "time limit"]
+    gap: float
+
+
+def _incidence(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+
+def _most_service(
+    limits: sparse.csr_array,
+    granted: sparse.csr_array,
+    traffic: Traffic,
+    objective: Objective,
+    *,
+    least: float,
+    most: float,
+    time_limit: float,
+) -> _Solution:
+    """Maximise an objective on ``granted · v``, the circuits of each pair, with ``least <= limits · v <= most``.
+
+    max-min: the largest t with ``granted · v >= t · T`` for every demand, T relative to the largest; throughput: the
+    largest ``T · granted · v``. Each of v is a whole number from 0 to ``most``; t is the last variable of the program.
+
+    Raises:
+        InputError: infeasible, no solution within ``time_limit`` seconds of wall time, or an error of the solver.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    if not time_limit > 0:
+        raise InputError(f"a time limit of {time_limit} s: expected more than 0")
+    rows, cells = limits.shape
+    demands = sparse.csr_array(-traffic.relative[:, None])
+    matrix = sparse.block_array([[limits, None], [granted, demands]], format="csr")
+    lower = np.concatenate([np.full(rows, least), np.zeros(len(traffic))])
+    upper = np.concatenate([np.full(rows, most), np.full(len(traffic), np.inf)])
+    max_min = objective == "max-min"
+    gain = np.append(np.zeros(cells) if max_min else granted.T @ traffic.relative, float(max_min))
+    solve = partial(
+        milp,
+        -gain,
+        integrality=np.append(np.ones(cells, np.int64), 0),
+        bounds=Bounds(0, np.append(np.full(cells, most), np.inf if max_min else 0.0)),
+        constraints=LinearConstraint(matrix, lower, upper),
+    )
+    options = {"time_limit": time_limit, "mip_rel_gap": 0.0}
+    result: Any = solve(options=options)
+    if result.status == _SOLVER_ERROR:
+        # Presolve of HiGHS fails on a few small programs that it solves without.
+        result = solve(options=options | {"presolve": False})
+    if result.status == _INFEASIBLE:
+        raise InputError("the circuit program is infeasible: expected demands that the fabric's circuits can serve")
+    if result.x is None and result.status == _SOLVER_ERROR:
+        raise InputError(f"the solver failed: {result.message}: expected the fast assignment")
+    if result.x is None:
+        raise InputError(
+            f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
+            "fast assignment"
+        )
+    values = np.rint(result.x[:-1])
+    if result.status == _OPTIMAL:
+        return _Solution(values, "optimal", 0.0)
+    return _Solution(values, "time limit", float(result.mip_gap))

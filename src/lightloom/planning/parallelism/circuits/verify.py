@@ -1,0 +1,110 @@
+"""The verifier of circuits: shares no code with what assigns them, and names the culprit.
+
+It proves that every circuit lies on channels and routes that exist, that no two hold one channel of a link at a time
+(a circuit has one channel from end to end: continuity), that no rank holds more circuits than it has channels or
+transceivers, and, where counts are given, that every pair has exactly what it was granted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import VerificationError
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.circuits.circuits import Circuits, Traffic
+
+
+def verify(circuits: Circuits, fabric: Fabric, traffic: Traffic | None = None, granted: Ints | None = None) -> None:
+    """Prove that the circuits can exist; with ``traffic`` and ``granted`` [pair], that they are as many as promised.
+
+    Time and memory are linear in the links occupied, a sort aside.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    _check_ranges(circuits, fabric)
+    _check_channels(circuits, fabric)
+    _check_ports(circuits, fabric)
+    if traffic is not None and granted is not None:
+        _check_granted(circuits, traffic, granted)
+
+
+def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
+    """Prove that [hold, plane, rank] holds permutations, and that every circuit is one of their connections.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    ranks = permutations.shape[-1]
+    wrong = np.argwhere((np.sort(permutations, axis=-1) != np.arange(ranks)).any(axis=-1))
+    if len(wrong):
+        hold, plane = wrong[0]
+        raise VerificationError(f"hold {hold}, plane {plane}: {permutations[hold, plane]} is no permutation")
+    reached = permutations[circuits.hold, circuits.channel, circuits.source]
+    missing = np.flatnonzero(reached != circuits.destination)
+    if len(missing):
+        circuit = missing[0]
+        raise VerificationError(f"{_name(circuits, int(circuit))}: the plane leads to rank {reached[circuit]}")
+
+
+def _name(circuits: Circuits, circuit: int) -> str:
+    hold, channel = circuits.hold[circuit], circuits.channel[circuit]
+    ranks = f"{circuits.source[circuit]}→{circuits.destination[circuit]}"
+    return f"hold {hold}, rank {ranks}, channel {channel} (circuit {circuit})"
+
+
+def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
+    limits = {
+        "hold": circuits.holds,
+        "source": fabric.ranks,
+        "destination": fabric.ranks,
+        "route": fabric.routes,
+        "channel": fabric.channels,
+    }
+    for name, limit in limits.items():
+        column = getattr(circuits, name)
+        wrong = np.flatnonzero((column < 0) | (column >= limit))
+        if len(wrong):
+            circuit = int(wrong[0])
+            raise VerificationError(f"{_name(circuits, circuit)}: {name} {column[circuit]} is not in 0..{limit - 1}")
+    itself = np.flatnonzero(circuits.source == circuits.destination)
+    if len(itself):
+        raise VerificationError(f"{_name(circuits, int(itself[0]))}: a rank has a circuit to itself")
+
+
+def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
+    owner, link = links_of(fabric.footprint(circuits.source, circuits.destination, circuits.route))
+    cell = (circuits.hold[owner] * fabric.links + link) * fabric.channels + circuits.channel[owner]
+    order = np.argsort(cell, kind="stable")
+    twice = np.flatnonzero(cell[order][1:] == cell[order][:-1])
+    if len(twice):
+        first, second = owner[order[twice[0]]], owner[order[twice[0] + 1]]
+        where = fabric.link_name(int(link[order[twice[0]]]))
+        raise VerificationError(
+            f"{_name(circuits, int(first))} and {_name(circuits, int(second))} share their channel on {where}"
+        )
+
+
+def _check_ports(circuits: Circuits, fabric: Fabric) -> None:
+    limit = fabric.routes * fabric.channels
+    if fabric.transmitters is not None:
+        limit = min(limit, fabric.transmitters)
+    for what, column in (("sends", circuits.source), ("receives", circuits.destination)):
+        load = np.bincount(circuits.hold * fabric.ranks + column, minlength=circuits.holds * fabric.ranks)
+        worst = int(load.argmax())
+        if load[worst] > limit:
+            hold, rank = divmod(worst, fabric.ranks)
+            raise VerificationError(f"hold {hold}: rank {rank} {what} on {load[worst]} channels, of {limit}")
+
+
+def _check_granted(circuits: Circuits, traffic: Traffic, granted: Ints) -> None:
+    assigned = circuits.counts(traffic).sum(axis=0)
+    wrong = np.flatnonzero(assigned != granted)
+    if len(wrong):
+        pair = int(wrong[0])
+        raise VerificationError(
+            f"rank {traffic.source[pair]}→{traffic.destination[pair]}: granted {granted[pair]} circuits, "
+            f"assigned {assigned[pair]}"
+        )

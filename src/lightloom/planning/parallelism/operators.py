@@ -1,0 +1,691 @@
+"""Work and seconds of operators: of the passes of one graph, and of many strategies at once as columns.
+
+Layers repeat, so that few operators differ in anything but their place. :meth:`OperatorColumns.alike` keeps one of each
+sort, and a stage is then a sum over sorts, each as often as the stage has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.machines.accelerators.accelerator import (
+    ELEMENT_BYTES,
+    PRECISIONS,
+    Accelerator,
+    Precision,
+    Work,
+)
+from lightloom.machines.accelerators.kernels import KernelKind, KernelShapes
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Attention
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, MeasuredTimes, Operator, has_samples
+from lightloom.planning.parallelism.tensor_parallel import ExpertSplit, TensorSplit, key_value_elements
+
+# The loss of a model that was traced without one: what reads its logits, and the memory that this takes.
+
+FLOAT32_COPIES = 3
+"""Float32 values for each logit at the worst moment of PyTorch's cross entropy, when its backward pass begins: the
+log-softmax that is kept, the gradient of the negative log-likelihood, and the gradient of the log-softmax. The logits
+themselves stay beside them in the format of the arithmetic."""
+
+
+def logits_of(operators: Sequence[Operator]) -> Operator | None:
+    """Return the product whose outputs a cross entropy reads; None where the graph ends otherwise, as with a loss.
+
+    Models are traced without their loss: where the last operator is a linear layer, its outputs are taken for logits
+    (an assumption).
+    """
+    return operators[-1] if operators and operators[-1].kind == "linear" else None
+
+
+def bytes_of_logit(element_bytes: int) -> int:
+    """Return the bytes that the loss holds for each logit at its worst moment."""
+    return element_bytes + 4 * FLOAT32_COPIES
+
+
+def loss_bytes(graph: ComputeGraph) -> float:
+    """Return the bytes that the loss of a graph's batch holds at its worst moment; 0 where the graph has its loss."""
+    logits = logits_of(graph.operators)
+    if logits is None:
+        return 0.0
+    return logits.activation_bytes / graph.element_bytes * bytes_of_logit(graph.element_bytes)
+
+
+def transient_loss(graph: ComputeGraph) -> float:
+    """Return by how much the loss holds more than the largest checkpoint region makes again, which comes later."""
+    return max(loss_bytes(graph) - graph.recomputed_bytes, 0.0)
+
+
+# The kernels of a graph's operators: shapes of their products, how a split divides them, how many are launched.
+#
+# linear, convolution, experts    m from the FLOPs, n and k from the dimensions; each expert, each group
+# matmul, attention               m, n and k from the dimensions, the number from the FLOPs
+# column-parallel                 n / tp, up        row-parallel      k / tp
+# sliced products, attention      products / tp        sequence slices   m / tp
+# expert-parallel                 products / ep, m · ep
+
+OPERATOR_KERNELS_COLUMNS = (
+    "kernel_kind",
+    "kernel_m",
+    "kernel_n",
+    "kernel_k",
+    "kernel_products",
+    "kernel_repeats",
+    "kernel_narrow",
+    "kernel_losses",
+    "launched_forward",
+    "launched_backward",
+)
+"""Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
+``kernel_products`` means that it follows from the FLOPs."""
+_KERNEL_SIZES = ("kernel_height", "kernel_width", "kernel_length", "kernel_depth")
+_NARROW = frozenset({"linear", "experts"})
+"""Kinds whose products a job in FP8 computes in it; attention and the layer of the logits are left as they are."""
+_LAUNCHES: Mapping[str, tuple[int, int]] = {
+    "input": (0, 0),
+    "linear": (1, 3),
+    "conv": (1, 3),
+    "experts": (1, 2),
+    "matmul": (1, 2),
+    "norm": (1, 2),
+    "batch_norm": (1, 2),
+    "loss": (2, 2),
+}
+"""Kernels of an operator forward and backward, where not one each: gradients of input, weights and bias."""
+_ATTENTION_LAUNCHES: Mapping[Attention, tuple[int, int]] = {"flash": (1, 3), "unfused": (4, 6)}
+
+
+class Divisors(NamedTuple):
+    """By how much a rank's share of each product is smaller: [rows, operators] or 1."""
+
+    m: Floats | float = 1.0
+    n: Floats | float = 1.0
+    k: Floats | float = 1.0
+    products: Floats | float = 1.0
+
+
+class _Shape(NamedTuple):
+    kind: KernelKind
+    m: int = 0
+    n: int = 1
+    k: int = 1
+    products: int = 1
+    repeats: int = 1
+
+
+def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
+    """Return the :data:`COLUMNS` of operators, attention computed in that way, and ``kernel_visible``: the bits of the
+    share of its scores."""
+    logits = logits_of(operators)
+    rows = [
+        (
+            *_shape(operator, attention),
+            int(operator.kind in _NARROW and operator is not logits),
+            int(operator is logits),
+            *_launches(operator, attention),
+        )
+        for operator in operators
+    ]
+    table = np.array(rows, np.int64).reshape(-1, len(OPERATOR_KERNELS_COLUMNS))
+    visible = np.array([operator.visible_scores for operator in operators], np.float64)
+    return {**dict(zip(OPERATOR_KERNELS_COLUMNS, table.T, strict=True)), "kernel_visible": visible.view(np.int64)}
+
+
+def kernel_shapes(
+    columns: Mapping[str, Ints], flops: Floats, repetition: Floats, element_bytes: int, divisors: Divisors
+) -> tuple[KernelShapes, KernelShapes]:
+    """Return the kernels of the forward and of the backward pass.
+
+    Args:
+        columns: those of :func:`kernel_columns`.
+        flops: FLOPs of the forward passes, undivided, [rows, operators].
+        repetition: FLOPs of the backward pass for each of the forward pass, [rows, operators]: 1 makes the gradient of
+            the weights, 2 that of the input as well.
+        element_bytes: bytes of one element.
+        divisors: how the products are divided among ranks.
+    """
+    kind, n, k = columns["kernel_kind"], columns["kernel_n"], columns["kernel_k"]
+    is_attention = (kind == KernelKind.FLASH) | (kind == KernelKind.UNFUSED)
+    known = n * k * np.maximum(columns["kernel_m"], 1) * np.maximum(columns["kernel_products"], 1)
+    derived = flops / (np.where(is_attention, 4.0, 2.0) * known)
+    m = np.where(columns["kernel_m"] == 0, derived, columns["kernel_m"]) / divisors.m
+    products = np.where(columns["kernel_products"] == 0, derived, columns["kernel_products"]) / divisors.products
+    none = np.zeros_like(flops)
+    forward = KernelShapes(
+        kind=kind,
+        m=m,
+        # Columns that the ranks do not divide are padded, as those of a vocabulary: each rank has as many whole ones.
+        n=np.ceil(n / divisors.n) + none,
+        k=k / divisors.k + none,
+        products=products,
+        repeats=columns["kernel_repeats"] + none,
+        forward=none + 1.0,
+        input_gradient=none,
+        weight_gradient=none,
+        visible=columns["kernel_visible"].view(np.float64),
+        narrow=columns["kernel_narrow"],
+        losses=columns["kernel_losses"],
+        element_bytes=element_bytes,
+    )
+    backward = forward._replace(
+        forward=none,
+        input_gradient=np.maximum(repetition - 1.0, 0.0),
+        weight_gradient=np.minimum(repetition, 1.0),
+    )
+    return forward, backward
+
+
+def dispatch_times(columns: Mapping[str, Ints], accelerator: Accelerator) -> tuple[Floats, Floats]:
+    """Return the seconds in which the host launches each operator's kernels forward and backward, [operators].
+
+    They bound the duration of a pass from below, all its operators together; 0 without a kernel model.
+    """
+    seconds = 0.0 if accelerator.kernels is None else accelerator.kernels.dispatch
+    forward, backward = (columns[name].astype(np.float64) for name in ("launched_forward", "launched_backward"))
+    return seconds * forward, seconds * backward
+
+
+def passes(
+    times: tuple[Floats, Floats], launches: tuple[Floats, Floats], repeated: Ints | Floats
+) -> tuple[Floats, Floats]:
+    """Return the seconds of operators in the forward and the backward pass of all of them, [..., operators].
+
+    The backward pass includes what is recomputed. A pass that ends before the host has launched its kernels is
+    stretched evenly until then.
+
+    Args:
+        times: seconds of each operator forward and backward.
+        launches: seconds in which the host launches it (:func:`dispatch_times`).
+        repeated: how often its forward pass is repeated in the backward pass.
+    """
+    forward, backward = times
+    launched_forward, launched_backward = launches
+    total: Floats = backward + repeated * forward
+    launched: Floats = launched_backward + repeated * launched_forward
+    return stretched(forward, launched_forward), stretched(total, launched)
+
+
+def stretched(times: Floats, launches: Floats) -> Floats:
+    """Return the seconds of the operators of a pass [..., operators], stretched evenly until all are launched."""
+    busy, least = times.sum(axis=-1, keepdims=True), launches.sum(axis=-1, keepdims=True)
+    stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
+    longer: Floats = times * np.maximum(stretch, 1.0)
+    return longer
+
+
+def _shape(operator: Operator, attention: Attention) -> _Shape:
+    sizes = operator.dimensions
+    if operator.kind not in TENSOR_KINDS:
+        return _Shape(KernelKind.MEMORY)
+    channels, summed = sizes.get("channel", 0), sizes.get("in_channel", 0)
+    if operator.kind == "attention":
+        return _attention_shape(operator, attention)
+    if operator.kind == "matmul" and summed:
+        *_, m, n = (1, 1, *(size for name, size in sizes.items() if name != "in_channel"))
+        return _Shape(
+            KernelKind.PRODUCT, m=0 if operator.parameters else m, n=n, k=summed, products=operator.parameters > 0
+        )
+    if operator.kind == "recurrent" or not channels or not summed:
+        return _Shape(KernelKind.ARITHMETIC)
+    if operator.kind == "conv":
+        groups, positions = sizes.get("groups", 1), prod(sizes.get(name, 1) for name in _KERNEL_SIZES)
+        depth = max(summed // groups, 1) * positions
+        return _Shape(KernelKind.PRODUCT, n=max(channels // groups, 1), k=depth, products=groups, repeats=positions)
+    return _Shape(KernelKind.PRODUCT, n=channels, k=summed, products=sizes.get("expert", 1))
+
+
+def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
+    """Attention of unknown sizes is taken to be computed in one kernel, whose time its FLOPs alone determine."""
+    sizes = operator.dimensions
+    names = ("sequence", "key_sequence", "head_dim")
+    unfused = attention == "unfused" and all(name in sizes for name in names)
+    m, n, k = (sizes.get(name, 1) for name in names)
+    kind = KernelKind.UNFUSED if unfused else KernelKind.FLASH
+    return _Shape(kind, m=m, n=n, k=k, products=0)
+
+
+def _launches(operator: Operator, attention: Attention) -> tuple[int, int]:
+    if operator.kind == "attention":
+        return _ATTENTION_LAUNCHES[attention]
+    return _LAUNCHES.get(operator.kind, (1, 1))
+
+
+# Measured seconds of operators in place of priced ones, for any batch, split and accelerator.
+#
+# seconds = priced(plan) · measured / priced(trace)
+#
+# ``priced(trace)`` is the price of the operator as the trace computed it: its batch, undivided, on the accelerator
+# and in the number format of the trace, or on those of the plan where the trace names no accelerator. A plan that
+# computes as the trace did takes the measured seconds; any other takes them scaled as the price changes. An operator
+# without a price (a trace that states durations alone) takes its measured seconds in proportion to its samples.
+
+MEASURED_COLUMNS = ("measured_forward", "measured_backward")
+
+
+def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
+    """Return the :data:`COLUMNS` of operators: the bits of seconds at the batch of the trace, NaN where none are."""
+    return {
+        name: np.array([np.nan if value is None else value for value in seconds], np.float64).view(np.int64)
+        for name, seconds in zip(MEASURED_COLUMNS, (measured.forward, measured.backward), strict=True)
+    }
+
+
+def machine_of(
+    measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
+) -> tuple[Accelerator, Precision]:
+    """Return what was measured on, and the number format: those of the plan where no accelerator is named.
+
+    What was measured on the chip of the plan is priced by the calibration of the plan.
+    """
+    if measured.accelerator is None:
+        return accelerator, precision
+    machine = _named(measured.accelerator)
+    machine = accelerator if machine.chip == accelerator.chip else machine
+    fallback = precision if precision in machine.peak else next(iter(machine.peak))
+    known = (name for name in PRECISIONS if name == measured.precision and name in machine.peak)
+    return machine, next(known, fallback)
+
+
+@lru_cache(maxsize=8)
+def _named(name: str) -> Accelerator:
+    return load_accelerator(name)
+
+
+def scaled(priced: Floats, measured: Floats, reference: Floats, share: Floats) -> Floats:
+    """Return the seconds of operators, measured ones where there are: [rows, operators].
+
+    Args:
+        priced: by the model, for the plan: [rows, operators].
+        measured: in the trace, NaN where none are: [operators].
+        reference: by the model, for the trace: [operators].
+        share: part of the trace's samples and tokens that a rank of the plan has: [rows, operators].
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        corrected = np.where(reference > 0, priced * (measured / reference), measured * share)
+    return np.where(np.isnan(measured), priced, corrected)
+
+
+_COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", "forward_bytes", "shared_bytes")
+
+
+def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) -> Floats:
+    """How many times the work of the forward pass a backward pass does: as many times as its FLOPs are (an assumption).
+
+    The two gradients of a product make it 2. An operator without FLOPs works as much as forward, an input of the model
+    not at all.
+    """
+    unrelated = np.broadcast_to(1.0 - is_input, forward_flops.shape).copy()
+    return np.divide(backward_flops, forward_flops, out=unrelated, where=forward_flops > 0)
+
+
+def graph_times(
+    graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
+) -> tuple[Floats, Floats]:
+    """Return the seconds of every operator of a graph forward and backward, without launches: each [operators]."""
+    return times_and_launches(graph, accelerator, precision, attention)[0]
+
+
+def times_and_launches(
+    graph: ComputeGraph, accelerator: Accelerator, precision: Precision, attention: Attention = "flash"
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return the seconds of every operator of a graph forward and backward, each of shape [operators], and the seconds
+    in which the host launches them, likewise.
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the precision.
+    """
+    counts = [(operator.forward_flops, operator.backward_flops, operator.forward_bytes) for operator in graph.operators]
+    forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
+    is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
+    repeats = repetition(forward, backward, is_input)
+    columns = kernel_columns(graph.operators, attention)
+    narrow = columns["kernel_narrow"]
+    works = Work(forward, nbytes, narrow=narrow), Work(backward, nbytes * repeats, narrow=narrow)
+    if accelerator.kernels is not None:
+        kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
+        works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
+    times = accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
+    if graph.measured is not None:
+        times = _as_measured(graph, graph.measured, times, (accelerator, precision, attention))
+    return times, dispatch_times(columns, accelerator)
+
+
+def _as_measured(
+    graph: ComputeGraph,
+    measured: MeasuredTimes,
+    times: tuple[Floats, Floats],
+    plan: tuple[Accelerator, Precision, Attention],
+) -> tuple[Floats, Floats]:
+    """Return the seconds of a graph's operators with measured ones in place of priced ones (``measured.py``)."""
+    accelerator, precision, attention = plan
+    machine, measured_precision = machine_of(measured, accelerator, precision)
+    traced = replace(graph, measured=None).with_batch(measured.batch)
+    traced = traced.with_element_bytes(ELEMENT_BYTES[measured_precision])
+    references = graph_times(traced, machine, measured_precision, attention)
+    sampled = np.array(["sample" in operator.dimensions for operator in graph.operators])
+    share = np.where(sampled, graph.batch / measured.batch, 1.0)
+    columns = [column.view(np.float64) for column in measured_columns(measured).values()]
+    forward, backward = (scaled(*entry, share) for entry in zip(times, columns, references, strict=True))
+    return forward, backward
+
+
+@dataclass(frozen=True)
+class OperatorColumns:
+    """Columns of shape [operators], at the graph's own batch and element size."""
+
+    values: Mapping[str, Ints]
+    """The counts of :class:`~lightloom.models.graph.Operator`; ``read_bytes`` of the first input, and which of them
+    grow with the batch; the masks of :class:`TensorSplit` and :class:`ExpertSplit` as 0 and 1."""
+    batch: int
+    stored_bytes: int
+    """Bytes of an element in the graph."""
+    element_bytes: int
+    """Bytes of an element as the job computes."""
+    measured: MeasuredTimes | None = None
+    """Where times were measured: their batch and machine; the seconds are columns."""
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.values[name]
+
+    def where(self, name: str) -> Ints:
+        """Return the operators for which a mask is set."""
+        return np.flatnonzero(self.values[name])
+
+    def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
+        """Return the bytes of every operator's output: [rows, operators].
+
+        Of ``samples`` [rows], a rank has the tokens of one of ``cp`` [rows] slices; so have the next three.
+        """
+        return self._bytes(self._scaled("activation_bytes", "output_sampled", samples, cp))
+
+    def kept(self, samples: Ints, cp: Ints | None = None) -> Floats:
+        """Return the bytes that every operator keeps for the backward pass: [rows, operators]."""
+        elements = self._scaled("saved_sampled_bytes", "sampled", samples, cp) + self["saved_shared_bytes"]
+        return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples, cp)
+
+    def regenerated(self, samples: Ints, cp: Ints | None = None) -> Floats:
+        """Return the bytes that the model's own checkpointed regions make again: [rows, operators]."""
+        elements = self._scaled("recomputed_sampled_bytes", "sampled", samples, cp) + self["recomputed_shared_bytes"]
+        return self._bytes(elements)
+
+    def inputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
+        """Return the bytes of every operator's first input: [rows, operators]."""
+        return self._bytes(self._scaled("read_bytes", "read_sampled", samples, cp))
+
+    def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
+        """Return the bytes of the keys and values of a rank's own tokens and heads: [rows, operators]."""
+        elements = self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None]
+        nbytes: Floats = elements * self.element_bytes
+        return nbytes
+
+    def times(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        samples: Ints,
+        tp: Ints,
+        *,
+        sequence_parallel: Mask | None = None,
+        ep: Ints | None = None,
+        cp: Ints | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Return the seconds of every operator forward and backward, each [rows, operators].
+
+        As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
+        parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
+        many tokens more for each as it has experts fewer; one of a context group has its slice of the tokens. The
+        host's launches are left out (:meth:`dispatch`).
+        """
+        forward, backward = self.work(accelerator, samples, tp, sequence_parallel=sequence_parallel, ep=ep, cp=cp)
+        times = accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
+        return (
+            times
+            if self.measured is None
+            else self._as_measured(self.measured, times, accelerator, precision, samples, cp)
+        )
+
+    def _as_measured(
+        self,
+        measured: MeasuredTimes,
+        times: tuple[Floats, Floats],
+        accelerator: Accelerator,
+        precision: Precision,
+        samples: Ints,
+        cp: Ints | None,
+    ) -> tuple[Floats, Floats]:
+        """Return times with measured ones in place of priced ones (``measured.py``), [rows, operators]."""
+        references = self.measured_references(measured, accelerator, precision)
+        part = samples[:, None] / (measured.batch * (1 if cp is None else cp[:, None]))
+        share = np.where(self["sampled"] == 1, part, 1.0)
+        columns = [self.values[name].view(np.float64) for name in MEASURED_COLUMNS]
+        forward, backward = (
+            scaled(priced, column, reference, share)
+            for priced, column, reference in zip(times, columns, references, strict=True)
+        )
+        return forward, backward
+
+    def measured_references(
+        self, measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
+    ) -> tuple[Floats, Floats]:
+        """Return the seconds by the model of every operator as it was measured, forward and backward: [operators]."""
+        machine, measured_precision = machine_of(measured, accelerator, precision)
+        traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
+        one = np.ones(1, np.int64)
+        forward, backward = traced.times(machine, measured_precision, one * measured.batch, one)
+        return forward[0], backward[0]
+
+    def work(
+        self,
+        accelerator: Accelerator,
+        samples: Ints,
+        tp: Ints,
+        *,
+        sequence_parallel: Mask | None = None,
+        ep: Ints | None = None,
+        cp: Ints | None = None,
+    ) -> tuple[Work, Work]:
+        """Return what a rank computes and moves forward and backward, arrays [rows, operators]; as :meth:`times`."""
+        share = np.where(self["divided"], tp[:, None], 1)
+        if sequence_parallel is not None and sequence_parallel.any():
+            share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
+        flops = self._scaled("forward_flops", "sampled", samples, cp).astype(np.float64)
+        backward_flops = self._scaled("backward_flops", "sampled", samples, cp).astype(np.float64)
+        shared = self["shared_bytes"]
+        nbytes = self._bytes(self._scaled("moved_bytes", "sampled", samples, cp) + shared)
+        if ep is not None and (ep > 1).any():
+            nbytes -= self._bytes(np.where(self["held"], shared, 0)) * (1 - 1 / ep[:, None])
+        times = repetition(flops, backward_flops, self["is_input"])
+        narrow = self["kernel_narrow"]
+        forward = Work(flops / share, nbytes / share, narrow=narrow)
+        backward = Work(backward_flops / share, nbytes * times / share, narrow=narrow)
+        if accelerator.kernels is not None:
+            divisors = self._divisors(share, tp, np.ones_like(tp) if ep is None else ep)
+            kernels = kernel_shapes(self.values, flops, times, self.element_bytes, divisors)
+            forward, backward = forward._replace(kernels=kernels[0]), backward._replace(kernels=kernels[1])
+        return forward, backward
+
+    def dispatch(self, accelerator: Accelerator) -> tuple[Floats, Floats]:
+        """Return the seconds in which the host launches every operator forward and backward, each [operators].
+
+        A pass takes no less than those of all its operators together.
+        """
+        return dispatch_times(self.values, accelerator)
+
+    def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
+        """How a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its FLOPs."""
+        divided, one = self["divided"] == 1, np.ones_like(share)
+        weights = divided & (self["weighted"] == 1)
+        by_rows = weights & (self["forward"] == 1)
+        held = self["held"] == 1
+        return Divisors(
+            m=np.where(divided, one, share) / np.where(held, ep[:, None], 1),
+            n=np.where(weights & ~by_rows, tp[:, None], one),
+            k=np.where(by_rows, tp[:, None], one),
+            products=np.where(divided & ~weights, tp[:, None], one) * np.where(held, ep[:, None], 1),
+        )
+
+    def alike(self) -> tuple[OperatorColumns, Ints]:
+        """Return one operator of each sort, and how many of each precede every operator: [operators + 1, sorts]."""
+        _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
+        before = np.zeros((len(sort) + 1, len(first)), np.int64)
+        np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
+        return replace(self, values={name: column[first] for name, column in self.values.items()}), before
+
+    def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
+        """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
+        whole = self.batch if cp is None else self.batch * cp[:, None]
+        grown = -(-self[counts] * samples[:, None] // whole)
+        return np.where(self[grows] == 1, grown, self[counts])
+
+    def _bytes(self, stored: Ints) -> Floats:
+        return (stored // self.stored_bytes * self.element_bytes).astype(np.float64)
+
+
+def operator_columns(
+    graph: ComputeGraph,
+    split: TensorSplit,
+    experts: ExpertSplit,
+    element_bytes: int,
+    attention: Attention = "flash",
+) -> OperatorColumns:
+    """Return the columns of a graph, its attention computed in that way."""
+    operators = graph.operators
+    columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
+    elements = columns["activation_bytes"] // graph.element_bytes
+    sampled = np.array(["sample" in operator.dimensions for operator in operators])
+    output = [has_samples(operator.kind, int(n), graph.batch) for operator, n in zip(operators, elements, strict=True)]
+    position = {operator.name: index for index, operator in enumerate(operators)}
+    source = np.array([position[operator.inputs[0]] if operator.inputs else 0 for operator in operators], np.int64)
+    masks = {name: getattr(split, name) for name in ("divided", "sliced", "sequenced", "forward", "backward")}
+    masks |= {name: getattr(experts, name) for name in ("held", "dispatch", "combine")}
+    masks |= {"sampled": sampled, "output_sampled": sampled & np.array(output, np.bool_)}
+    masks |= {"is_input": np.array([operator.kind == "input" for operator in operators], np.bool_)}
+    masks["read_sampled"] = masks["output_sampled"][source]
+    masks["weighted"] = np.array([operator.kind in ("linear", "experts") for operator in operators], np.bool_)
+    columns |= _kept_columns(graph, masks["output_sampled"])
+    columns |= {
+        "moved_bytes": columns["forward_bytes"] - columns["shared_bytes"],
+        "read_bytes": columns["activation_bytes"][source],
+        "key_values": key_value_elements(graph),
+    }
+    columns |= kernel_columns(operators, attention)
+    if graph.measured is not None:
+        columns |= measured_columns(graph.measured)
+    return OperatorColumns(
+        columns | {name: operator.astype(np.int64) for name, operator in masks.items()},
+        graph.batch,
+        graph.element_bytes,
+        element_bytes,
+        graph.measured,
+    )
+
+
+def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
+    """Return what operators keep for the backward pass, by how it grows; where nothing tells, their outputs."""
+    rows: list[tuple[int, ...]] = []
+    for operator, sampled in zip(graph.operators, output_sampled.tolist(), strict=True):
+        shared = operator.recomputed_shared_bytes
+        recomputed = operator.recomputed_bytes - shared, shared
+        rows.append((*operator.saved_parts(output_sampled=sampled), operator.saved_index_bytes, *recomputed))
+    names = (
+        "saved_sampled_bytes",
+        "saved_shared_bytes",
+        "saved_index_bytes",
+        "recomputed_sampled_bytes",
+        "recomputed_shared_bytes",
+    )
+    return dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T, strict=True))
+
+
+# Parts of operators as operators of their own, for columns of parts at once.
+#
+# cut along            of a product [m, k] by [k, n]    reads of its input        weights      writes
+# sample               m, as a smaller batch has        its slice                 all          its slice
+# other positions      m                                its slice; attention all  all          its slice
+# channel              n, or groups of a convolution    all, or its own groups    its slice    its slice
+# in_channel           k                                its slice                 its slice    all, as a summand
+# head                 how many                         its slice                 –            its slice
+#
+# A part takes as long as its own shape does: weights that it holds a copy of are read whole, and tiles of a small
+# product fill few compute units. A part of some samples is the operator of a batch of so many.
+
+ROWS, OPERATOR_PARTS_COLUMNS, DEPTH, OTHERS = range(4)
+"""Which sizes of an operator's products a cut changes: m where the graph states it, n, k, or what FLOPs tell."""
+
+
+class Parts(NamedTuple):
+    """Parts of operators: columns of shape [parts]."""
+
+    operator: Ints
+    """Place of the operator among the columns."""
+    samples: Ints
+    """Samples of the whole operator, or of the part where samples are cut."""
+    shape: Ints
+    """One of :data:`ROWS`, :data:`COLUMNS`, :data:`DEPTH` and :data:`OTHERS`."""
+    size: Ints
+    """Elements of the dimension that is cut; 1 where samples are."""
+    slice: Ints
+    """Elements of it that the part has; 1 where samples are cut."""
+    reads_all: Mask
+    """Whether it reads all of the operator's input."""
+    copies: Mask
+    """Whether it reads all of the operator's weights."""
+    sums: Mask
+    """Whether it writes summands of all outputs."""
+
+
+def part_times(
+    columns: OperatorColumns, accelerator: Accelerator, precision: Precision, parts: Parts
+) -> tuple[Floats, Floats]:
+    """Return the seconds of parts forward and backward, without launches, each [parts]."""
+    one = np.ones(1, np.int64)
+    shaped = replace(columns, values=_values(columns, parts), measured=None)
+    times = shaped.times(accelerator, precision, one, one)
+    if columns.measured is None:
+        return times[0][0], times[1][0]
+    references = columns.measured_references(columns.measured, accelerator, precision)
+    sampled = np.where(columns["sampled"][parts.operator] == 1, parts.samples / columns.measured.batch, 1.0)
+    forward, backward = (
+        scaled(priced[0], columns[name].view(np.float64)[parts.operator], reference[parts.operator], share)
+        for priced, name, reference in zip(times, MEASURED_COLUMNS, references, strict=True)
+        for share in [sampled * parts.slice / parts.size]
+    )
+    return forward, backward
+
+
+def _values(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
+    """Return the columns of the parts, which no longer grow with samples."""
+    values = {name: column[parts.operator] for name, column in columns.values.items()}
+
+    def grown(counts: str, grows: str) -> Ints:
+        return np.where(values[grows] == 1, -(-values[counts] * parts.samples // columns.batch), values[counts])
+
+    def cut(whole: Ints) -> Ints:
+        # Without products that pass 64 bits.
+        quotient, remainder = np.divmod(whole, parts.size)
+        return quotient * parts.slice + remainder * parts.slice // parts.size
+
+    moved = grown("moved_bytes", "sampled")
+    written = np.minimum(grown("activation_bytes", "output_sampled"), moved)
+    read, shared = moved - written, values["shared_bytes"]
+    n, in_groups = values["kernel_n"], np.minimum(values["kernel_n"], parts.slice)
+    wide, grouped = parts.shape == OPERATOR_PARTS_COLUMNS, n < parts.size
+    return {
+        **values,
+        "forward_flops": cut(grown("forward_flops", "sampled")),
+        "backward_flops": cut(grown("backward_flops", "sampled")),
+        "moved_bytes": np.where(parts.reads_all, read, cut(read)) + np.where(parts.sums, written, cut(written)),
+        "shared_bytes": np.where(parts.copies, shared, cut(shared)),
+        "kernel_m": np.where(parts.shape == ROWS, cut(values["kernel_m"]), values["kernel_m"]),
+        "kernel_n": np.where(wide, in_groups, n),
+        "kernel_k": np.where(parts.shape == DEPTH, cut(values["kernel_k"]), values["kernel_k"]),
+        "kernel_products": np.where(wide & grouped, -(-parts.slice // in_groups), values["kernel_products"]),
+        "sampled": np.zeros_like(n),
+    }

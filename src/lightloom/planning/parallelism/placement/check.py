@@ -1,0 +1,94 @@
+"""Check a placement without code that makes one: it works on sets of pairs of devices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from lightloom.core.errors import VerificationError
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, Placement
+
+_SLACK = 1e-9
+
+
+def check(placement: Placement, balanced: BalancedGraph, memory: float | None = None) -> None:
+    """Check that every sub-operator is placed, and that degrees, memory, order and times hold.
+
+    Raises:
+        VerificationError: names the sub-operator or device at fault.
+    """
+    _check_columns(placement, balanced)
+    _check_degrees(placement, balanced)
+    _check_memory(placement, balanced, memory)
+    _check_pass(placement, balanced, forward=True)
+    _check_pass(placement, balanced, forward=False)
+    last = max([0.0, *placement.end, *placement.backward_end])
+    if not np.isclose(last, placement.makespan, rtol=_SLACK, atol=0):
+        raise VerificationError(f"the last sub-operator ends at {last} s, but the makespan is {placement.makespan} s")
+
+
+def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
+    for name in ("device", "start", "end", "backward_start", "backward_end"):
+        column = getattr(placement, name)
+        if len(column) != balanced.size:
+            raise VerificationError(f"{len(column)} rows for {balanced.size} sub-operators")
+    for x, device in enumerate(placement.device):
+        if not 0 <= device < placement.devices:
+            raise VerificationError(f"{balanced.label(x)} is on device {device} of {placement.devices}")
+
+
+def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """(from, to) of activations, and of gradients that are added up with the part before."""
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    activations = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
+    shared = np.flatnonzero(balanced.synchronised > 0)
+    sums = set(zip(placement.device[shared - 1].tolist(), placement.device[shared].tolist(), strict=True))
+    return {(a, b) for a, b in activations if a != b}, {(a, b) for a, b in sums if a != b}
+
+
+def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
+    """Check that everyone is in reach, which keeps the peers of every device to their number."""
+    forward, sums = _pairs(placement, balanced)
+    k, degree = placement.devices, placement.reach.degree
+    peers = placement.reach.rule == "peers"
+    for a, b in sorted(forward | sums):
+        stride = min((b - a) % k, (a - b) % k) * 2 if peers else (b - a) % k
+        if degree < k - 1 and stride > degree:
+            raise VerificationError(f"devices {a} and {b} communicate out of reach: Δ = {degree}, k = {k}")
+
+
+def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float | None) -> None:
+    if memory is None:
+        return
+    for device in range(placement.devices):
+        held = float(balanced.memory[placement.device == device].sum())
+        if held > memory * (1 + _SLACK):
+            raise VerificationError(f"device {device} holds {held} B of {memory} B")
+
+
+def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool) -> None:
+    start, end = placement.start, placement.end
+    duration = balanced.forward
+    source = balanced.parent.astype(np.int64)
+    target = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    if not forward:
+        start, end, duration = placement.backward_start, placement.backward_end, balanced.backward
+        source, target = target, source
+        if balanced.size and start.min() < placement.end.max() * (1 - _SLACK):
+            raise VerificationError("the backward pass begins before the forward pass has ended")
+    slack = _SLACK * max(placement.makespan, 1e-30)
+    if balanced.size and (start.min() < -slack or np.abs(end - start - duration).max() > slack):
+        raise VerificationError("a sub-operator does not take its duration")
+    transfer = placement.link.latency + balanced.nbytes / placement.link.bandwidth
+    arrival = end[source] + np.where(placement.device[source] != placement.device[target], transfer, 0.0)
+    early = np.flatnonzero(start[target] < arrival - slack)
+    if len(early):
+        x, y = target[early[0]], source[early[0]]
+        raise VerificationError(f"{balanced.label(int(x))} starts before {balanced.label(int(y))} has arrived")
+    order = np.lexsort((end, start, placement.device))
+    for x, y in pairwise(order.tolist()):
+        if placement.device[x] == placement.device[y] and start[y] < end[x] - slack:
+            raise VerificationError(
+                f"{balanced.label(x)} and {balanced.label(y)} overlap on device {placement.device[x]}"
+            )

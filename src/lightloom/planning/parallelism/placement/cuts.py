@@ -1,0 +1,553 @@
+"""What cuts of a graph's operators exchange, hold and take, operator by operator and as columns of a balanced graph.
+
+Operators that differ in nothing but their names (the same layer of every block) are one *sort*: what a cut of one gives
+is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.operators import logits_of, loss_bytes
+from lightloom.planning.parallelism.placement.placement import BalancedGraph
+from lightloom.planning.parallelism.plan import in_blocks, numbered_block
+
+# Recomputation in placed plans: each device repeats its own passes of a block before their backward passes.
+#
+# kept       outputs that leave a block, and what a device received from others
+# dropped    everything else of a block, until the block's backward pass
+#
+# What other devices sent is kept where it arrived, so that nothing is sent again and every device repeats passes on
+# its own.
+
+
+def kept_graph(graph: ComputeGraph) -> ComputeGraph:
+    """Return the graph whose operators keep what is kept throughout: of blocks, outputs that leave them."""
+    leaving = _leaving(graph)
+    operators = [
+        replace(
+            operator,
+            saved_bytes=operator.activation_bytes if leaves else 0,
+            saved_shared_bytes=0,
+            saved_index_bytes=0,
+        )
+        if repeated
+        else operator
+        for operator, repeated, leaves in zip(graph.operators, in_blocks(graph).tolist(), leaving.tolist(), strict=True)
+    ]
+    return replace(graph, operators=tuple(operators))
+
+
+def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s, k: int) -> Floats:
+    """Return the bytes [k] that recomputation makes each device hold besides what :func:`kept_graph` counts.
+
+    What it has of the largest block while that block's backward pass runs, an operator's in equal parts; and what it
+    received of outputs that their own devices drop.
+    """
+    position = {operator.name: index for index, operator in enumerate(graph.operators)}
+    operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
+    repeated, leaving = in_blocks(graph), _leaving(graph)
+    parts = np.diff(balanced.first)[balanced.operator]
+    saved = np.array([each.kept_bytes for each in graph.operators], np.float64)[operator] / parts
+    names = [numbered_block(each.block) for each in graph.operators]
+    block = np.unique(names, return_inverse=True)[1][operator]
+    held = np.zeros((int(block.max(initial=0)) + 1, k))
+    chosen = repeated[operator]
+    np.add.at(held, (block[chosen], device[chosen]), saved[chosen])
+    largest: Floats = held.max(axis=0)
+    return largest + _received(balanced, device, (repeated & ~leaving)[operator], k)
+
+
+def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
+    """Bytes [k] of outputs of dropped sub-operators that devices have from others, each once."""
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    crossing = np.flatnonzero((device[balanced.parent] != device[reader]) & dropped[balanced.parent])
+    keys = np.stack([balanced.parent[crossing], balanced.content[crossing], device[reader[crossing]]])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    once = crossing[first]
+    received: Floats = np.bincount(device[reader[once]], balanced.nbytes[once], k).astype(np.float64)
+    return received
+
+
+def _leaving(graph: ComputeGraph) -> Mask:
+    """Return the operators of blocks whose output an operator outside of their block reads: [operators]."""
+    block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
+    readers = graph.consumers()
+    leaves = [any(block[reader] != block[name] for reader in readers[name]) for name in block]
+    return np.array(leaves, np.bool_)
+
+
+# The dimensions along which an operator may be split, and what its parts then need from its producers.
+#
+# dimension          inputs          parameters   output
+# sample, sequence   own slice       copied       own slice       copies exchange gradients with their neighbours
+# height, width      slice and halo  copied       own slice
+# channel, head      whole, or own   split        own slice       whole where every output reads every input
+# in_channel         own slice       split        partial sums    whoever reads the output adds them
+#
+# The table is data; :func:`exchange` turns one row of it into what each part of a producer sends to each part of a
+# consumer. Slices are counted in whole elements along one axis of the tensor between the two. Source: SiP-ML (Khani
+# et al., SIGCOMM 2021), section 3.2 (i), which names height, width, channel and sample and leaves the table open.
+
+InputNeed = Literal["own", "halo", "whole", "group"]
+"""``own``: the slice of the same place; ``halo``: that and what the kernel reaches beyond; ``group``: own where the
+parts divide the groups of a convolution, whole elsewhere."""
+
+
+class Split(NamedTuple):
+    """One way to split a kind of operator."""
+
+    dimension: str
+    """Name of the dimension in ``Operator.dimensions``."""
+    inputs: tuple[InputNeed, ...]
+    """What the parts read of each input; the last one stands for all that follow."""
+    copied: bool
+    """Whether every part holds all parameters, whose gradients must then be summed; otherwise it holds its share."""
+    partial: bool = False
+    """Whether parts hold summands of the whole output rather than slices of it."""
+
+
+def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
+    return tuple(Split(dimension, ("own",), copied) for dimension in dimensions)
+
+
+_SPACE = ("height", "width", "depth", "length")
+_HALO = tuple(Split(dimension, ("halo",), True) for dimension in _SPACE)
+_WIDE = (Split("channel", ("whole",), False), Split("in_channel", ("own",), False, True))
+_ANY = ("sample", "channel", "head", "sequence", *_SPACE)
+
+SPLITS: Mapping[str, tuple[Split, ...]] = MappingProxyType(
+    {
+        "input": (),
+        "conv": (
+            *_same("sample"),
+            *_HALO,
+            Split("channel", ("group",), False),
+            Split("in_channel", ("own",), False, True),
+        ),
+        "linear": (*_same("sample", "sequence"), *_WIDE),
+        "experts": (*_same("sample"), *_WIDE),
+        "matmul": _same("sample", "head"),
+        "attention": (
+            *_same("sample"),
+            Split("head", ("own",), False),
+            # A query position reads every key and value; a packed projection holds all three.
+            Split("sequence", ("whole",), False),
+        ),
+        "recurrent": _same("sample"),
+        "batch_norm": (*_same("channel", copied=False), *_same("sample", *_SPACE)),
+        "norm": _same("sample", "sequence"),
+        "lrn": _same("sample", *_SPACE),
+        "pool": _same("sample", "channel"),
+        "activation": _same(*_ANY),
+        "softmax": _same("sample", "head", "sequence"),
+        "topk": _same("sample", "sequence"),
+        "dropout": _same(*_ANY),
+        "embedding": (*_same("sample", "sequence"), Split("channel", ("whole",), False)),
+        "add": _same(*_ANY),
+        "concat": _same("sample", *_SPACE),
+        "elementwise": _same(*_ANY),
+        "reduce": _same("sample"),
+        "copy": _same("sample", "channel", "sequence"),
+        "loss": (),
+    }
+)
+"""For every kind, its splits in the order that decides ties.
+
+Batch norm split over samples or space keeps statistics of its own part, as data parallelism does. Pooling is not split
+in space, nor anything along unnamed axes: a graph does not say how far they reach. A packed projection's columns are
+taken to be ordered by head (as Megatron does), so that a slice of it holds query, key and value of its heads.
+"""
+
+
+class Layout(NamedTuple):
+    """Layout of an output over the parts of the operator that computes it."""
+
+    axis: str
+    """Axis that is cut; empty for a single part."""
+    parts: int
+    size: int
+    """Elements along the axis."""
+    unit: int
+    """Elements that stay together (a head)."""
+    partial: bool
+
+
+class Need(NamedTuple):
+    """What the parts of a consumer read of one input."""
+
+    reads: Literal["own", "halo", "whole"]
+    axis: str
+    parts: int
+    size: int
+    """Elements along the axis of the consumer's output."""
+    unit: int
+    kernel: int
+    """Elements of the axis that one output reads; 1 without a halo."""
+
+
+class Transfers(NamedTuple):
+    """Fractions of a tensor sent from producer parts to consumer parts, one row for each pair that exchanges any."""
+
+    source: Ints
+    destination: Ints
+    fraction: Floats
+    content: Ints
+    """Rows with one source and equal content carry the same elements."""
+
+
+def axis_of(dimension: str) -> str:
+    """Return the axis of the tensor that a dimension cuts: heads lie side by side along the channels."""
+    return {"head": "channel", "in_channel": "channel"}.get(dimension, dimension)
+
+
+def axis_size(operator: Operator, axis: str) -> int:
+    """Return the elements of the output along an axis; 1 where it has no such axis."""
+    sizes = operator.dimensions
+    if axis == "channel" and "channel" not in sizes:
+        return sizes.get("head", 1) * sizes.get("head_dim", 1)
+    return sizes.get(axis, 1)
+
+
+def bounds(size: int, parts: int, unit: int = 1) -> Ints:
+    """Return the edges [parts + 1] of slices as equal as whole units allow."""
+    edges: Ints = np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
+    return edges
+
+
+def split_size(operator: Operator, split: Split) -> int:
+    """Return the most parts that a split allows; 0 where it does not apply to the operator."""
+    if split.dimension == "in_channel" and operator.dimensions.get("groups", 1) > 1:
+        return 0
+    return operator.dimensions.get(split.dimension, 0)
+
+
+def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
+    """Return the layout of the output under a split."""
+    if split is None or parts == 1:
+        return Layout("", 1, 1, 1, False)
+    if split.partial:
+        return Layout("", parts, 1, 1, True)
+    axis = axis_of(split.dimension)
+    unit = operator.dimensions.get("head_dim", 1) if split.dimension == "head" else 1
+    return Layout(axis, parts, operator.dimensions[split.dimension] * unit, unit, False)
+
+
+def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
+    """Return what the parts of a split read of the input at a position."""
+    if split is None or parts == 1:
+        return Need("whole", "", parts, 1, 1, 1)
+    reads = split.inputs[min(position, len(split.inputs) - 1)]
+    if reads == "group":
+        reads = "own" if operator.dimensions.get("groups", 1) % parts == 0 else "whole"
+    unit = operator.dimensions.get("head_dim", 1) if split.dimension == "head" else 1
+    kernel = operator.dimensions.get(f"kernel_{split.dimension}", 1) if reads == "halo" else 1
+    return Need(reads, axis_of(split.dimension), parts, operator.dimensions[split.dimension] * unit, unit, kernel)
+
+
+def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
+    """Return the first element along an input axis that each part reads, and the one after the last, each [parts].
+
+    Sizes leave the stride and padding of a convolution open to a few values: the region covers all of them.
+    """
+    edges = bounds(consumed.size, consumed.parts, consumed.unit)
+    low, high = edges[:-1], edges[1:]
+    first, last = low * size // consumed.size, -(-high * size // consumed.size)
+    if consumed.reads == "halo":
+        strides = [(s, _padding(consumed, size, s)) for s in _strides(consumed, size)]
+        if strides:
+            first = np.minimum.reduce([low * s - (max(p, 0) + s) // 2 for s, p in strides])
+            last = np.maximum.reduce([(high - 1) * s + consumed.kernel - max(p, 0) // 2 for s, p in strides])
+        else:  # transposed or dilated
+            first, last = first - consumed.kernel, last + consumed.kernel
+    return np.clip(first, 0, size), np.clip(last, 0, size)
+
+
+def _strides(consumed: Need, size: int) -> range:
+    """Strides that give an output of this size with a padding from 0 to the kernel's size, both ends together."""
+    least = (size - consumed.kernel) // consumed.size + 1
+    return range(max(1, least), size // max(consumed.size - 1, 1) + 1)
+
+
+def _padding(consumed: Need, size: int, stride: int) -> int:
+    """Padding of both ends together; what the last step leaves over can hide up to ``stride`` − 1 more."""
+    return (consumed.size - 1) * stride + consumed.kernel - size
+
+
+def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
+    """Return what each producer part sends to each consumer part.
+
+    Args:
+        produced: layout of the tensor.
+        consumed: the region that is read.
+        size: elements along ``consumed.axis``; 1 where the tensor has no such axis, so that all of it is read.
+    """
+    if consumed.reads == "whole" or size == 1:
+        size, low, high = 1, np.zeros(consumed.parts, np.int64), np.ones(consumed.parts, np.int64)
+    else:
+        low, high = region(consumed, size)
+    content = (_AXES.get(consumed.axis, 0) if size > 1 else 0) << 60 | low << 30 | high
+    if produced.axis == consumed.axis and size > 1:
+        source, destination, elements = _overlaps(bounds(produced.size, produced.parts, produced.unit), low, high)
+        return Transfers(source, destination, elements / size, content[destination])
+    destination, source = np.divmod(np.arange(consumed.parts * produced.parts), produced.parts)
+    held = (
+        np.ones(produced.parts)
+        if produced.partial
+        else np.diff(bounds(produced.size, produced.parts, produced.unit)) / produced.size
+    )
+    return Transfers(source, destination, held[source] * ((high - low) / size)[destination], content[destination])
+
+
+_AXES = {axis: index + 1 for index, axis in enumerate(("sample", "channel", "sequence", *_SPACE))}
+
+
+def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    first = np.searchsorted(edges[1:], low, "right")
+    count = np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0)
+    destination = np.repeat(np.arange(len(low)), count)
+    source = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + first[destination]
+    elements = np.minimum(edges[1:][source], high[destination]) - np.maximum(edges[:-1][source], low[destination])
+    return source, destination, elements
+
+
+def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> float:
+    """Return the share of a tensor that leaves its device when equal parts of producer and consumer share one."""
+    # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
+    if produced.parts <= consumed.parts:
+        stride = sent.destination * produced.parts // consumed.parts != sent.source
+    else:
+        stride = sent.source * consumed.parts // produced.parts != sent.destination
+    return float(sent.fraction[stride].sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRules:
+    """How operators are split, and what a parameter costs."""
+
+    power_of_two: bool = True
+    """Round the number of parts down to a power of two, as the authors' simulator does."""
+    follow: bool = False
+    """Operators that wait for memory keep the parts of the operator that they read, where nothing need then be
+    exchanged, however short they are. The paper counts every operator against the quantum."""
+    most_exchanging: int | None = None
+    """Most parts of an operator whose parts each read all of its input: more than fit within reach of one another
+    cannot compute at once (``Reach.clique``). None for no limit but k."""
+    state_bytes: int = 16
+    """Bytes held for one parameter: itself, its gradient and the optimizer's state (Adam in float32)."""
+    shared_state_bytes: tuple[float, float] | None = None
+    """Where copies share out the optimizer's state: bytes held for each copy of a parameter, and those for each
+    parameter that is owned; ``state_bytes`` where that is less. None where every copy has all of it."""
+    loss: bool = False
+    """Count what the cross entropy of a model that was traced without its loss holds at its worst moment."""
+    gradient_bytes: int = 4
+    """Bytes of one gradient element when copies of a parameter add theirs up."""
+    splits: Mapping[str, tuple[Split, ...]] = field(default_factory=lambda: SPLITS)
+    """Dimensions by kind, in the order that decides ties."""
+
+
+PartSeconds = Callable[[int, Split, int], Floats]
+"""Seconds [parts, 2] of the parts of an operator of the graph, by its place, cut along a dimension into so many."""
+
+
+class Cut(NamedTuple):
+    """How one operator is cut."""
+
+    split: Split | None
+    """Along which dimension; None for an operator in one part."""
+    parts: int
+
+
+class _Parts(NamedTuple):
+    """Columns [parts] of the parts of one operator."""
+
+    share: Floats
+    """Of the elements along the dimension that is cut."""
+    parameters: Ints
+    """Elements that are the part's own."""
+    memory: Floats
+    """Bytes."""
+    synchronised: Floats
+    """Bytes of gradients exchanged with the part before it."""
+
+
+class Cuts:
+    """Cuts of the operators of one graph, which are counted without the model's inputs.
+
+    Args:
+        graph: one group's batch.
+        durations: seconds [operators of the graph, 2] of the forward and the backward pass.
+        rules: what a parameter costs.
+        part_seconds: of the parts of an operator; without it, a part takes its share of the operator's duration.
+    """
+
+    def __init__(
+        self, graph: ComputeGraph, durations: Floats, rules: PartitionRules, part_seconds: PartSeconds | None = None
+    ) -> None:
+        placed = [index for index, operator in enumerate(graph.operators) if operator.kind != "input"]
+        self._placed, self._part_seconds = placed, part_seconds
+        self.name, self.rules = graph.name, rules
+        self.operators: tuple[Operator, ...] = tuple(graph.operators[index] for index in placed)
+        self.durations: Floats = durations[placed]
+        """Seconds [operators, 2]."""
+        number = {operator.name: index for index, operator in enumerate(self.operators)}
+        self.producers = [tuple(number.get(name, -1) for name in operator.inputs) for operator in self.operators]
+        """By operator: the operators that it reads, in the order of its inputs; −1 for an input of the model."""
+        logits = logits_of(self.operators) if rules.loss else None
+        self.loss_bytes = [loss_bytes(graph) if operator is logits else 0.0 for operator in self.operators]
+        """By operator: bytes that the loss of its outputs holds."""
+        known: dict[object, int] = {}
+        self.sort = [
+            known.setdefault((_content(operator), loss), len(known))
+            for operator, loss in zip(self.operators, self.loss_bytes, strict=True)
+        ]
+        """By operator: the number of its sort."""
+        self._of_sorts: dict[tuple[int, Cut, int, Cut, int], tuple[Transfers, float]] = {}
+        self._exchanges: dict[tuple[Layout, Need, int], tuple[Transfers, float]] = {}
+        self._parts: dict[tuple[int, Cut], _Parts] = {}
+
+    def exchange(
+        self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
+    ) -> tuple[Transfers, float]:
+        """What parts of a producer send to parts of a reader, whose input at ``position`` it is, and the share of the
+        output that leaves its device."""
+        key = self.sort[source], produced, self.sort[reader], consumed, position
+        if key not in self._of_sorts:
+            wanted = need(self.operators[reader], *consumed, position)
+            producer = self.operators[source]
+            shapes = layout(producer, *produced), wanted, axis_size(producer, wanted.axis)
+            if shapes not in self._exchanges:
+                sent = exchange(*shapes)
+                self._exchanges[shapes] = (sent, exchanged_fraction(shapes[0], wanted, sent))
+            self._of_sorts[key] = self._exchanges[shapes]
+        return self._of_sorts[key]
+
+    def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
+        """Bytes that a cut of an operator makes its parts exchange, in both directions; the producers' are given."""
+        operator, nbytes = self.operators[number], 0.0
+        for position, source in enumerate(self.producers[number]):
+            if source >= 0:
+                _, fraction = self.exchange(source, cuts[source], number, cut, position)
+                nbytes += 2 * self.operators[source].activation_bytes * fraction
+        if cut.split is not None and cut.split.partial:
+            nbytes += 2.0 * (cut.parts - 1) * operator.activation_bytes
+        if cut.split is not None and cut.split.copied:
+            nbytes += 2.0 * (cut.parts - 1) * operator.parameters * self.rules.gradient_bytes
+        return nbytes
+
+    def balanced(self, cuts: Sequence[Cut]) -> BalancedGraph:
+        """The graph of all parts."""
+        parts = np.array([cut.parts for cut in cuts], dtype=np.int64)
+        first = np.concatenate(([0], np.cumsum(parts)))
+        edges = [
+            (self.exchange(source, cuts[source], reader, cut, position)[0], source, reader)
+            for reader, cut in enumerate(cuts)
+            for position, source in enumerate(self.producers[reader])
+            if source >= 0
+        ]
+        parent_start, parent, nbytes, content = self._edges(edges, first)
+        columns = [self._parts_of(number, cut) for number, cut in enumerate(cuts)]
+        seconds = np.concatenate([self._seconds(number, cut) for number, cut in enumerate(cuts)] or [np.empty((0, 2))])
+        return BalancedGraph(
+            name=self.name,
+            operators=tuple(operator.name for operator in self.operators),
+            dimensions=tuple("" if cut.split is None else cut.split.dimension for cut in cuts),
+            first=first,
+            operator=np.repeat(np.arange(len(parts), dtype=np.int32), parts),
+            part=(np.arange(first[-1]) - np.repeat(first[:-1], parts)).astype(np.int32),
+            forward=np.ascontiguousarray(seconds[:, 0]),
+            backward=np.ascontiguousarray(seconds[:, 1]),
+            parameters=np.concatenate([column.parameters for column in columns] or [np.empty(0, np.int64)]),
+            memory=_joined([column.memory for column in columns]),
+            synchronised=_joined([column.synchronised for column in columns]),
+            parent_start=parent_start,
+            parent=parent,
+            nbytes=nbytes,
+            content=content,
+            gradient_bytes=self.rules.gradient_bytes,
+        )
+
+    def _parts_of(self, number: int, cut: Cut) -> _Parts:
+        key = self.sort[number], cut
+        if key not in self._parts:
+            self._parts[key] = _parts(self.operators[number], cut, self.rules, self.loss_bytes[number])
+        return self._parts[key]
+
+    def _seconds(self, number: int, cut: Cut) -> Floats:
+        """Durations of the parts of an operator: [parts, 2]."""
+        if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
+            return self._part_seconds(self._placed[number], cut.split, cut.parts)
+        shares: Floats = self._parts_of(number, cut).share[:, None] * self.durations[number]
+        return shares
+
+    def _edges(
+        self, blocks: list[tuple[Transfers, int, int]], first: Ints
+    ) -> tuple[Ints, NDArray[np.int32], Floats, Ints]:
+        """Edge columns sorted by consumer; an operator that reads one tensor twice has it sent once.
+
+        Args:
+            blocks: what an operator sends to another one, and the numbers of both.
+            first: [operators + 1] first part of each.
+        """
+        length = [len(sent.source) for sent, _, _ in blocks]
+        producer, reader = (np.array([block[side] for block in blocks], np.int64) for side in (1, 2))
+        full = np.array([self.operators[source].activation_bytes for _, source, _ in blocks], np.float64)
+        source = _numbers([sent.source for sent, _, _ in blocks]) + np.repeat(first[producer], length)
+        destination = _numbers([sent.destination for sent, _, _ in blocks]) + np.repeat(first[reader], length)
+        nbytes = _joined([sent.fraction for sent, _, _ in blocks]) * np.repeat(full, length)
+        content = _numbers([sent.content for sent, _, _ in blocks])
+        order = np.lexsort((source, destination))
+        source, destination, nbytes, content = source[order], destination[order], nbytes[order], content[order]
+        repeated = np.zeros(len(source), np.bool_)
+        repeated[1:] = (np.diff(source) == 0) & (np.diff(destination) == 0) & (np.diff(content) == 0)
+        fresh = ~repeated
+        start = np.searchsorted(destination[fresh], np.arange(int(first[-1]) + 1))
+        return start.astype(np.int64), source[fresh].astype(np.int32), nbytes[fresh], content[fresh]
+
+
+def _content(operator: Operator) -> object:
+    """Everything of an operator that decides what its cuts give."""
+    return (
+        operator.kind,
+        tuple(sorted(operator.dimensions.items())),
+        operator.activation_bytes,
+        operator.parameters,
+        operator.kept_bytes,
+        operator.recomputed_bytes,
+    )
+
+
+def _parts(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _Parts:
+    split, parts = cut
+    own: Ints = np.diff(bounds(operator.parameters, parts))
+    share: Floats = np.ones(1)
+    if split is not None:
+        size = operator.dimensions[split.dimension]
+        share = np.diff(bounds(size, parts)) / size
+    copied = split is not None and split.copied
+    held = np.full(parts, operator.parameters) if copied else own
+    summands = split is not None and split.partial
+    output = (operator.kept_bytes + operator.recomputed_bytes) * (np.ones(parts) if summands else share)
+    gradients = np.full(parts, float(operator.parameters * rules.gradient_bytes if copied else 0))
+    gradients[0] = 0.0
+    state = held * float(rules.state_bytes)
+    if rules.shared_state_bytes is not None:
+        of_copy, of_owned = rules.shared_state_bytes
+        state = np.minimum(state, held * of_copy + own * of_owned)
+    return _Parts(share, own, state + output + loss * share, gradients)
+
+
+def _joined(columns: list[Floats]) -> Floats:
+    return np.concatenate(columns) if columns else np.empty(0)
+
+
+def _numbers(columns: list[Ints]) -> Ints:
+    return np.concatenate(columns) if columns else np.empty(0, np.int64)

@@ -1,0 +1,473 @@
+"""Place sub-operators on devices, each exchanging data with no more others than the optics give it circuits.
+
+After SiP-ML (Khani et al., SIGCOMM 2021), section 3.2 and Algorithm 1. :func:`place` tries the paper's forward pass
+with its repair and a few other placements, keeps the fastest, and searches around it.
+``_time_kernels.iteration_time`` times them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Effort, Floats, Int32s, Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.units import format_size
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
+from lightloom.planning.parallelism.placement.cuts import (
+    Cut,
+    Cuts,
+    PartitionRules,
+    PartSeconds,
+    Split,
+    split_size,
+)
+from lightloom.planning.parallelism.placement.placement import (
+    BalancedGraph,
+    Link,
+    Neighbours,
+    Placement,
+    PlacementProblem,
+    PlacementState,
+    Reach,
+)
+
+# The placement problem: a balanced graph, devices, their reach and memory, in the form that compiled loops take.
+
+_UNLIMITED = 1e300
+
+
+class Problem(NamedTuple):
+    """What is placed where, and within which limits."""
+
+    balanced: BalancedGraph
+    reach: Reach
+    devices: int
+    rows: PlacementProblem
+    """The same in the form that compiled loops take."""
+
+
+def start_order(balanced: BalancedGraph) -> Ints:
+    """Return the sub-operators in the order in which they start where several could: longest path to the end first."""
+    return _start_order(_transposed(Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)), balanced)
+
+
+def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
+    from lightloom.planning.parallelism.placement.kernels import ranks
+
+    # Equal ranks keep their order, in which producers come first.
+    order: Ints = np.argsort(-ranks(after, balanced.forward), kind="stable")
+    return order
+
+
+def _transposed(before: Neighbours) -> Neighbours:
+    """Turn rows of what comes before each sub-operator into rows of what comes after it."""
+    from scipy.sparse import csr_array
+
+    size = len(before.start) - 1
+    after = csr_array((before.delay, before.node, before.start), shape=(size, size)).tocsc()
+    return Neighbours(after.indptr.astype(np.int64), after.indices.astype(np.int32), after.data)
+
+
+def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> Problem:
+    """Return the problem of placing a balanced graph, with ``memory`` bytes a device (None: no limit)."""
+    before = _rows(balanced, link)
+    after = _transposed(before)
+    offsets = reach.offsets(devices)
+    allowed = np.zeros(devices, np.bool_)
+    allowed[offsets] = True
+    rows = PlacementProblem(
+        order=_start_order(after, balanced),
+        before=before,
+        after=after,
+        forward=balanced.forward,
+        backward=balanced.backward,
+        memory=balanced.memory,
+        capacity=_UNLIMITED if memory is None else min(memory, _UNLIMITED),
+        offsets=offsets,
+        allowed=allowed,
+    )
+    return Problem(balanced, reach, devices, rows)
+
+
+def initial_state(problem: Problem, device: Int32s) -> PlacementState:
+    """Return a placement for compiled loops to change; sub-operators without a device have −1."""
+    placed = device >= 0
+    columns = (problem.rows.memory, problem.rows.forward)
+    used, free = (np.bincount(device[placed], column[placed], problem.devices).astype(np.float64) for column in columns)
+    moves, (reached, votes) = np.zeros(2, np.int64), np.zeros((2, problem.devices), np.int64)
+    return PlacementState(
+        device, used, free, placed, moves, reached, votes, np.zeros(len(device)), np.zeros(problem.devices)
+    )
+
+
+def _rows(balanced: BalancedGraph, link: Link) -> Neighbours:
+    """Parents with the seconds of a transfer, and the part before it where gradients are added up, at −1 seconds."""
+    delay = link.latency + balanced.nbytes / link.bandwidth
+    shared = np.flatnonzero(balanced.synchronised > 0)
+    if not len(shared):
+        return Neighbours(balanced.parent_start, balanced.parent, delay)
+    ends = balanced.parent_start[shared + 1]
+    start = balanced.parent_start.copy()
+    start[1:] += np.cumsum(balanced.synchronised > 0)
+    source = np.insert(balanced.parent, ends, (shared - 1).astype(np.int32))
+    return Neighbours(start, source, np.insert(delay, ends, -1.0))
+
+
+# Placements that the search starts from: forward passes, blocks, lines, and random ones made valid.
+
+ROUNDS: Effort = 8
+"""Backward and forward sweeps of one repair before it is given up."""
+EFFORT: Effort = 2_000_000
+"""Edges that the search around the best start may look at; a few hundredths of a second."""
+SEARCHED: Effort = 4
+"""Starts, the fastest ones, that the search shares its effort between."""
+FURTHER: Effort = 16
+"""Random starts that share it too, where every start then has ``THOROUGH`` moves for each sub-operator."""
+THOROUGH: Effort = 50
+
+
+class Start(NamedTuple):
+    """A valid placement, how it was made, and how many sub-operators its repair moved."""
+
+    method: str
+    device: Int32s
+    repaired: int
+
+
+def moves(problem: Problem, effort: int) -> int:
+    """Return how many moves the search may try: each looks at all edges twice."""
+    return effort // (2 * (problem.balanced.size + len(problem.rows.before.node)) + 20)
+
+
+def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
+    """Yield placements that keep reach and memory; without ``repair`` none that had to be repaired."""
+    k, clique = problem.devices, problem.reach.clique(problem.devices)
+    rounds = ROUNDS if repair else 0
+    for method, early in (("earliest free device", False), ("earliest finish", True)):
+        yield from forward_starts(problem, method, k, early, rounds)
+    yield from _blocks(problem, k, rounds)
+    for width in sorted({clique, 1} - {k}):
+        yield from forward_starts(problem, f"earliest finish on {width}", width, True, 0)
+        yield from _blocks(problem, width, rounds)
+    for width in sorted({1, problem.reach.span(k), k}):
+        yield from _line(problem, width, rounds)
+
+
+def forward_starts(problem: Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[Start]:
+    """Yield the paper's forward pass on ``width`` devices, unless it gets stuck."""
+    from lightloom.planning.parallelism.placement.kernels import forward_pass
+
+    state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
+    if forward_pass(problem.rows, state, width, early, rounds):
+        yield Start(method, state.device, int(state.moves[0]))
+
+
+def _blocks(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
+    """Put equal places of all operators on one device, so that aligned slices stay where they are."""
+    balanced = problem.balanced
+    parts = np.diff(balanced.first)[balanced.operator]
+    device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
+    yield from _settled(problem, f"blocks on {width}", device, rounds)
+
+
+def _line(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
+    """Fill device after device in topological order, to the least memory that suffices."""
+    _, device = filled(problem.balanced.memory, width)
+    yield from _settled(problem, f"line of {width}", device, rounds)
+
+
+def last_resort(problem: Problem) -> Iterator[Start]:
+    """Search for any placement where memory is so tight that no other start was valid."""
+    balanced, k = problem.balanced, problem.devices
+    steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
+    for seed, width in enumerate((k, problem.reach.span(k))):
+        _, device = filled(balanced.memory, width)
+        yield from _reconciled(problem, "fewest conflicts", device, steps, seed)
+
+
+def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
+    """Yield random placements made valid: under tight limits moves cannot lead from one placement to all others."""
+    size, k = problem.balanced.size, problem.devices
+    if k == 1 or size < 2 or moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
+        return
+    for seed in range(FURTHER):
+        device = np.random.default_rng(seed).integers(0, k, size, np.int32)
+        yield from _reconciled(problem, "random", device, 4 * THOROUGH * size, seed)
+
+
+def _reconciled(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
+    from lightloom.planning.parallelism.placement.kernels import reconcile
+
+    if reconcile(problem.rows, device, steps, seed):
+        yield Start(method, device, 0)
+
+
+def _settled(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
+    from lightloom.planning.parallelism.placement.kernels import settle, unreachable_pairs
+
+    state = initial_state(problem, device)
+    if state.used.max() > problem.rows.capacity:
+        return
+    if unreachable_pairs(problem.rows, device) and (
+        not rounds or not settle(problem.rows, state, problem.balanced.size - 1, rounds)
+    ):
+        return
+    yield Start(method, device, int(state.moves[0]))
+
+
+def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
+    """Return the least capacity, within 1 per mille, at which ``width`` devices filled in order do."""
+    sums = np.cumsum(memory)
+    # The running sum itself: another order of summing may round to less, and leave the last node without a device.
+    high = float(sums[-1]) if len(sums) else 0.0
+    low = max(high / width, float(memory.max(initial=0.0)))
+    device = fill(sums, high)
+    for _ in range(40):
+        if high <= low * 1.001:
+            break
+        middle = (low + high) / 2
+        tried = fill(sums, middle)
+        if len(tried) and tried[-1] < width:
+            high, device = middle, tried
+        else:
+            low = middle
+    return high, device
+
+
+def fill(sums: Floats, capacity: float) -> Int32s:
+    """Return devices filled in order up to a capacity, from the running sums of memory."""
+    device = np.zeros(len(sums), np.int32)
+    begin, held, number = 0, 0.0, 0
+    while begin < len(sums):
+        end = max(int(np.searchsorted(sums, held + capacity, "right")), begin + 1)
+        device[begin:end] = number
+        begin, held, number = end, float(sums[end - 1]), number + 1
+    return device
+
+
+_ROUNDING = 1 - 1e-9
+"""Sums of memory in another order."""
+
+
+def place(
+    balanced: BalancedGraph,
+    devices: int,
+    reach: Reach,
+    memory: float | None,
+    link: Link,
+    *,
+    repair: bool = True,
+    effort: int = EFFORT,
+) -> Placement:
+    """Return a placement that keeps reach and memory.
+
+    Starts: the paper's forward pass (earliest free device) and one that looks at transfers (earliest finish), both with
+    repair; parts in blocks along the ring, repaired where they break the reach; the same on a clique, devices next to
+    each other that all reach one another; and lines that fill device after device in topological order.
+    Small graphs, of up to about fifteen sub-operators, are searched from random starts too.
+
+    It ends, with a placement unless memory refuses it. A repair makes at most 2 · ``starts.ROUNDS`` sweeps, each
+    visiting a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by
+    then gives up its start. Starts on a clique, which has at least one device, break no reach and need no repair;
+    neither does a line over ``Reach.span`` devices.
+
+    Args:
+        balanced: what to place.
+        devices: k, numbered along the ring.
+        reach: who may communicate.
+        memory: bytes of one device; None for no limit.
+        link: what a transfer between two devices costs; transfers do not wait for each other.
+        repair: False leaves out the starts that needed a repair.
+        effort: of the search around the best start; 0 for none.
+
+    Raises:
+        ConfigError: no device, or a memory that is not positive.
+        UnsupportedError: Δ is too small for any communication, or the model does not fit; says what would do.
+    """
+    if devices < 1 or (memory is not None and not memory > 0):
+        raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
+    problem = problem_of(balanced, devices, reach, memory, link)
+    if balanced.memory.sum() * _ROUNDING > devices * problem.rows.capacity:
+        raise _too_large(problem)
+    starts = list(valid_starts(problem, repair)) or list(last_resort(problem))
+    if not starts:
+        raise _too_large(problem)
+    return _fastest(problem, starts, reach, link, effort)
+
+
+def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
+    """Return the best placement that the search makes of the fastest starts, with its times."""
+    from lightloom.planning.parallelism.placement.kernels import iteration_time
+
+    times = np.zeros((4, problem.balanced.size))
+    starts.sort(key=lambda start: iteration_time(problem.rows, start.device, times))
+    best = _searched(problem, starts[:SEARCHED] + list(random_starts(problem, effort)), effort)
+    seconds = iteration_time(problem.rows, best.device, times)
+    half = float(times[1].max(initial=0.0))
+    return Placement(
+        device=best.device,
+        devices=problem.devices,
+        reach=reach,
+        link=link,
+        start=times[0].copy(),
+        end=times[1].copy(),
+        backward_start=times[2] + half,
+        backward_end=times[3] + half,
+        makespan=seconds,
+        repaired=best.repaired,
+        method=best.method,
+    )
+
+
+def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
+    """Return the best of what the search makes of each start, of equals the first; nothing to place stays as it is."""
+    from lightloom.planning.parallelism.placement.kernels import anneal
+
+    if not problem.balanced.size:
+        return starts[0]
+    steps = moves(problem, effort) // len(starts)
+    seconds = [anneal(problem.rows, start.device, steps, seed) for seed, start in enumerate(starts)]
+    return starts[int(np.argmin(seconds))]
+
+
+def _too_large(problem: Problem) -> UnsupportedError:
+    """Say what was tried, and which changes are each enough: with them a line needs no more devices."""
+    memory, k = problem.balanced.memory, problem.devices
+    needed, _ = filled(memory, problem.reach.span(k))
+    largest, total = int(memory.argmax()), float(memory.sum())
+    fits = max(total / k, float(memory[largest])) <= problem.rows.capacity
+    text = (
+        f"{problem.balanced.name!r}: {'no placement found for' if fits else 'too large,'} {format_size(total)} on {k} "
+        f"devices of {format_size(problem.rows.capacity)} with Δ = {problem.reach.degree}; "
+        f"enough would be {format_size(needed)} a device"
+    )
+    if memory[largest] > problem.rows.capacity:
+        label, size = problem.balanced.label(largest), format_size(float(memory[largest]))
+        return UnsupportedError(f"{text}, or smaller parts ({label} needs {size})")
+    enough = int(fill(np.cumsum(memory), problem.rows.capacity)[-1]) + 1
+    if enough > k:
+        return UnsupportedError(f"{text}, or k = {enough} with Δ = {enough - 1}")
+    degree = (2 if problem.reach.rule == "peers" else 1) * (enough - 1)
+    return UnsupportedError(f"{text}, or Δ = {min(degree, k - 1)}")
+
+
+# Operators become sub-operators of about one quantum: the balanced graph that placement works on.
+#
+# [ conv1 ]──►[ conv2 ]        [c1.0][c1.1][c1.2][c1.3]
+# ──►     │ ╲  │ ╲  │ ╲  │          an edge carries bytes forward,
+# [c2.0][c2.1][c2.2][c2.3]     its gradient the same bytes back
+#
+# Inputs of the model are not placed: every device reads its share from its own host. Source: SiP-ML (Khani et al.,
+# SIGCOMM 2021), section 3.2 (i).
+
+
+def partition(
+    graph: ComputeGraph, durations: Floats, k: int, quantum: float, rules: PartitionRules | None = None
+) -> BalancedGraph:
+    """Split every operator into min(k, ⌊t / quantum⌋) parts, at least one, or as many as its dimensions allow.
+
+    Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes
+    of inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions.
+    A part takes its share of the operator's duration.
+
+    Args:
+        graph: one group's batch.
+        durations: seconds [operators, 2] of the forward and the backward pass; t is the forward one.
+        k: devices of a group.
+        quantum: seconds below which splitting further does not make an operator faster; 0 for parts as many as devices.
+        rules: tables and options.
+
+    Raises:
+        ConfigError: a number is out of range, or durations do not fit the graph.
+    """
+    return Partitions(graph, durations, rules)(k, quantum)
+
+
+class Partitions:
+    """:func:`partition` of one graph for many (k, quantum), which often ask for the same parts.
+
+    Args:
+        graph, durations, rules: as there.
+        part_seconds: seconds of parts by their own shapes; without it, a part takes its share of its operator's
+            duration, as in SiP-ML.
+    """
+
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        durations: Floats,
+        rules: PartitionRules | None = None,
+        part_seconds: PartSeconds | None = None,
+    ) -> None:
+        self.graph, self.rules = graph, rules or PartitionRules()
+        seconds = np.asarray(durations, dtype=np.float64)
+        if seconds.shape != (len(graph.operators), 2) or not np.all(seconds >= 0):
+            raise ConfigError(
+                f"durations of shape {seconds.shape}: expected seconds of at least 0 "
+                f"of shape ({len(graph.operators)}, 2) for {graph.name!r}"
+            )
+        self._cuts = Cuts(graph, seconds, self.rules, part_seconds)
+        self._forward: list[float] = self._cuts.durations[:, 0].tolist()
+        self._balanced: dict[tuple[Cut, ...], BalancedGraph] = {}
+        self._chosen: dict[object, Cut] = {}
+        """By all that decides: the sort of an operator, the wish, the limit, sorts and cuts of its producers."""
+
+    def __call__(self, k: int, quantum: float, most_exchanging: int | None = None) -> BalancedGraph:
+        """Return the balanced graph; equal parts give the same object.
+
+        Args:
+            k: devices of a group.
+            quantum: seconds; as :func:`partition`.
+            most_exchanging: takes the place of that of the rules.
+        """
+        if k < 1 or not quantum >= 0:
+            raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
+        cuts = self._choose_all(k, quantum, self.rules.most_exchanging if most_exchanging is None else most_exchanging)
+        if cuts not in self._balanced:
+            self._balanced[cuts] = self._cuts.balanced(cuts)
+        return self._balanced[cuts]
+
+    def _choose_all(self, k: int, quantum: float, most_exchanging: int | None) -> tuple[Cut, ...]:
+        """The cut of every operator, producers first."""
+        sort, chosen = self._cuts.sort, list[Cut]()
+        for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
+            wish = self._rounded(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
+            read = tuple((sort[source], chosen[source]) if source >= 0 else None for source in producers)
+            key = sort[number], wish, most_exchanging, read
+            if key not in self._chosen:
+                self._chosen[key] = self._choose(number, wish, most_exchanging, chosen)
+            chosen.append(self._chosen[key])
+        return tuple(chosen)
+
+    def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
+        """Of the splits with the most parts, at most as many as wished for, the one that exchanges least."""
+        operator, splits = self._cuts.operators[number], self.rules.splits
+        if self.rules.follow and operator.kind not in TENSOR_KINDS:
+            most = max((chosen[source].parts for source in self._cuts.producers[number] if source >= 0), default=1)
+            for split in splits[operator.kind]:
+                cut = Cut(split, most)
+                if split_size(operator, split) >= most and self._cuts.exchanged_bytes(number, cut, chosen) == 0:
+                    return cut
+        best, least = Cut(None, 1), (-1, 0.0)
+        for split in splits[operator.kind]:
+            parts = min(wish, split_size(operator, split))
+            if most_exchanging is not None and reads_everything(split):
+                parts = min(parts, most_exchanging)
+            parts = self._rounded(parts)
+            if -parts > least[0]:
+                continue
+            cost = (-parts, self._cuts.exchanged_bytes(number, Cut(split, parts), chosen))
+            if cost < least:
+                best, least = Cut(split, parts), cost
+        return best
+
+    def _rounded(self, parts: int) -> int:
+        return 1 << (parts.bit_length() - 1) if self.rules.power_of_two and parts > 1 else parts
+
+
+def reads_everything(split: Split) -> bool:
+    """Whether each part of an operator may read all of its input, or partial sums are added up."""
+    return split.partial or "whole" in split.inputs or "group" in split.inputs

@@ -1,0 +1,603 @@
+"""A parallel plan: what a rank computes, in which order, and the collectives that follow.
+
+All strategies here are symmetric, so one rank stands for all. Its step is a row of *positions*:
+
+    forward of operators 0 ... n−1  │  backward of operators n−1 ... 0  │  update
+    position 0 ... n−1              │  n ... 2n−1                       │  2n
+
+A strategy is data: which :class:`Exchange` may start after which position, and which position waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import UnknownNameError
+from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.planning.parallelism.operators import transient_loss
+
+START = -1
+"""The position before the first: what starts after it may start at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterGroup:
+    """Consecutive operators whose parameters travel together: a bucket (ddp) or a unit (fsdp)."""
+
+    name: str
+    first: int
+    """Index of the first operator."""
+    last: int
+    """Index of the last operator, inclusive."""
+    operators: tuple[str, ...]
+    """Names of the operators in it that have parameters."""
+    parameters: int
+    """Number of parameters."""
+
+    def exchange(
+        self, kind: Kind, index: int, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
+    ) -> Exchange:
+        """Return the collective of this group, which is number ``index``, with so many bytes for each parameter."""
+        return Exchange(
+            name=f"{kind} {self.name}{suffix}",
+            kind=kind,
+            nbytes=float(self.parameters * parameter_bytes),
+            group=index,
+            starts_after=starts_after,
+            needed_by=needed_by,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One collective of a step."""
+
+    name: str
+    kind: Kind
+    nbytes: float
+    """As ``Collective.nbytes``: bytes at every rank at the end of an all-gather, at the start of the other kinds."""
+    group: int
+    """Index of its parameter group."""
+    starts_after: int
+    """Position that must be done before it may start; ``START`` for none."""
+    needed_by: int
+    """Position that waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """Bytes that a rank holds at the worst moment of a step."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    """What autograd keeps for the backward pass, nothing recomputed but in checkpointed regions of the model."""
+    gathered: float = 0.0
+    """Parameters and gradients of the units that are whole for the moment (sharded strategies)."""
+    loss: float = 0.0
+    """What the cross entropy holds when its backward pass begins, beyond what checkpointed regions make again later."""
+
+    @property
+    def total(self) -> float:
+        """Bytes altogether."""
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered + self.loss
+
+    def parts(self) -> dict[str, float]:
+        """Return the bytes by what they are for, without parts of none."""
+        return {name: nbytes for name, nbytes in asdict(self).items() if nbytes}
+
+    def fits(self, memory: float | None) -> bool | None:
+        """Whether it fits; None when the accelerator's memory is unknown."""
+        return None if memory is None else self.total <= memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelPlan:
+    """One rank's step.
+
+    Raises:
+        AssertionError: the strategy that made it broke a law: a parameter in no group or in two, or an exchange that is
+            waited for before it can start.
+    """
+
+    strategy: str
+    graph: ComputeGraph
+    """One rank's batch, at the element size of the arithmetic."""
+    ranks: int
+    settings: TrainingSettings
+    groups: tuple[ParameterGroup, ...]
+    exchanges: tuple[Exchange, ...]
+    """In the order in which they are issued, which is the order in which the network serves them."""
+    memory: MemoryUse
+    updated_parameters: float
+    """Parameters that one rank's optimizer updates."""
+    recomputed: frozenset[str] = frozenset()
+    """Operators that run their forward pass once more before their backward pass."""
+
+    def __post_init__(self) -> None:
+        grouped = [name for group in self.groups for name in group.operators]
+        owners = [operator.name for operator in self.graph.operators if operator.parameters]
+        if sorted(grouped) != sorted(owners):
+            raise AssertionError(f"{self.strategy}: every parameter must be in exactly one group")
+        issued = START
+        for exchange in self.exchanges:
+            # The network serves in order, so an exchange also waits for what the earlier ones wait for.
+            issued = max(issued, exchange.starts_after)
+            if not START <= issued < exchange.needed_by <= self.update:
+                raise AssertionError(f"{self.strategy}: {exchange.name} is needed before it can start")
+
+    @property
+    def update(self) -> int:
+        """Position of the optimizer's step."""
+        return 2 * len(self.graph.operators)
+
+
+def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Iterator[tuple[int, int]]:
+    """Yield the position of each group's first amount and the one after its last; amounts are above 0.
+
+    A group is closed once it has reached the mark, the first one already at ``first_mark`` if that is smaller.
+    """
+    sums = np.cumsum(amounts)
+    needed, begin, held = min(mark, first_mark), 0, 0.0
+    while begin < len(sums):
+        end = min(max(int(np.searchsorted(sums, held + needed)), begin) + 1, len(sums))
+        yield begin, end
+        begin, held, needed = end, float(sums[end - 1]), mark
+
+
+def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
+    """Return the graph of one rank: its batch, and elements as large as the arithmetic stores them."""
+    return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
+
+
+# Data parallelism as PyTorch's DistributedDataParallel does it: buckets of gradients, all-reduced during backward.
+#
+# backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
+# network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
+#
+# Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
+# section 3.2.
+
+
+def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
+    """Return the plan in which every rank holds the model and buckets are all-reduced once complete.
+
+    An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter
+    counts where it is first used, whose backward pass is the last to add to its gradient.
+    """
+    local = local_graph(graph, settings)
+    groups = buckets(local, settings)
+    end = 2 * len(local.operators)
+    exchanges = tuple(
+        group.exchange("all-reduce", index, settings.gradient_bytes, end - 1 - group.first, end)
+        for index, group in enumerate(groups)
+    )
+    held = float(local.parameters + local.unused_parameters)
+    memory = MemoryUse(
+        parameters=held * settings.stored_parameter_bytes,
+        gradients=held * settings.gradient_bytes,
+        optimizer=held * settings.optimizer_state_bytes,
+        activations=float(local.saved_bytes),
+        loss=transient_loss(local),
+    )
+    return ParallelPlan(
+        strategy="ddp",
+        graph=local,
+        ranks=ranks,
+        settings=settings,
+        groups=groups,
+        exchanges=exchanges,
+        memory=memory,
+        updated_parameters=held,
+    )
+
+
+def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
+    """Return gradient buckets, in backward order.
+
+    As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
+    size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
+    """
+    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::-1]
+    parameters = np.array([graph.operators[index].parameters for index in owners], np.float64)
+    return tuple(
+        ParameterGroup(
+            name=f"bucket {number}",
+            first=owners[end - 1],
+            last=owners[begin],
+            operators=tuple(graph.operators[index].name for index in owners[begin:end]),
+            parameters=int(parameters[begin:end].sum()),
+        )
+        for number, (begin, end) in enumerate(
+            groups_of(parameters * settings.gradient_bytes, settings.bucket_size, settings.first_bucket_size)
+        )
+    )
+
+
+# Sharded data parallelism (ZeRO stage 3) in the order of PyTorch's FSDP2.
+#
+# forward    gather 0 ─ [unit 0]    [unit 1]  ...  [unit U−1]      gather i+1 runs while unit i computes
+# backward   [unit U−1]    [unit U−2]  ...  [unit 0]               gather i−1 runs while unit i computes;
+# network       gather U−2   scatter U−1   gather U−3  scatter U−2 ...
+#
+# The last unit keeps its parameters between forward and backward, so it is gathered once. Sources: Rajbhandari
+# et al., "ZeRO", SC 2020, section 5.3; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3.
+
+
+def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
+    """Every rank keeps 1/ranks of parameters, gradients and optimizer state, and gathers units as it needs them."""
+    local = local_graph(graph, settings)
+    groups = units(local, settings)
+    shard = (local.parameters + local.unused_parameters) / ranks
+    largest = sorted((group.parameters for group in groups), reverse=True)
+    memory = MemoryUse(
+        parameters=shard * settings.stored_parameter_bytes,
+        gradients=shard * settings.stored_parameter_bytes,
+        optimizer=shard * settings.optimizer_state_bytes,
+        activations=float(local.saved_bytes),
+        loss=transient_loss(local),
+        # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
+        # the largest.
+        gathered=float(
+            sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
+            + sum(largest[:1]) * settings.sharded_gradient_bytes
+        ),
+    )
+    return ParallelPlan(
+        strategy="fsdp",
+        graph=local,
+        ranks=ranks,
+        settings=settings,
+        groups=groups,
+        exchanges=(*_forward(groups, settings), *_backward(groups, len(local.operators), settings)),
+        memory=memory,
+        updated_parameters=shard,
+    )
+
+
+def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
+    """Return the units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
+    operators = graph.operators
+    owners = [index for index, operator in enumerate(operators) if operator.parameters]
+    parameters = np.array([operators[index].parameters for index in owners], np.float64)
+    closed: list[ParameterGroup] = []
+    first = 0
+    for begin, end in groups_of(parameters, settings.unit_parameters):
+        # What follows the last parameters (activations, the loss) belongs to the last unit.
+        last = len(operators) - 1 if end == len(owners) else owners[end - 1]
+        names = tuple(operators[index].name for index in owners[begin:end])
+        name, held = f"unit {len(closed)}", int(parameters[begin:end].sum())
+        closed.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=held))
+        first = last + 1
+    return tuple(closed)
+
+
+def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
+    gathers = []
+    for index, group in enumerate(groups):
+        # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
+        behind = index - settings.prefetch - 1
+        starts = groups[behind].last if behind >= 0 else START
+        nbytes = settings.sharded_parameter_bytes
+        gathers.append(group.exchange("all-gather", index, nbytes, starts, group.first, suffix=" forward"))
+    return gathers
+
+
+def _backward(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
+    end = 2 * operators
+    issued: list[Exchange] = []
+    waiting = len(groups) - 2  # the next unit to gather; the last one is still there
+    for index in range(len(groups) - 1, -1, -1):
+        begins = end - 1 - groups[index].last
+        while waiting >= max(0, index - settings.prefetch):
+            unit, nbytes = groups[waiting], settings.sharded_parameter_bytes
+            needed = end - 1 - unit.last
+            issued.append(unit.exchange("all-gather", waiting, nbytes, begins - 1, needed, suffix=" backward"))
+            waiting -= 1
+        unit = groups[index]
+        starts = end - 1 - unit.first
+        issued.append(unit.exchange("reduce-scatter", index, settings.sharded_gradient_bytes, starts, end))
+    return issued
+
+
+# Strategies by name.
+
+Strategy = Callable[[ComputeGraph, int, TrainingSettings], ParallelPlan]
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"ddp": data_parallel, "fsdp": sharded})
+"""Every strategy by the name that the command line and the ranking use."""
+
+
+def make_plan(strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None) -> ParallelPlan:
+    """Return the plan of one strategy.
+
+    Raises:
+        UnknownNameError: no such strategy.
+    """
+    if strategy not in STRATEGIES:
+        raise UnknownNameError("strategy", strategy, STRATEGIES)
+    return STRATEGIES[strategy](graph, ranks, settings or TrainingSettings())
+
+
+# Pipeline parallelism: where a model is cut into stages, and the order in which a stage takes micro-batches.
+#
+# stage 0   F0 F1 F2 F3 B0 F4 B1 F5 B2 ...      1F1B: stage s runs p − 1 − s forward passes ahead,
+# stage p−1          F0 B0 F1 B1 F2 B2 ...      then one forward, one backward
+#
+# Interleaved, stage s of p holds v chunks of the model, s, s + p, s + 2p, ..., and takes p micro-batches through a
+# chunk before it goes on to the next: it runs 2(p − 1 − s) + (v − 1) p forward passes ahead, and equal chunks leave 1
+# / v of the bubble.
+#
+# Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021, section 2.2.
+
+
+def block_starts(graph: ComputeGraph) -> Ints:
+    """Return the index of the first operator of each block, shape [blocks].
+
+    A block is a numbered module (``layers.3``, ``layer2.0``); what lies outside of any belongs to the block before it,
+    or to the first.
+    """
+    starts, current = [0], ""
+    for index, operator in enumerate(graph.operators):
+        name = numbered_block(operator.block)
+        if name and current and name != current:
+            starts.append(index)
+        current = name or current
+    return np.array(starts, np.int64)
+
+
+def numbered_block(block: str) -> str:
+    """Return the path of the numbered module that a module lies in or is; empty where there is none."""
+    parts = block.split(".")
+    number = next((index for index, part in enumerate(parts) if part.isdigit()), None)
+    return "" if number is None else ".".join(parts[: number + 1])
+
+
+def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    The busiest stage has the least work possible.
+
+    Args:
+        work: seconds of each operator, shape [operators].
+        starts: where a stage may begin (:func:`block_starts`).
+
+    Dynamic programme in O(stages · blocks²).
+    """
+    edges = np.append(starts, len(work))
+    before = np.concatenate(([0.0], np.cumsum(work)))[edges]
+    blocks = len(starts)
+    span = before[None, :] - before[:, None]
+    span[np.tril_indices(blocks + 1)] = np.inf  # a stage has at least one block
+    best, chosen = span[0], []
+    for _ in range(stages - 1):
+        worst = np.maximum(best[:, None], span)
+        chosen.append(worst.argmin(axis=0))
+        best = worst.min(axis=0)
+    at, edges_reversed = blocks, [len(work)]
+    for choice in reversed(chosen):
+        at = int(choice[at])
+        edges_reversed.append(int(edges[at]))
+    return np.array([0, *reversed(edges_reversed)], np.int64)
+
+
+def equal_cuts(starts: Ints, operators: int, stages: int) -> Ints:
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    All stages have the same number of blocks; where that leaves a rest, the first ones have one block more.
+
+    Args:
+        starts: where a stage may begin (:func:`block_starts`).
+        operators: their number.
+        stages: at most as many as blocks.
+    """
+    more = np.arange(stages) < len(starts) % stages
+    begins = np.concatenate(([0], np.cumsum(len(starts) // stages + more)[:-1]))
+    return np.append(starts[begins], operators)
+
+
+def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
+    """Return the first operator of each stage, and the number of operators: [stages + 1].
+
+    Args:
+        starts: where a stage may begin (:func:`block_starts`).
+        operators: their number.
+        blocks: of each stage; they sum to all.
+    """
+    begins = np.cumsum([0, *blocks[:-1]])
+    return np.append(starts[begins], operators)
+
+
+def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
+    """Bytes of all outputs (of ``which`` operators) that operators from each one on read from before it: [operators],
+    what a cut there sends."""
+    position = {operator.name: index for index, operator in enumerate(graph.operators)}
+    change = np.zeros(len(graph.operators) + 1, np.int64)
+    for name, readers in graph.consumers().items():
+        index = position[name]
+        # The model's inputs reach every stage from its host.
+        if readers and graph.operators[index].kind != "input" and (which is None or which[index]):
+            change[index + 1] += graph.operators[index].activation_bytes
+            change[position[readers[-1]] + 1] -= graph.operators[index].activation_bytes
+    return np.cumsum(change)[:-1]
+
+
+def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
+    """Forward passes of a stage before its first backward pass, if there are as many."""
+    ahead = stages - 1 - stage
+    return ahead if virtual_stages == 1 else 2 * ahead + (virtual_stages - 1) * stages
+
+
+def one_forward_one_backward(
+    stage: int, stages: int, micro_batches: int, virtual_stages: int = 1
+) -> list[tuple[str, int, int]]:
+    """The order of a stage: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over the whole model."""
+    total = micro_batches * virtual_stages
+    ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
+
+    def forward(index: int) -> tuple[str, int, int]:
+        turn, chunk, micro = _place(index, stages, virtual_stages)
+        return "forward", stage + chunk * stages, turn * stages + micro
+
+    def backward(index: int) -> tuple[str, int, int]:
+        turn, chunk, micro = _place(index, stages, virtual_stages)
+        return "backward", stage + (virtual_stages - 1 - chunk) * stages, turn * stages + micro
+
+    order = [forward(index) for index in range(ahead)]
+    for index in range(ahead, total):
+        order += [forward(index), backward(index - ahead)]
+    return order + [backward(index) for index in range(total - ahead, total)]
+
+
+def _place(index: int, stages: int, virtual_stages: int) -> tuple[int, int, int]:
+    """Turn, chunk of the stage and micro-batch of the turn of a stage's pass; a turn is ``stages`` micro-batches."""
+    turn, within = divmod(index, stages * virtual_stages)
+    return turn, *divmod(within, stages)
+
+
+@cache
+def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
+    """For each stage, micro-batches whose activations its chunks keep at once: [moments, chunks of the stage].
+
+    Moments in which every chunk keeps no more than in another one are left out only where they are the same.
+    """
+    total, round_ = micro_batches * virtual_stages, stages * virtual_stages
+    chunk = np.arange(total) % round_ // stages if virtual_stages > 1 else np.zeros(total, np.int64)
+    begun = np.zeros((total + 1, virtual_stages), np.int64)
+    np.cumsum(chunk[:, None] == np.arange(virtual_stages), axis=0, out=begun[1:])
+    ended = begun[:, ::-1]
+    kept_by_stage = []
+    for stage in range(stages):
+        ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
+        # From one turn to the next as many micro-batches come as go.
+        steady = np.arange(min(max(total - ahead, 1), round_))
+        kept_by_stage.append(np.unique(begun[np.minimum(ahead + steady + 1, total)] - ended[steady], axis=0))
+    return tuple(kept_by_stage)
+
+
+# Recomputation: which operators run their forward pass again before their backward pass, and what is kept instead.
+#
+# kept        full: what enters a block              selective: all but the insides of attention
+# repeated    every operator of a block              scores, softmax and their product with the values
+#
+# Blocks are numbered modules (``layers.3``). Embedding, last norm, head and loss lie outside of them: they are
+# computed once, and their outputs are kept. A model without numbered modules has nothing to recompute. Sources: Chen
+# et al., "Training Deep Nets with Sublinear Memory Cost", 2016; Korthikanti et al., "Reducing Activation
+# Recomputation in Large Transformer Models", MLSys 2023, section 5 (selective); "full" and "selective" are Megatron's
+# names.
+
+RECOMPUTATIONS = ("none", "full", "selective")
+"""Activations kept for the backward pass: all, only what enters each block, or all but the insides of attention."""
+SCORE_TENSORS = 2.5
+"""Tensors of scores that unfused attention keeps for its backward pass: those after softmax and after dropout, and the
+dropout's mask, of half their bytes. Source: Korthikanti et al., section 4.1: 5 a s² b bytes."""
+_SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "softmax"})
+"""Kinds between the two products of attention that is written out."""
+
+
+def in_blocks(graph: ComputeGraph) -> Mask:
+    """Return which operators lie in a numbered module, in no region that the model checkpoints: [operators]."""
+    inside = [bool(numbered_block(operator.block)) and not operator.checkpoint for operator in graph.operators]
+    return np.array(inside, np.bool_)
+
+
+def attention_core(graph: ComputeGraph) -> Mask:
+    """Return which operators of blocks are the inside of attention: [operators].
+
+    Fused attention, or the product of queries and keys, softmax, dropout and the product with the values.
+    """
+    operators = {operator.name: operator for operator in graph.operators}
+    readers = graph.consumers()
+    sources = {name: operator.inputs for name, operator in operators.items()}
+    core = {operator.name for operator in graph.operators if operator.kind == "attention"}
+    for operator in graph.operators:
+        if operator.kind == "softmax":
+            before = _to_products(operator.name, sources, operators)
+            behind = _to_products(operator.name, readers, operators)
+            if before and behind:
+                core |= before | behind | {operator.name}
+    inside = in_blocks(graph)
+    return inside & np.array([operator.name in core for operator in graph.operators], np.bool_)
+
+
+def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:
+    """Return the operators on the way from a softmax to matrix products, these included; none without a product."""
+    passed: set[str] = set()
+    waiting, product = list(neighbours[start]), False
+    while waiting:
+        name = waiting.pop()
+        operator = operators[name]
+        if name in passed or operator.kind not in _SCOREWISE | {"matmul"}:
+            continue
+        passed.add(name)
+        if operator.kind == "matmul":
+            product = True
+        else:
+            waiting.extend(neighbours[name])
+    return passed if product else set()
+
+
+def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
+    """Return the operators whose forward pass is repeated before their backward pass: [operators]."""
+    if recomputation == "full":
+        return in_blocks(graph)
+    if recomputation == "selective":
+        return attention_core(graph)
+    return np.zeros(len(graph.operators), np.bool_)
+
+
+def attention_scores(graph: ComputeGraph) -> Ints:
+    """Return the scores of each attention operator, samples · heads · queries · keys; 0 of others: [operators]."""
+    sizes = ("sample", "head", "sequence", "key_sequence")
+    scores = [
+        prod(operator.dimensions[name] for name in sizes)
+        if operator.kind == "attention" and operator.dimensions.keys() >= set(sizes)
+        else 0
+        for operator in graph.operators
+    ]
+    return np.array(scores, np.int64)
+
+
+def read_within(graph: ComputeGraph, which: Mask) -> Mask:
+    """Return the operators of ``which`` whose output no other operators read: [operators]."""
+    within = {operator.name for operator, chosen in zip(graph.operators, which, strict=True) if chosen}
+    readers = graph.consumers()
+    alone = [bool(readers[operator.name]) and within.issuperset(readers[operator.name]) for operator in graph.operators]
+    return which & np.array(alone, np.bool_)
+
+
+def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
+    """Return columns of what is repeated and dropped, each [operators].
+
+    Whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing else reads it), as 0
+    or 1; and the ``scores`` that it keeps, where attention is unfused.
+    """
+    core = attention_core(graph)
+    masks = {"in_block": in_blocks(graph), "core": core, "inside_core": read_within(graph, core)}
+    columns: dict[str, Ints] = {name: mask.astype(np.int64) for name, mask in masks.items()}
+    return columns | {"scores": attention_scores(graph) * int(unfused)}
+
+
+def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:
+    """Return how often operators repeat their forward pass: [rows, operators].
+
+    Args:
+        in_block: 1 for operators of blocks, otherwise 0: [operators].
+        core: the same for the inside of attention.
+        recomputation: index in :data:`RECOMPUTATIONS`: [rows].
+    """
+    full, selective = ((recomputation == RECOMPUTATIONS.index(name))[:, None] for name in ("full", "selective"))
+    times: Ints = full * in_block + selective * core
+    return times

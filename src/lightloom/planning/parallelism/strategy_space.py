@@ -1,0 +1,353 @@
+"""Strategies as columns: a row is one full assignment of degrees, batch, sharding, recomputation, collective and codec.
+
+    rank = ((stage · dp + replica) · cp + slice) · tp + shard     tensor shards are neighbours, stages farthest apart
+
+Columns let a bound take a hundred thousand strategies at once. Names are those of Megatron and torchtitan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import gcd, isqrt
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from lightloom.core.arrays import Ints, Mask
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+
+# What replicas keep of parameters, gradients and optimizer state: everything, or each its share.
+#
+# none      everything in every replica; gradients are all-reduced
+# zero-1    optimizer state is shared out: gradients are reduce-scattered, updated parameters gathered, once a step
+# zero-2    gradients too
+# zero-3    parameters too: gathered unit by unit for every pass of a micro-batch, gradients reduce-scattered after it
+# hybrid    as zero-3 among the replicas of a node; shares of gradients are all-reduced between nodes, once a step
+#
+# Sources: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.2.2 (hybrid
+# sharding).
+
+Sharding = Literal["none", "zero-3", "zero-1", "zero-2", "hybrid"]
+SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
+"""The first two are those of data parallelism alone, exchange by exchange."""
+NONE, ZERO_3, ZERO_1, ZERO_2, HYBRID = range(len(SHARDINGS))
+"""Their places in :data:`SHARDINGS`."""
+SYNONYMS = {"ddp": "none", "fsdp": "zero-3"}
+"""Other names by which users may call them."""
+KIND_OF_SHARDING = {"none": "ddp", "zero-3": "fsdp"}
+"""Kinds of data parallelism alone by sharding."""
+
+
+def canonical(sharding: str | None) -> str | None:
+    """Return the name in :data:`SHARDINGS` of a sharding that a user names."""
+    return None if sharding is None else SYNONYMS.get(sharding, sharding)
+
+
+def gathers_in_passes(sharding: Ints) -> Mask:
+    """Return the rows that gather parameters for every pass: [rows]."""
+    return np.isin(sharding, (ZERO_3, HYBRID))
+
+
+def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
+    """Return among how many replicas the optimizer's state is shared out: [rows], as the degrees."""
+    replicas: Ints = np.where(sharding == NONE, 1, dp)
+    return np.where(sharding == HYBRID, node_replicas(dp, tp, node_ranks), replicas)
+
+
+def node_replicas(dp: Ints, tp: Ints, node_ranks: int) -> Ints:
+    """Return how many neighbouring replicas of a tensor shard lie in one node: [rows], a divisor of ``dp``."""
+    divides = node_ranks % tp == 0
+    return np.where(divides, np.gcd(dp, np.where(divides, node_ranks // tp, 1)), 1)
+
+
+MOST_MICRO_BATCHES = 256
+"""Micro-batches of a step that a search tries at most."""
+MOST_VIRTUAL_STAGES = 4
+"""Chunks of a stage that a search tries at most."""
+_DEGREES = (
+    "global_batch",
+    "dp",
+    "tp",
+    "sequence_parallel",
+    "pp",
+    "virtual_stages",
+    "micro_batches",
+    "micro_batch",
+    "ep",
+    "cp",
+)
+"""Columns that depend on each other."""
+
+
+class Strategy(NamedTuple):
+    """One row."""
+
+    dp: int
+    tp: int
+    pp: int
+    micro_batches: int
+    global_batch: int
+    sharding: str
+    recomputation: str
+    algorithm: str
+    exchange: int
+    """Number of the method by which replicas exchange gradients; 0 for gradients as they are."""
+    sequence_parallel: bool = False
+    virtual_stages: int = 1
+    ep: int = 1
+    micro_batch: int = 0
+    """Samples of a micro-batch where they do not divide a replica's batch, so that the last one is smaller; 0 where all
+    are alike."""
+    cp: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        return self.dp * self.cp
+
+    @property
+    def samples(self) -> int:
+        """Samples of one micro-batch, other than a smaller last one."""
+        return self.micro_batch or self.global_batch // (self.dp * self.micro_batches)
+
+    @property
+    def last_samples(self) -> int:
+        """Samples of the last micro-batch."""
+        return self.global_batch // self.dp - (self.micro_batches - 1) * self.samples
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is data parallelism alone, replicated or fully sharded."""
+        degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)
+        return max(degrees) == 1 and self.sharding in KIND_OF_SHARDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategies:
+    """Columns of shape [rows]."""
+
+    algorithms: tuple[str, ...]
+    """The names that column ``algorithm`` indexes."""
+    dp: Ints
+    """Data-parallel degree: replicas of the model."""
+    tp: Ints
+    """Tensor-parallel degree: ranks that share every operator of a block."""
+    pp: Ints
+    """Pipeline stages."""
+    micro_batches: Ints
+    """Parts of a replica's batch, in 1F1B order."""
+    global_batch: Ints
+    """Samples of a step on all ranks together."""
+    sharding: Ints
+    """Index in :data:`SHARDINGS`."""
+    recomputation: Ints
+    """Index in :data:`RECOMPUTATIONS`."""
+    algorithm: Ints
+    """Index in ``algorithms``, for the exchanges of data and of tensor parallelism alike."""
+    exchange: Ints
+    """Number of the method by which replicas exchange gradients; 0 for gradients as they are."""
+    sequence_parallel: Mask
+    """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
+    virtual_stages: Ints
+    """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
+    ep: Ints
+    """Expert-parallel degree: replicas that share the experts of a mixture; divides dp · cp."""
+    micro_batch: Ints
+    """Samples of a micro-batch where the last one is smaller; 0 where all are alike."""
+    cp: Ints
+    """Context-parallel degree: ranks that share the tokens of every sample."""
+
+    @classmethod
+    def of(cls, *strategies: Strategy) -> Strategies:
+        """One row for each strategy."""
+        algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
+        indices: dict[str, Sequence[str]] = {
+            "sharding": SHARDINGS,
+            "recomputation": RECOMPUTATIONS,
+            "algorithm": algorithms,
+        }
+        columns: dict[str, Any] = {}
+        for name, values in zip(Strategy._fields, zip(*strategies, strict=True), strict=True):
+            columns[name] = np.array([indices[name].index(value) for value in values] if name in indices else values)
+        return cls(algorithms=algorithms, **columns)
+
+    def __len__(self) -> int:
+        return len(self.dp)
+
+    def __getitem__(self, row: int) -> Strategy:
+        values: dict[str, Any] = {name: getattr(self, name)[row].item() for name in Strategy._fields}
+        values |= {
+            "sharding": SHARDINGS[self.sharding[row]],
+            "recomputation": RECOMPUTATIONS[self.recomputation[row]],
+            "algorithm": self.algorithms[self.algorithm[row]],
+        }
+        return Strategy(**values)
+
+    @property
+    def replicas(self) -> Ints:
+        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        return self.dp * self.cp
+
+    @property
+    def samples(self) -> Ints:
+        """Samples of one micro-batch, other than a smaller last one."""
+        return np.where(self.micro_batch > 0, self.micro_batch, self.global_batch // (self.dp * self.micro_batches))
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of all rows, where they have as many.
+
+        Raises:
+            ValueError: they differ, or there is no row.
+        """
+        (stages,) = set(self.pp.tolist())
+        return int(stages)
+
+    @property
+    def plain(self) -> Mask:
+        """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
+        alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.cp == 1) & (self.micro_batches == 1) & (self.ep == 1)
+        alone &= (self.sharding == NONE) | (self.sharding == ZERO_3)
+        return alone
+
+    def rows(self, which: Any) -> Strategies:
+        """The rows of a mask or of indices."""
+        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in Strategy._fields}
+        return Strategies(**columns | {"algorithms": self.algorithms})
+
+
+def strategy_space(
+    ranks: int,
+    batches: Iterable[int],
+    *,
+    tensor_degree: int,
+    blocks: int,
+    algorithms: Sequence[str],
+    sequence_degree: int = 1,
+    expert_degree: int = 1,
+    contexts: Sequence[int] = (1,),
+    exchanges: Iterable[int] = (0,),
+    recomputations: Sequence[str] = ("none", "full"),
+    shardings: Sequence[str] = SHARDINGS,
+    node_ranks: int = 1,
+    micro_batch: int | None = None,
+    most_micro_batches: int = MOST_MICRO_BATCHES,
+    most_virtual_stages: int = MOST_VIRTUAL_STAGES,
+) -> Strategies:
+    """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
+
+    Args:
+        ranks: ranks of the job.
+        batches: samples of a step on all ranks together.
+        tensor_degree: what tp must divide (``TensorSplit.degree``).
+        blocks: the most chunks of stages: pp · virtual_stages.
+        algorithms: names that column ``algorithm`` indexes.
+        sequence_degree: what tp must divide with sequence parallelism (``TensorSplit.sequence_degree``).
+        expert_degree: what ep must divide, as well as dp · cp (``ExpertSplit.degree``).
+        contexts: context-parallel degrees.
+        exchanges: how replicas exchange gradients: numbers, 0 for gradients as they are.
+        shardings: some of :data:`SHARDINGS`.
+        node_ranks: ranks of a node, inside which hybrid sharding shards (``Fabric.node_ranks``).
+        recomputations: some of :data:`RECOMPUTATIONS`.
+        micro_batch: samples of every micro-batch; where they do not divide a replica's batch, the last one is smaller
+            and stages are not interleaved. Without it all divisions into equal ones.
+        most_micro_batches: any divisor of a replica's batch up to this is a number of micro-batches; those that pp
+            divides may be interleaved.
+        most_virtual_stages: the most chunks a stage.
+
+    Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
+    codec where there is one replica. Rows: O(divisors³ · the other choices).
+    """
+    limits = _Limits(tensor_degree, sequence_degree, expert_degree, contexts, blocks, micro_batch)
+    degrees = [
+        row for batch in batches for row in _degrees(ranks, batch, limits, most_micro_batches, most_virtual_stages)
+    ]
+    choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
+    space = _product(degrees, choices, algorithms, [*exchanges])
+    first = choices[0][0] if choices[0] else 0, space.exchange[:1]
+    alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
+    silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
+    return space.rows(~alone & ~silent & _shardable(space, node_ranks))
+
+
+class _Limits(NamedTuple):
+    """What a model allows of degrees; see :func:`strategy_space`."""
+
+    tensor_degree: int
+    sequence_degree: int
+    expert_degree: int
+    contexts: Sequence[int]
+    blocks: int
+    micro_batch: int | None
+
+
+def _degrees(
+    ranks: int, batch: int, limits: _Limits, most_micro_batches: int, most_virtual_stages: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield the :data:`_DEGREES` of every assignment for one global batch."""
+    for tp, pp, cp in product(_divisors(limits.tensor_degree), range(1, limits.blocks + 1), limits.contexts):
+        dp, rest = divmod(ranks, tp * pp * cp)
+        if rest or batch % dp:
+            continue
+        sliced = (0, 1) if tp > 1 and limits.sequence_degree % tp == 0 else (0,)
+        chunks = range(1, min(most_virtual_stages, limits.blocks // pp) + 1 if pp > 1 else 2)
+        micro_batches = _micro_batches(batch // dp, limits.micro_batch, most_micro_batches)
+        experts = _divisors(gcd(limits.expert_degree, ranks // (tp * pp)))
+        for slices, virtual, (micro, size), ep in product(sliced, chunks, micro_batches, experts):
+            if virtual == 1 or (micro % pp == 0 and not size):
+                yield batch, dp, tp, slices, pp, virtual, micro, size, ep, cp
+
+
+def _product(
+    degrees: Sequence[tuple[int, ...]],
+    choices: tuple[Sequence[int], Sequence[int]],
+    algorithms: Sequence[str],
+    exchanges: Sequence[int],
+) -> Strategies:
+    """Every assignment of degrees with every sharding and recomputation (``choices``), algorithm and exchange."""
+    values = (np.arange(len(degrees)), *choices, range(len(algorithms)), exchanges)
+    row, sharding, recomputation, algorithm, exchange = (
+        column.ravel() for column in np.meshgrid(*map(np.asarray, values), indexing="ij")
+    )
+    columns = dict(zip(_DEGREES, np.array(degrees, np.int64).reshape(-1, len(_DEGREES))[row].T, strict=True))
+    return Strategies(
+        algorithms=tuple(algorithms),
+        sharding=sharding.astype(np.int64),
+        recomputation=recomputation.astype(np.int64),
+        algorithm=algorithm.astype(np.int64),
+        exchange=exchange.astype(np.int64),
+        sequence_parallel=columns.pop("sequence_parallel") == 1,
+        **columns,
+    )
+
+
+def _shardable(rows: Strategies, node_ranks: int) -> Mask:
+    """Rows whose sharding is another plan than that of other rows: [rows].
+
+    Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
+    ``zero-2`` and ``zero-3`` only.
+    """
+    within = node_replicas(rows.replicas, rows.tp, node_ranks)
+    hybrid = (within > 1) & (within < rows.replicas) & (rows.ep == 1)
+    codec = (rows.exchange == 0) | ((rows.sharding != HYBRID) & (rows.sharding != ZERO_1))
+    shardable: Mask = ((rows.sharding != HYBRID) | hybrid) & codec
+    return shardable
+
+
+def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:
+    """Numbers of micro-batches of a replica's batch, each with their samples where the last one is smaller, else 0."""
+    if size is None:
+        return [(number, 0) for number in _divisors(samples, most)]
+    number, rest = divmod(samples, size)
+    return [(number + 1, size) if rest else (number, 0)] if number else []
+
+
+@cache
+def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
+    """Divisors of a number in ascending order, at most ``most``."""
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    divisors = dict.fromkeys([*small, *(number // divisor for divisor in reversed(small))])
+    return tuple(divisor for divisor in divisors if most is None or divisor <= most)

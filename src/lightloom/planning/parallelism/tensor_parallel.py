@@ -1,0 +1,378 @@
+"""Tensor parallelism as Megatron does it: who holds a slice of which operator, and what the slices exchange.
+
+    whole ─► [column-parallel linear] ─ slices ─► ... ─ slices ─► [row-parallel linear] ─► all-reduce ─► whole
+
+A linear layer that reads a whole tensor is split by its outputs; one that reads slices, by its inputs. The gradient of
+a whole tensor that column-parallel layers read is all-reduced on its way back, once. Embedding tables are split by rows
+(the vocabulary), their outputs all-reduced; the loss works on slices of the logits. A normalisation of each head works
+on the heads of a slice; one of all channels needs them whole, so that the layers before it (compressed queries and keys
+of multi-head latent attention) are computed by every rank. Source: Shoeybi et al., "Megatron-LM", 2019, section 3;
+Megatron-LM's ``multi_latent_attention.py`` for the latter.
+
+    tokens' slices ─► all-gather ─► [column-parallel] ─ slices ─► [row-parallel] ─► reduce-scatter ─► tokens' slices
+
+With sequence parallelism whole tensors lie in slices of the sequence instead, each rank computing what acts on single
+tokens (norms, dropout, sums) for its own. Source: Korthikanti et al., "Reducing Activation Recomputation in Large
+Transformer Models", MLSys 2023, section 4.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.models.graph import ComputeGraph, Operator
+
+_SLICEWISE = frozenset(
+    {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "norm", "softmax"}
+)
+"""Kinds that take slices and give slices; a norm those of whole heads."""
+TOKENWISE = frozenset(
+    {
+        "activation",
+        "add",
+        "copy",
+        "dropout",
+        "elementwise",
+        "embedding",
+        "experts",
+        "linear",
+        "norm",
+        "reduce",
+        "softmax",
+        "topk",
+    }
+)
+"""Kinds that do to each token the same, whatever the others are; a softmax or sum of whole tensors goes along channels,
+unless the sequence is gone after it."""
+_MULTIPLIES = frozenset({"linear", "experts"})
+"""Kinds whose weights are split by columns or rows."""
+_SCORES = frozenset({"activation", "add", "elementwise", "softmax"})
+"""Kinds between a router's layer and its choice of experts."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSplit:
+    """How a graph's operators fall to the ranks of a tensor group; each array has shape [operators]."""
+
+    divided: Mask
+    """Every rank does its share of the arithmetic and holds its share of the parameters."""
+    sliced: Mask
+    """The output stays in slices."""
+    forward: Mask
+    """The output is all-reduced in the forward pass."""
+    backward: Mask
+    """The gradient of the first input is all-reduced in the backward pass."""
+    degree: int
+    """What the tensor degree must divide: heads, and the inputs of row-parallel layers; 1 where the model has no
+    attention, or slices would reach an operator that needs them whole."""
+    sequenced: Mask
+    """With sequence parallelism the output lies in slices of the sequence."""
+    sequence_degree: int
+    """What the tensor degree must divide with sequence parallelism: the length of the sequence; 1 where an operator
+    between the split layers mixes tokens."""
+
+
+def tensor_split(graph: ComputeGraph) -> TensorSplit:
+    """Follow slices through the graph, again for every layer whose slices a normalisation needs whole."""
+    routers, heads = _routers(graph), _head_counts(graph)
+    copied: set[str] = set()
+    while True:
+        split, needed = _followed(graph, routers, copied, heads)
+        if needed <= copied:
+            return split
+        copied |= needed
+
+
+def _followed(
+    graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
+) -> tuple[TensorSplit, set[str]]:
+    """Return the split where every rank computes routers and copied layers whole, and layers that must be copied.
+
+    Attention that reads a copied layer beside slices is not split: whose gradient would have to be summed.
+    """
+    count = len(graph.operators)
+    divided, sliced, forward, backward = (np.zeros(count, np.bool_) for _ in range(4))
+    is_sliced: dict[str, bool] = {}
+    cut: dict[str, set[str]] = {}
+    copies: set[str] = set()
+    returned: set[str] = set()
+    needed: set[str] = set()
+    common, works = 0, True
+    for index, operator in enumerate(graph.operators):
+        read = [is_sliced[name] for name in operator.inputs]
+        cut[operator.name] = set().union(*(cut[name] for name in operator.inputs))
+        if operator.name in copied or (operator.kind not in _MULTIPLIES and copies & set(operator.inputs)):
+            copies.add(operator.name)
+        if operator.kind in _MULTIPLIES and operator.name not in routers | copied:
+            divided[index] = True
+            forward[index], sliced[index] = any(read), not any(read)
+            cut[operator.name] = {operator.name} if sliced[index] else set()
+            if sliced[index] and not returned.issuperset(operator.inputs[:1]):
+                backward[index] = True
+                returned.update(operator.inputs[:1])
+        elif operator.kind == "embedding" and "sample" in operator.dimensions:
+            divided[index] = forward[index] = True
+        elif any(read):
+            divided[index] = sliced[index] = True
+            if operator.kind == "norm" and not _has_heads(operator, head_counts):
+                needed |= cut[operator.name]
+                works = False
+            works = works and operator.kind in _SLICEWISE
+            if operator.kind == "attention" and copies & set(operator.inputs):
+                works = False
+            copies.discard(operator.name)
+        common = gcd(common, _must_divide(operator, sliced=any(read)))
+        is_sliced[operator.name] = bool(sliced[index])
+    heads = any(operator.kind == "attention" for operator in graph.operators)
+    degree = common if works and heads else 1
+    return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced)), needed
+
+
+def _head_counts(graph: ComputeGraph) -> set[int]:
+    attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
+    return {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
+
+
+def _has_heads(operator: Operator, counts: set[int]) -> bool:
+    """Whether an axis of an operator's output is the heads, so that the channels of each are normalized alone."""
+    *axes, _ = operator.dimensions.items()
+    return any(name.startswith("axis") and size in counts for name, size in axes)
+
+
+def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
+    """Which outputs lie in slices of the sequence, and what the degree must divide."""
+    sequenced = np.array(
+        [
+            not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
+            for operator, cut in zip(graph.operators, sliced, strict=True)
+        ],
+        np.bool_,
+    )
+    within = dict(zip((operator.name for operator in graph.operators), sequenced.tolist(), strict=True))
+    common, works = 0, True
+    for operator in graph.operators:
+        read = [within[name] for name in operator.inputs]
+        if within[operator.name]:
+            common = gcd(common, operator.dimensions["sequence"])
+            works = works and operator.kind in TOKENWISE
+        elif any(read):
+            # A column-parallel layer gathers the sequence; nothing else may need it whole.
+            works = works and operator.kind in _MULTIPLIES
+    return sequenced, common if works and common else 1
+
+
+def _must_divide(operator: Operator, *, sliced: bool) -> int:
+    """0 where any degree will do."""
+    if operator.kind == "attention":
+        return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
+    return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
+
+
+def _routers(graph: ComputeGraph) -> set[str]:
+    """Layers that score experts: every rank of a tensor group computes them whole, as it must know the choice."""
+    scores: set[str] = set()
+    routers: set[str] = set()
+    for operator in reversed(graph.operators):
+        if operator.kind == "topk" or (operator.name in scores and operator.kind in _SCORES):
+            scores.update(operator.inputs)
+        elif operator.name in scores and operator.kind == "linear":
+            routers.add(operator.name)
+    return routers
+
+
+# Expert parallelism: who holds which experts of a mixture, and where tokens travel to them and back.
+#
+# tokens ─► all-to-all ─► [experts] ─ ... ─ [experts] ─► all-to-all ─► tokens        backward the same, the other way
+#
+# A group of ep neighbouring replicas holds each expert once, and each rank E / ep of them; everything else is
+# replicated as ever. Every rank has tokens for every expert, in equal parts: the load is taken to be even, so that a
+# rank computes as much as with all experts at home. Gradients of experts are exchanged between the dp / ep ranks that
+# hold the same ones. Sources: Lepikhin et al., "GShard", ICLR 2021, section 3; Rajbhandari et al., "DeepSpeed-MoE",
+# ICML 2022.
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSplit:
+    """How a graph's experts fall to the ranks of an expert group; each array has shape [operators]."""
+
+    held: Mask
+    """Every rank holds its share of the parameters: the experts."""
+    dispatch: Mask
+    """Tokens that the operator reads are exchanged all-to-all before it, their gradients after its backward pass."""
+    combine: Mask
+    """The operator's output is exchanged all-to-all, its gradient before the backward pass."""
+    degree: int
+    """What the expert degree must divide: the experts of a layer; 1 without experts, or where their outputs do not come
+    together in a last product with experts."""
+
+
+def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
+    """Tokens go where the first of a chain of products with experts reads them, and come back from the last."""
+    held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
+    combine = held & split.forward
+    inside: dict[str, bool] = {}
+    common, works = 0, True
+    for index, operator in enumerate(graph.operators):
+        reads = any(inside[name] for name in operator.inputs)
+        within = bool(split.sliced[index]) and (reads or bool(held[index]))
+        works = works and (not reads or within or bool(combine[index]))
+        inside[operator.name] = within
+        common = gcd(common, operator.dimensions.get("expert", 0))
+    readers = graph.consumers()
+    returns = all(readers[name] for name, within in inside.items() if within)
+    return ExpertSplit(held, held & split.backward, combine, common if works and returns and common else 1)
+
+
+# Context parallelism: the ranks of a group share the tokens of every sample (ring attention).
+#
+# rank 0   queries 0   keys, values 0 ─► 3 ─► 2 ─► 1     each step, a rank computes attention of its queries with
+# rank 1   queries 1   keys, values 1 ─► 0 ─► 3 ─► 2     one block of keys and values, while it sends that block on
+# ...                                                    and the next one arrives
+#
+# Everything but attention works on single tokens, so that a rank of cp does 1/cp of the work and keeps 1/cp of the
+# activations. Backward, keys and values go round again with the gradients gathered for them, which take one step more
+# to come home. All ranks hold the same parameters; gradients are reduced over dp · cp ranks.
+#
+# Causal attention gives the ranks equal work only where each takes two pieces of the sequence, one from either end
+# (zig-zag), which is assumed. Sources: Liu et al., "Ring Attention with Blockwise Transformers", ICLR 2024; Llama
+# team, "The Llama 3 Herd of Models", 2024, section 3.3.2; Megatron Core's ``--context-parallel-size``.
+
+LEAST_TOKENS = 4096
+"""Tokens that a search leaves to each rank of a context group at least; an assumption."""
+_ATTENTION_SIZES = frozenset({"sequence", "key_sequence", "head", "head_dim"})
+_ANY_TOKENS = frozenset({"input", "experts", "topk"})
+"""Kinds whose dimensions need not name the sequence."""
+
+
+def context_degree(graph: ComputeGraph) -> int:
+    """Return what the context-parallel degree must divide; 1 where an operator other than attention mixes tokens.
+
+    The length of every sequence, or half of it where attention is causal: two pieces for each rank.
+    """
+    attention = [operator for operator in graph.operators if operator.kind == "attention"]
+    if not attention or not all(operator.dimensions.keys() >= _ATTENTION_SIZES for operator in attention):
+        return 1
+    sequences = {operator.dimensions[name] for operator in attention for name in ("sequence", "key_sequence")}
+    lengths = {operator.name: _length(operator, sequences) for operator in graph.operators}
+    for operator in graph.operators:
+        if "sample" in operator.dimensions and operator.kind not in _ANY_TOKENS:
+            read = {lengths[name] for name in operator.inputs} - {0}
+            if not _sliceable(operator, lengths[operator.name], read):
+                return 1
+    common = gcd(*sequences)
+    return max(common // 2 if any(operator.causal for operator in attention) else common, 1)
+
+
+def _length(operator: Operator, sequences: set[int]) -> int:
+    """Tokens of a sample in an operator's output: its sequence, or an unnamed axis as long as one; 0 without."""
+    sizes = operator.dimensions
+    unnamed = [size for name, size in sizes.items() if name.startswith("axis") and size in sequences]
+    return sizes.get("sequence", unnamed[0] if unnamed else 0)
+
+
+def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
+    """Whether an operator with samples, of ``length`` tokens each, can be computed on slices of what it reads."""
+    if operator.kind == "attention":
+        return True
+    if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:
+        return False
+    return operator.kind != "concat" or read <= {length}
+
+
+def searched_degrees(graph: ComputeGraph) -> list[int]:
+    """Return the degrees that a search tries: those that leave every rank :data:`LEAST_TOKENS`."""
+    lengths = [each.dimensions.get("sequence", 0) for each in graph.operators if each.kind == "attention"]
+    longest = max(lengths, default=0)
+    degree = context_degree(graph) if longest >= 2 * LEAST_TOKENS else 1
+    return [cp for cp in range(1, longest // LEAST_TOKENS + 1) if degree % cp == 0] or [1]
+
+
+def key_value_elements(graph: ComputeGraph) -> Ints:
+    """Return the elements of keys and values of each attention operator, of all its samples; 0 of others."""
+    elements = np.zeros(len(graph.operators), np.int64)
+    for index, operator in enumerate(graph.operators):
+        sizes = operator.dimensions
+        if operator.kind == "attention" and sizes.keys() >= _ATTENTION_SIZES:
+            heads = sizes.get("key_head", sizes["head"])
+            elements[index] = 2 * sizes.get("sample", 1) * sizes["key_sequence"] * heads * sizes["head_dim"]
+    return elements
+
+
+# Tied tables: weights that an embedding and the head of a model share.
+#
+# stage 0   [embedding]  layers ...               stage p−1   ... layers  [head]
+# └────────── gradients of the table, added up once a step ──────┘
+#
+# A pipeline whose stages hold both keeps a copy in each, and these stages add up its gradients after every other
+# exchange. Source: Narayanan et al., SC 2021, and ``_allreduce_word_embedding_grads`` in Megatron Core's
+# ``distributed/finalize_model_grads.py``.
+
+
+class TiedTable(NamedTuple):
+    """A table that several operators read."""
+
+    owner: int
+    """The operator whose parameters it counts to."""
+    readers: tuple[int, ...]
+    """Operators that read it later."""
+    parameters: int
+
+
+def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
+    """Return the tables of embeddings that later operators read without parameters of their own.
+
+    Such a reader is an embedding without parameters of as many channels, or a linear layer with fewer parameters than
+    its weight has, which is as large as the table.
+    """
+    readers: dict[int, list[int]] = {}
+    for index, operator in enumerate(graph.operators):
+        owner = next((place for place in readers if _reads(operator, graph.operators[place])), None)
+        if owner is not None:
+            readers[owner].append(index)
+        elif operator.kind == "embedding" and operator.parameters:
+            readers[index] = []
+    return tuple(
+        TiedTable(owner, tuple(found), graph.operators[owner].parameters) for owner, found in readers.items() if found
+    )
+
+
+def _reads(operator: Operator, owner: Operator) -> bool:
+    sizes = operator.dimensions
+    if operator.kind == "embedding":
+        return not operator.parameters and sizes.get("channel") == owner.dimensions.get("channel")
+    weight = sizes.get("channel", 0) * sizes.get("in_channel", 0)
+    return operator.kind == "linear" and operator.parameters < weight == owner.parameters
+
+
+def holding_stages(table: TiedTable, edges: Ints, stages: int) -> list[int]:
+    """Return the stages that hold a table, in ascending order; ``edges`` are those of the chunks."""
+    return sorted({int(stage) for stage in _stages((table.owner, *table.readers), edges, stages)})
+
+
+def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, stages: int) -> Floats:
+    """Return the parameters that blocks hold besides their own, as their stage needs a copy of a table: [blocks].
+
+    Args:
+        tables: of the model.
+        starts: first operators of blocks.
+        edges: first operator of each chunk, and the number of operators.
+        stages: chunk c belongs to stage c mod ``stages``.
+    """
+    copies = np.zeros(len(starts))
+    for table in tables:
+        holders = {int(_stages((table.owner,), edges, stages)[0])}
+        for reader, stage in zip(table.readers, _stages(table.readers, edges, stages).tolist(), strict=True):
+            if stage not in holders:
+                copies[np.searchsorted(starts, reader, "right") - 1] += table.parameters
+                holders.add(stage)
+    return copies
+
+
+def _stages(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
+    return (np.searchsorted(edges, operators, "right") - 1) % stages

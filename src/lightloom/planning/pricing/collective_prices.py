@@ -1,0 +1,662 @@
+"""Lines that stay below the prices of collectives.
+
+A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
+convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
+and above all that occur, bound every size between them. A pipeline takes the number of pieces that suits the size: the
+least of linear functions, which is concave, so that chords lie below it; so is the closed form of a collective library,
+the least of concave ways. Schedules that are built anew for each size
+have no such law; the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their
+prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound, lower_bound
+from lightloom.collectives.collective import CLASSIC, Collective, Kind
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.evaluate import Refusal, attempt
+from lightloom.collectives.registry import find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.errors import BoundError, UnsupportedError
+from lightloom.exchange.method import Phase, nbytes_of_terms, sum_over_hops
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.transports.price import ranks_in_domain
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.simulation.engine import Price, Priced
+
+_SMALL, _LARGE = 2.0**12, 2.0**37
+"""Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
+LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
+"""Bytes of the collectives whose prices lines are drawn through."""
+_OCTAVES: Effort = 44
+"""Octaves of the sizes at which bounds are tabled; larger sizes are bounded by the last."""
+_PARTS: Effort = 4
+"""Sizes in an octave."""
+_CHORD_SIZES = (0.0, *(4.0**power for power in range(5, 21)))
+"""Bytes of the pipelines between whose prices chords are drawn."""
+_DENSE_SIZES = (0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES)))
+_PRICE_LINE_ROUNDING = 1 - 1e-12
+
+
+class PriceLine(NamedTuple):
+    """Two lines below a convex price."""
+
+    nothing: float
+    """Seconds of a collective of no bytes."""
+    slope: float
+    """Seconds a byte from there to small sizes."""
+    far: float
+    """Seconds of a large collective."""
+    far_slope: float
+    """Seconds a byte beyond."""
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+        near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
+        beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
+        bound: Floats = np.maximum(near, beyond)
+        return bound
+
+    def below(self, other: PriceLine) -> bool:
+        """Whether this bound is nowhere above another one."""
+        starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
+        near = self.nothing <= other.nothing and self.slope <= other.slope
+        return near and self.far <= other.far and starts[0] <= starts[1]
+
+
+def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
+    """The lines below the prices of one algorithm.
+
+    With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
+    can stay in place (``Cost.repeated_time``).
+    """
+    costs = (price(kind, nbytes).cost for nbytes in LINE_SIZES)
+    nothing, small, large, twice = (cost.time - cost.setup if hidden_setup else cost.repeated_time for cost in costs)
+    # Far from its two sizes the second line is a difference of large numbers.
+    far = large - 16 * np.finfo(np.float64).eps * twice
+    return PriceLine(nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE)
+
+
+class SizedLine(NamedTuple):
+    """Steps below the prices of schedules that are built for each size."""
+
+    seconds: tuple[float, ...]
+    """At sizes of 0 bytes, and from 1 byte on a quarter of an octave apart."""
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+        place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
+        bound: Floats = np.array(self.seconds)[np.clip(place, 0, len(self.seconds) - 1)]
+        return bound
+
+
+class Chords(NamedTuple):
+    """Chords below a concave price."""
+
+    sizes: tuple[float, ...]
+    """Bytes of the collectives between whose prices chords are drawn; larger ones are bounded by the last."""
+    seconds: tuple[float, ...]
+    """At these sizes."""
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+        bound: Floats = np.interp(nbytes, self.sizes, self.seconds)
+        return bound
+
+
+def chords(price: Price, kind: Kind) -> Chords:
+    """The chords below the prices of a pipeline on a packet fabric, which sets up no circuits."""
+    return Chords(_CHORD_SIZES, tuple(price(kind, nbytes).cost.time * _PRICE_LINE_ROUNDING for nbytes in _CHORD_SIZES))
+
+
+def dense_chords(seconds: Callable[[Floats], Floats]) -> Chords:
+    """The chords below a concave closed form, a quarter of an octave apart."""
+    return Chords(_DENSE_SIZES, tuple((seconds(np.array(_DENSE_SIZES)) * _PRICE_LINE_ROUNDING).tolist()))
+
+
+class ExchangeLine(NamedTuple):
+    """A lower bound of the price of an exchange: the sum of its phases' lower bounds, and the coding."""
+
+    parts: tuple[tuple[tuple[LowerPrice, ...], float], ...]
+    """Of each phase: bounds of the algorithms that may carry it, and its bytes for each byte of the collective that the
+    exchange stands for."""
+    nothing: float
+    """Seconds of coding nothing."""
+    slope: float
+    """Seconds of coding for each byte."""
+    every: int
+
+    def column(self, nbytes: Floats) -> Floats:
+        """Seconds that exchanges of so many bytes take at least, in the shape of ``nbytes``."""
+        seconds = self.nothing + self.slope * nbytes
+        for lines, share in self.parts:
+            seconds = seconds + np.minimum.reduce([line.column(nbytes * share) for line in lines])
+        bound: Floats = seconds / self.every
+        return bound
+
+
+LowerPrice: TypeAlias = PriceLine | SizedLine | Chords | ExchangeLine
+"""A lower bound of the price of one algorithm."""
+
+
+def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
+    """The proved lower bounds of a collective, circuits set up beforehand."""
+    proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
+    return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
+
+
+def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
+    """The bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that needs
+    no schedule."""
+    nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
+    slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _PRICE_LINE_ROUNDING
+    return PriceLine(max(nothing, 0.0) * _PRICE_LINE_ROUNDING, 0.0, slope * _LARGE, slope)
+
+
+def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
+    """Lines without those that lie nowhere below another one."""
+    least: list[LowerPrice] = []
+    for line in lines:
+        if isinstance(line, PriceLine):
+            if any(isinstance(other, PriceLine) and other.below(line) for other in least):
+                continue
+            least = [other for other in least if not (isinstance(other, PriceLine) and line.below(other))]
+        least.append(line)
+    return least
+
+
+# Prices of collectives as a collective library carries them, in the place of verified schedules.
+#
+# A fabric that states what a library reaches on its links (``Fabric.library``) is priced so unless algorithms are
+# named: these prices are held to measured steps (:mod:`lightloom.planning.calibration`).
+
+_LIBRARY_ROUNDING = 1e-9
+_NODE_LINKS, _NETWORK_LINKS = 2, 4
+"""Links that a message crosses inside a node and between nodes."""
+_PASSES: Mapping[Kind, int] = {
+    "all-reduce": 2,
+    "all-gather": 1,
+    "reduce-scatter": 1,
+    "all-to-all": 1,
+    "broadcast": 1,
+    "reduce": 1,
+}
+"""How often the bytes of a collective pass a rank's link, but for its own share; for its energy."""
+
+
+def _declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
+    return None if fabric.library else f"library: the {fabric.kind_name} states none (transport)"
+
+
+def _no_schedule(collective: Collective, fabric: Fabric, *, striped: bool) -> NoReturn:  # noqa: ARG001
+    raise UnsupportedError(f"the {collective.kind} of the fabric's collective library has no schedule of ours")
+
+
+LIBRARY = Algorithm(
+    name="library",
+    build=_no_schedule,
+    kinds=CLASSIC,
+    declines=_declines,
+    rows=lambda kind, fabric: 0,  # noqa: ARG005 - a closed form lists no transfers
+    summary="the fabric's collective library, by the closed form of what it reaches; not a verified schedule",
+)
+"""Stands in the place of an algorithm, and is in no registry of schedules."""
+
+
+def carrier(name: str) -> Algorithm:
+    """Return the library or an algorithm by name.
+
+    Raises:
+        UnknownNameError: no such algorithm.
+    """
+    return LIBRARY if name == LIBRARY.name else find(name)
+
+
+class LibraryPrices:
+    """Prices of a group of ranks that is a fabric of its own; stands in the place of ``SchedulePrices``."""
+
+    algorithm = LIBRARY
+
+    def __init__(self, fabric: Fabric, model: CostModel) -> None:
+        assert fabric.library is not None
+        self.fabric = fabric
+        self.model: CostModel = model
+        self._library = fabric.library
+        self._carried = fabric.as_carried()
+        self._costs: dict[tuple[Kind, float], tuple[Cost, Bound]] = {}
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return Priced(cost=self.cost(kind, nbytes)[0])
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """The cost of one collective, and the bound it was held against.
+
+        Raises:
+            BoundError: the closed form lies below a proved bound.
+        """
+        if (kind, nbytes) not in self._costs:
+            self._costs[kind, nbytes] = self._cost(kind, nbytes)
+        return self._costs[kind, nbytes]
+
+    def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
+        """Seconds of collectives, in the shape of ``nbytes``: [sizes]."""
+        ranks = np.full(len(nbytes), self.fabric.ranks)
+        return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
+
+    def below(self, kind: Kind) -> Chords:
+        """Return chords below the seconds of a kind of collective."""
+        return dense_chords(partial(self.seconds, kind))
+
+    def _cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
+        seconds = float(self.seconds(kind, np.array([nbytes]))[0])
+        collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
+        bound = lower_bound(collective, self._carried, self.model, switches_add=adds)
+        if seconds < bound.time * (1 - _LIBRARY_ROUNDING):
+            raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
+        energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
+        return _priced(seconds, energy).cost, bound
+
+    def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
+        """Joules of a ring through all nodes; None where the energy per bit has no source."""
+        if self.fabric.energy_per_bit is None:
+            return None
+        ranks = self.fabric.ranks
+        leaving = 0.0 if inside == ranks else 1 / inside
+        links = (1 - leaving) * _NODE_LINKS + leaving * _NETWORK_LINKS
+        bits = 8 * self.fabric.wire_bytes(_PASSES[kind] * (ranks - 1) * nbytes)
+        return bits * links * self.fabric.energy_per_bit
+
+    def choice(self, kind: Kind, nbytes: float) -> LibraryPrices:
+        """The prices that serve a collective: these."""
+        return self
+
+    def schedule(self, kind: Kind, nbytes: float) -> NoReturn:
+        """There is none.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        _no_schedule(Collective(kind, self.fabric.ranks, nbytes), self.fabric, striped=False)
+
+    def built_for(self, kind: Kind, nbytes: float) -> float:
+        """0: one form serves all sizes."""
+        return 0.0
+
+    @property
+    def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
+        """Nothing: a closed form is not worth keeping."""
+        return {}
+
+    def drop_schedules(self) -> None:
+        """Do nothing: a closed form keeps no schedules."""
+
+
+class LibraryPricing:
+    """Prices of the library alone for all groups of a fabric, without looking for the parts of the fabric.
+
+    Stands in the place of ``GroupPrices`` where strategies are priced and none is searched.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        """``fabric`` states what its library reaches."""
+        assert fabric.library is not None
+        self._library = fabric.library
+
+    def exchange_time(
+        self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
+    ) -> Floats:
+        """Seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
+        return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        """Return None: the library serves every kind on every group."""
+        return None
+
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        """Prices of a group of ``ranks`` that lie ``stride`` apart."""
+        group = np.array([ranks]), np.array([stride])
+
+        def price(kind: Kind, nbytes: float) -> Priced:
+            return _priced(float(self._library.seconds(kind, *group, np.array([nbytes]))[0]), None)
+
+        return price
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
+        """Return the name that plans show for what carries the collective, whatever is asked for."""
+        return LIBRARY.name
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        """Chords below the one price."""
+        group = np.array([ranks]), np.array([stride])
+        return [dense_chords(lambda nbytes: self._library.seconds(kind, *group, nbytes[None])[0])]
+
+
+def _priced(seconds: float, energy: float | None) -> Priced:
+    cost = Cost(
+        steps=1,
+        time=seconds,
+        transmission=seconds,
+        conversion=0.0,
+        reconfiguration=0.0,
+        setup=0.0,
+        static=True,
+        energy=energy,
+    )
+    return Priced(cost=cost)
+
+
+# The cheapest of several algorithms for each collective of a group.
+
+_CHEAPEST_ROUNDING = 1 + 1e-9
+
+CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
+"""Prices of one algorithm's schedules, or of a fabric's collective library."""
+
+
+def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
+    """The lower bound of the prices of one algorithm."""
+    if prices.algorithm.by_size:
+        return sized_line(kind, prices.fabric, prices.model)
+    if isinstance(prices, LibraryPrices):
+        return prices.below(kind)
+    if prices.algorithm.pipelined:
+        return chords(prices, kind)
+    return price_line(prices, kind, hidden_setup=hidden_setup)
+
+
+class CheapestPrices:
+    """Prices of the cheapest of several algorithms for each collective; calls as the simulator's ``Price``."""
+
+    def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
+        """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
+        self._candidates = candidates
+        self._choices: dict[tuple[Kind, float], CollectivePrices] = {}
+
+    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
+        """Prices of the algorithm that carries this collective in the least time, its circuits in place."""
+        if (kind, nbytes) not in self._choices:
+            self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
+        return self._choices[kind, nbytes]
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return self.choice(kind, nbytes)(kind, nbytes)
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """The cost of one collective, and the bound it was held against."""
+        return self.choice(kind, nbytes).cost(kind, nbytes)
+
+    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
+        """The verified schedule of one collective."""
+        return self.choice(kind, nbytes).schedule(kind, nbytes)
+
+
+def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
+    """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
+
+    Raises:
+        UnsupportedError: every algorithm fails at this size; those whose schedules serve all sizes were tried before.
+    """
+    if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
+        return candidates[0][0]
+    size = np.array(nbytes)
+    bounds = sorted(
+        (float(line.column(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
+    )
+    best: tuple[float, str, int] | None = None
+    failures: list[str] = []
+    for bound, name, place in bounds:
+        if best is not None and bound > best[0] * _CHEAPEST_ROUNDING:
+            break
+        prices = candidates[place][0]
+        outcome = attempt(prices.algorithm, partial(prices, kind, nbytes))
+        if isinstance(outcome, Refusal):
+            failures.append(outcome.why)
+            continue
+        rival = (outcome.cost.repeated_time, name, place)
+        best = rival if best is None else min(best, rival)
+    if best is None:
+        raise UnsupportedError("; ".join(dict.fromkeys(failures)))
+    return candidates[best[2]][0]
+
+
+# Prices of exchanges that have phases of their own: each phase at the price of its collective, and the coding.
+#
+# int4     all-to-all of codes, all-gather of codes, coding
+# diloco   what its inner method takes, every so many steps: a step pays its share
+#
+# A step pays 1 / every of an exchange that comes every so many steps.
+
+_TIMES = ("time", "transmission", "conversion", "reconfiguration", "encode", "decode")
+
+
+class GroupPhase(NamedTuple):
+    """A collective of an exchange in a group of ranks."""
+
+    kind: Kind
+    nbytes: float
+    ranks: int
+    stride: int
+
+
+def group_phases(
+    exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, *, in_network: bool
+) -> list[GroupPhase]:
+    """The collectives of an exchange of so many values, in order, in the place of one of ``kind``.
+
+    Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
+    Where the network adds up light, what all ranks have to agree on takes an all-reduce like everything else.
+    """
+    found: list[GroupPhase] = []
+    for phase in exchange.phases(kind, values, ranks):
+        members = exchange.method.ranks_of(phase, ranks)
+        apart = ranks // members * stride if phase.where == "between nodes" else stride
+        if members == 1:
+            continue
+        if phase.nbytes_by_terms:
+            sizes = ("reduce-scatter", sum_over_hops(phase, members)), ("all-gather", nbytes_of_terms(phase, members))
+            found += [GroupPhase(part, nbytes, members, apart) for part, nbytes in sizes]  # type: ignore[arg-type]
+        elif in_network and phase.kind == "all-gather":
+            found.append(GroupPhase("all-reduce", phase.nbytes / members, members, apart))
+        else:
+            found.append(GroupPhase(phase.kind, phase.nbytes, members, apart))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedExchange:
+    """One exchange, as it is carried; stands in the place of the prices of one algorithm."""
+
+    prices: ExchangePrices
+    algorithm: Algorithm
+    """Of its phase of most bytes."""
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return self.prices(kind, nbytes)
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """The cost of one exchange, and the bounds that its phases were held against."""
+        return self.prices.cost(kind, nbytes)
+
+    def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
+        """Bytes of float32 that are exchanged in the place of a collective; None where this kind is left as it is."""
+        return self.prices.values_nbytes(kind, nbytes)
+
+    def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
+        """Size of the plain collective that sends as many bytes."""
+        return self.prices.sent_nbytes(kind, nbytes)
+
+
+class ExchangePrices:
+    """Prices of a method among a group of ranks; calls as the simulator's ``Price``."""
+
+    def __init__(
+        self,
+        exchange: PricedExchange,
+        plain: Callable[[int, int], CheapestPrices],
+        element_bytes: Mapping[Kind, int],
+        ranks: int,
+        stride: int,
+        *,
+        in_network: bool,
+    ) -> None:
+        """Price an exchange.
+
+        Args:
+            exchange: with its engine.
+            plain: prices of collectives as they are, in groups of so many ranks so far apart.
+            element_bytes: bytes of one gradient in the kinds of collectives that carry them.
+            ranks: ranks of the group.
+            stride: their distance.
+            in_network: whether the fabric adds up light on its way.
+        """
+        self.exchange = exchange
+        self._plain = plain
+        self._element_bytes = element_bytes
+        self._group = ranks, stride
+        self._in_network = in_network
+        self._costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return self._entry(kind, nbytes)[0]
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """A step's share of the cost of one exchange, and of the bounds that its phases were held against."""
+        priced, bound = self._entry(kind, nbytes)
+        return priced.cost, bound
+
+    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | CarriedExchange:
+        """What carries an exchange."""
+        if kind not in self._element_bytes:
+            return self._plain(*self._group).choice(kind, nbytes)
+        phases = self.phases(kind, nbytes)
+        if not phases:
+            return self._plain(*self._group).choice(kind, nbytes)
+        largest = max(phases, key=lambda phase: phase.nbytes)
+        algorithm = self._plain(largest.ranks, largest.stride).choice(largest.kind, largest.nbytes).algorithm
+        return CarriedExchange(self, algorithm)
+
+    def schedule(self, kind: Kind, nbytes: float) -> Schedule:
+        """The verified schedule of an exchange of one phase.
+
+        Raises:
+            UnsupportedError: it has several.
+        """
+        if kind not in self._element_bytes:
+            return self._plain(*self._group).schedule(kind, nbytes)
+        phases = self.phases(kind, nbytes)
+        if len(phases) != 1:
+            raise UnsupportedError(f"{self.exchange.name}: {len(phases)} collectives have no schedule in common")
+        return self._plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
+
+    def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
+        """The collectives of an exchange in the place of one of so many bytes."""
+        values = nbytes / self._element_bytes[kind]
+        return group_phases(self.exchange, kind, values, *self._group, in_network=self._in_network)
+
+    def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
+        """Names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of that."""
+        if kind not in self._element_bytes:
+            return (self.choice(kind, nbytes).algorithm.name,)
+        carriers = (self._plain(phase.ranks, phase.stride) for phase in self.phases(kind, nbytes))
+        phases = zip(carriers, self.phases(kind, nbytes), strict=True)
+        return tuple(carrier.choice(phase.kind, phase.nbytes).algorithm.name for carrier, phase in phases)
+
+    def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
+        """Bytes of float32 that are exchanged in the place of a collective; None where this kind is left as it is."""
+        return 4 * nbytes / self._element_bytes[kind] if kind in self._element_bytes else None
+
+    def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
+        """Size of the plain collective that sends as many bytes a step."""
+        values = nbytes / self._element_bytes[kind]
+        return self.exchange.sent_bytes(kind, values, self._group[0]) / self.exchange.every
+
+    def lines(
+        self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]
+    ) -> Sequence[LowerPrice] | None:
+        """Lower bounds of these prices; None for a kind that is left as it is.
+
+        Args:
+            kind: of the collectives.
+            lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
+        """
+        if kind not in self._element_bytes:
+            return None
+        phases = self.phases(kind, 1.0)
+        parts = tuple((tuple(lines_of(phase.kind, phase.ranks, phase.stride)), phase.nbytes) for phase in phases)
+        if not all(lines for lines, _ in parts):
+            return []
+        nothing, some = (sum(self._coding(kind, nbytes)) for nbytes in (0.0, 1.0))
+        return [ExchangeLine(parts, nothing, some - nothing, self.exchange.every)]
+
+    def _coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
+        return self.exchange.coding(kind, nbytes / self._element_bytes[kind], self._group[0])
+
+    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        if kind not in self._element_bytes:
+            plain = self._plain(*self._group)
+            return plain(kind, nbytes), plain.cost(kind, nbytes)[1]
+        if (kind, nbytes) not in self._costs:
+            self._costs[kind, nbytes] = self._price(kind, nbytes)
+        return self._costs[kind, nbytes]
+
+    def _price(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        phases = self.phases(kind, nbytes)
+        carriers = [self._plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes) for phase in phases]
+        priced = [carrier(phase.kind, phase.nbytes) for carrier, phase in zip(carriers, phases, strict=True)]
+        bounds = [carrier.cost(phase.kind, phase.nbytes)[1] for carrier, phase in zip(carriers, phases, strict=True)]
+        coding, every = self._coding(kind, nbytes), self.exchange.every
+        whole = _together(priced, *coding)
+        largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
+        shared = {name: getattr(whole.cost, name) / every for name in (*_TIMES, "setup")}
+        energy = None if whole.cost.energy is None else whole.cost.energy / every
+        cost = replace(whole.cost, **shared, energy=energy)
+        bound = replace(largest, time=sum(bound.time for bound in bounds) / every)
+        return replace(whole, cost=cost), bound
+
+
+def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
+    """One cost of all phases; circuits stay where all phases have the same."""
+    keys = {each.circuits for each in priced}
+    static = (bool(priced) and len(keys) == 1 and None not in keys) or (len(priced) == 1 and priced[0].cost.static)
+    costs = [each.cost for each in priced]
+    sums = {name: sum(getattr(cost, name) for cost in costs) for name in _TIMES}
+    setup = costs[0].setup if static else 0.0
+    again = sum(cost.setup for cost in costs[1:]) if static else 0.0
+    energies = [cost.energy for cost in costs]
+    cost = Cost(
+        steps=sum(cost.steps for cost in costs),
+        time=sums["time"] - again + encode + decode,
+        transmission=sums["transmission"],
+        conversion=sums["conversion"],
+        reconfiguration=sums["reconfiguration"] - again,
+        setup=setup,
+        static=static,
+        energy=None if None in energies else sum(energy for energy in energies if energy is not None),
+        encode=sums["encode"] + encode,
+        decode=sums["decode"] + decode,
+    )
+    return Priced(cost=cost, circuits=next(iter(keys)) if static and len(keys) == 1 else None)
+
+
+def phase_document(phase: Phase) -> dict[str, object]:
+    """A phase in plain types."""
+    return {
+        "kind": phase.kind,
+        "bytes": phase.nbytes,
+        "bytes_by_terms": [list(size) for size in phase.nbytes_by_terms],
+        "where": phase.where,
+        "hideable": phase.hideable,
+    }

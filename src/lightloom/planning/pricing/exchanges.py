@@ -1,0 +1,555 @@
+"""What the ranks of a tensor or expert group exchange with each other, for columns of strategies.
+
+Each collective is priced by a function that the caller gives. Where groups of neighbours leave other groups
+interleaved, these share a ring's wavelengths: with ``sharing`` their bytes count as often as there are groups between
+their ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Floats, Ints, Mask, packed
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.operators import OperatorColumns
+from lightloom.planning.parallelism.strategy_space import (
+    HYBRID,
+    NONE,
+    ZERO_1,
+    ZERO_2,
+    Strategies,
+    gathers_in_passes,
+    node_replicas,
+    state_sharers,
+)
+from lightloom.planning.parallelism.tensor_parallel import TiedTable, holding_stages
+from lightloom.planning.pricing.divided_model import Held
+from lightloom.planning.pricing.group_prices import Pricing
+from lightloom.planning.simulation.engine import waiting
+from lightloom.planning.simulation.link_turns import Groups, Pass
+
+ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, how far apart these lie, exchange and bytes."""
+
+Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
+"""Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
+what all hold and of experts."""
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+Group = tuple[int, int, int, int]
+"""Algorithm (an index), ranks, stride, exchange."""
+
+
+class AxisTimes:
+    """Seconds of exchanges where every axis has its own part of the fabric; in the place of one ``ExchangeTime``."""
+
+    def __init__(self, of_axis: Callable[[Axis], ExchangeTime]) -> None:
+        """``of_axis`` returns the seconds of the exchanges of one axis."""
+        self.of_axis = of_axis
+
+    def __call__(self, *_: object) -> Floats:
+        raise AssertionError("an exchange whose axis is not said")
+
+
+def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
+    """Return the seconds of the exchanges of one axis."""
+    return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
+
+
+class PassExchanges(NamedTuple):
+    """Seconds of every operator's collectives in groups of one axis, each [rows, operators]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def pass_exchanges(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+) -> dict[Axis, PassExchanges]:
+    """Seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
+    exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
+    if (rows.ep > 1).any():
+        exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
+    return exchanges
+
+
+def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime) -> PassExchanges:
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
+    there, back = np.zeros_like(output), np.zeros_like(output)
+    at, behind = columns.where("forward"), columns.where("backward")
+    # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of
+    # the sequence, what is scattered one way is gathered the other way, embeddings included.
+    split = rows.tp > 1
+    whole, slices = np.flatnonzero(split & ~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
+    exchanges: tuple[tuple[Kind, Ints, Floats, Ints, Floats], ...] = (
+        ("all-reduce", whole, there, at, output),
+        ("all-reduce", whole, back, behind, read),
+        ("reduce-scatter", slices, there, at, output),
+        ("all-gather", slices, there, behind, read),
+        ("reduce-scatter", slices, back, behind, read),
+        ("all-gather", slices, back, at, output),
+    )
+    for kind, which, out, of, nbytes in exchanges:
+        if len(which):
+            place = np.ix_(which, of)
+            out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
+    return PassExchanges(there, back)
+
+
+def _expert_exchanges(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+) -> PassExchanges:
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
+    either_way = np.zeros_like(output)
+    which = np.flatnonzero(rows.ep > 1)
+    # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
+    slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
+    share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
+    for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
+        place = np.ix_(which, of)
+        either_way[place] += on_axis(exchange_time, "expert")(
+            "all-to-all",
+            rows.algorithm[which],
+            rows.ep[which],
+            distance(fabric, rows.tp[which]),
+            np.zeros(len(which), np.int64),
+            nbytes[place] * share,
+        )
+    return PassExchanges(either_way, either_way)
+
+
+def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Seconds until a tensor group with slices of the sequence has added up, after the last pass, the gradients that
+    its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
+    found = np.zeros((len(rows), len(nbytes)))
+    which = np.flatnonzero(rows.sequence_parallel)
+    if len(which):
+        every = np.tile(nbytes, (len(which), 1))
+        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, exchange_time)
+    return found
+
+
+def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
+    beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    tensor_time = on_axis(exchange_time, "tensor")
+    return tensor_time(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
+
+
+def distance(fabric: Fabric, stride: Ints) -> Ints:
+    """How far a group's ranks lie apart, where that makes a difference; else 1."""
+    return stride if fabric.distance_matters else np.ones_like(stride)
+
+
+def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
+    """Groups that divide the same channels: [rows]; 1 without ``sharing``."""
+    return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
+
+
+def served(
+    pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints
+) -> Mask:
+    """Return the rows whose groups can have a kind of collective, by an index in ``algorithms``: [rows]."""
+    groups, row = unique_groups(algorithm, ranks, stride, exchange)
+    refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
+    return np.array([refusal is None for refusal in refusals], np.bool_)[row]
+
+
+def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
+    """The different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
+    columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
+    if len(columns[0]) == 1:
+        (group,) = zip(*(column.tolist() for column in columns), strict=True)
+        return [group], np.zeros(1, np.int64)
+    numbers = (*columns[:3], np.unique(columns[3], return_inverse=True)[1])
+    _, first, row = np.unique(packed(numbers), return_index=True, return_inverse=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
+
+
+def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
+    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    if len(rows) == 1:
+        return rows, np.zeros(1, np.int64)
+    degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
+    key = packed((*degrees, rows.recomputation, rows.sequence_parallel, rows.algorithm))
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    return rows.rows(first), row
+
+
+# What replicas exchange with each other: parameters and gradients, for columns of strategies.
+#
+# once a step      none      all-reduce of gradients after the last pass
+# zero-1/2  all-gather of parameters before the first pass, reduce-scatter after the last
+# hybrid    all-reduce of shares of gradients between nodes after the last pass
+# in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
+# hybrid    the same inside a node
+# in every pass    zero-2    gathers forward, reduce-scatters backward, where ``zero_2_exchange`` is "micro-batch"
+#
+# With ``overlap_gradients`` what is exchanged after the last pass is exchanged chunk by chunk instead, unit by unit
+# while the chunk's last backward pass computes the units before it, or after the pass: whichever exposes less.
+#
+# A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the
+# others. The network serves a unit while the one before it computes. The first gather of a pass and the last
+# reduce-scatter are exposed, and between them what takes longer than a unit computes, at least the share of the
+# arithmetic that exchanges take (:mod:`lightloom.planning.simulation.engine`), or than the links that a unit's own
+# exchanges need are free (:mod:`lightloom.planning.simulation.link_turns`).
+
+
+class UnitExchanges(NamedTuple):
+    """Seconds of the exchanges of one unit, each [rows, chunks]; 0 where parameters stay for the whole step."""
+
+    gather: Floats
+    """All-gather of its parameters in a forward pass."""
+    regather: Floats
+    """All-gather of its parameters in a backward pass."""
+    scatter: Floats
+    """Reduce-scatter of its gradients, once in each micro-batch."""
+
+
+class UnitGradients(NamedTuple):
+    """Seconds of the exchange of a unit's gradients, once a step, each [rows, chunks]."""
+
+    first: Floats
+    """Of the first unit of each chunk."""
+    other: Floats
+    """Of each other unit, on average."""
+
+
+class ReplicaExchanges(NamedTuple):
+    """Seconds of exchanges between replicas."""
+
+    first: UnitExchanges
+    """Exchanges of the first unit of each chunk."""
+    other: UnitExchanges
+    """Exchanges of each other unit, on average."""
+    gather: Floats
+    """All-gather of a stage's parameters, once a step: [rows, stages]."""
+    exchange: Floats
+    """All-reduce or reduce-scatter of the gradients of a stage, or where they may overlap passes of a chunk, once a
+    step: [rows, stages] or [rows, chunks]."""
+    unit_exchange: UnitGradients | None = None
+    """The same unit by unit; None where gradients are exchanged after the last pass."""
+
+
+class _Group(NamedTuple):
+    """Replicas that hold the same parameters."""
+
+    held: Floats
+    """Parameters of each replica: [rows, chunks] or [rows, stages]."""
+    rows: Mask
+    """Rows that have such replicas: [rows]."""
+    ranks: Ints
+    """Number of replicas: [rows]."""
+    stride: Ints
+    """Distance between neighbours, in ranks: [rows]."""
+    axis: Axis = "data"
+
+
+class ReplicaPrices:
+    """Prices of the exchanges between replicas of columns of strategies."""
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        rows: Strategies,
+        fabric: Fabric,
+        exchange_time: ExchangeTime,
+        *,
+        sharing: bool,
+        blocking: Mask | None = None,
+    ) -> None:
+        """``blocking``: rows whose gradients are exchanged after the backward pass only [rows]; none without it."""
+        self._blocking = np.zeros(len(rows), np.bool_) if blocking is None else blocking
+        self._settings = settings
+        self._rows = rows
+        self._fabric = fabric
+        self._exchange_time = exchange_time
+        self._sharing = sharing
+        self._within = node_replicas(rows.replicas, rows.tp, fabric.node_ranks)
+
+    def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
+        """Return the seconds of all exchanges.
+
+        Args:
+            held: parameters of each chunk.
+            first: those of its first unit.
+            units: units of each chunk: [chunks].
+            by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
+                Without it both ways are, where gradients may overlap passes.
+        """
+        rows, settings = self._rows, self._settings
+        stages = rows.stages
+        gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
+        for group in self._holders(held.by_stage(stages)):
+            self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
+        others = np.maximum(units - 1, 1)
+        other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
+        in_passes = self._units(first, other)
+        if not settings.overlap_gradients:
+            return ReplicaExchanges(*in_passes, gather, self._gradients(held.by_stage(stages)))
+        if by_unit is not None:
+            held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
+        # One call for all sizes: prices of many rows cost little more than those of a few.
+        of_first, of_other, after_pass = np.split(self._gradients(first.beside(other, held)), 3, axis=1)
+        # What takes forever unit by unit is exchanged after the pass.
+        of_first[self._blocking] = np.inf
+        return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
+
+    def _gradients(self, held: Held) -> Floats:
+        """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
+        rows, settings, seconds = self._rows, self._settings, np.zeros_like(held.dense)
+        for group in self._holders(held):
+            self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
+        within, hybrid = self._within, rows.sharding == HYBRID
+        across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
+        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
+        return seconds
+
+    def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
+        """Return the seconds of the exchanges of the first unit of each chunk and of another one."""
+        rows, settings, held = self._rows, self._settings, first.beside(other)
+        gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
+        resharded = gathers_in_passes(rows.sharding)
+        chosen = resharded | self._zero_2("micro-batch")
+        for group in self._holders(held):
+            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
+            self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
+            self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
+        seconds = gather, np.where(resharded[:, None], gather, 0.0), scatter
+        of_first, of_other = zip(*(np.split(column, 2, axis=1) for column in seconds), strict=True)
+        return UnitExchanges(*of_first), UnitExchanges(*of_other)
+
+    def _zero_2(self, often: str) -> Mask:
+        """Rows that shard gradients but not parameters, if these exchange so often: [rows]."""
+        chosen: Mask = (self._rows.sharding == ZERO_2) & (self._settings.zero_2_exchange == often)
+        return chosen
+
+    def _holders(self, held: Held) -> tuple[_Group, _Group]:
+        """Replicas of what all hold, and of experts, whose exchanges follow."""
+        rows = self._rows
+        return (
+            _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
+            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep, "expert-data"),
+        )
+
+    def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
+        """Add the seconds of a collective of some rows, with ``size`` bytes for each parameter."""
+        which = np.flatnonzero(chosen & group.rows)
+        if not len(which):
+            return
+        stride = group.stride[which]
+        shared = interleaved(self._fabric, stride, self._sharing)[:, None]
+        seconds[which] += on_axis(self._exchange_time, group.axis)(
+            kind,
+            self._rows.algorithm[which],
+            group.ranks[which],
+            distance(self._fabric, stride),
+            self._rows.exchange[which],
+            group.held[which] * shared * size,
+        )
+
+
+def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
+    """Return the groups of replicas that exchange beside every pass, and of those that exchange gradients once a
+    step."""
+    hybrid = rows.sharding == HYBRID
+    within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
+    across = np.where(hybrid, rows.replicas // within, rows.replicas)
+    experts = Groups(np.where(rows.ep > 1, rows.replicas // rows.ep, 1), rows.tp * rows.ep)
+    beside_gradients = Groups(across, np.where(hybrid, rows.tp * within, rows.tp))
+    return (Groups(within, rows.tp), experts), (beside_gradients, experts)
+
+
+def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds by which gathers of parameters prolong a forward pass of a stage: [rows, chunks].
+
+    Args:
+        beside: the pass without them.
+        exchanges: those of the units.
+        units: units of each chunk: [chunks].
+    """
+    return exchanges.first.gather + (units - 1) * beside.prolonged(1 / units, exchanges.other.gather)
+
+
+def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds by which gathers and the exchange of gradients prolong a backward pass of a stage.
+
+    Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
+    """
+    first, other = exchanges.first, exchanges.other
+    between = beside.prolonged(1 / units, other.regather + other.scatter)
+    to_first = beside.prolonged(1 / units, first.regather + other.scatter)
+    several = other.regather + (units - 2) * between + to_first + first.scatter
+    prolonged: Floats = np.where(units > 1, several, first.regather + first.scatter)
+    return prolonged
+
+
+class Overlap(NamedTuple):
+    """When the gradients of chunks are exchanged, each [rows, chunks]; as fields of ``StageTimes``."""
+
+    early: Floats
+    late: Floats
+    lead: Floats
+
+
+def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
+    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
+
+    Args:
+        beside: the backward pass.
+        exchanges: those of the chunks and of their units.
+        units: units of each chunk: [chunks].
+    """
+    none = np.zeros_like(beside.seconds)
+    parts = exchanges.unit_exchange
+    if parts is None:
+        return Overlap(none, none, none)
+    early, lead = (units - 1) * parts.other, 1 - 1 / units
+    exposed = parts.first + beside.prolonged(lead, early)
+    by_unit = (exposed <= exchanges.exchange) & (units > 1)
+    early, late = beside.exchanged(lead, early), np.where(by_unit, parts.first, exchanges.exchange)
+    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, lead, none))
+
+
+def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
+    """Parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows, stages].
+
+    Experts, which fewer replicas hold, are shared out among those.
+    """
+    among_experts = np.maximum(sharers // rows.ep, 1)
+    kept: Floats = held.dense / sharers[:, None] + held.experts / among_experts[:, None]
+    return kept
+
+
+# What attention waits for in a context group: keys and values that go around a ring, for columns of strategies.
+#
+# forward    (cp − 1) · wait(send of K, V)
+# backward   (cp − 1) · wait(send of K, V and their gradients) + send of the gradients
+# wait(s)    max(s − attention / cp, share of the arithmetic that sends take · s)
+
+
+class RingTimes(NamedTuple):
+    """Seconds that operators wait, each [rows, operators]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
+    """Return the rows whose context groups the fabric has, or that have none: [rows]."""
+    groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
+    served = [
+        ranks == 1 or (not fabric.in_network_reduction and _group(fabric, ranks, stride) is not None)
+        for ranks, stride in groups.T.tolist()
+    ]
+    return np.array(served, np.bool_)[row]
+
+
+def ring_waits(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
+) -> RingTimes:
+    """Return what attention waits for blocks that arrive later than it needs them.
+
+    Args:
+        columns: the operators.
+        rows: strategies.
+        fabric: where they run.
+        times: seconds of the operators forward and backward, each [rows, operators].
+        sharing: whether groups that interleave share a ring's wavelengths.
+    """
+    waits = RingTimes(*(np.zeros_like(seconds) for seconds in times))
+    which, attention = np.flatnonzero(rows.cp > 1), np.flatnonzero(columns["key_values"])
+    if not len(which):
+        return waits
+    groups = rows.rows(which)
+    send, latency = block_send(columns, groups, fabric, sharing=sharing)
+    send, latency = send[:, attention], latency[:, None]
+    place, blocks, share = np.ix_(which, attention), groups.cp[:, None], fabric.arithmetic_share
+    forward, backward = (seconds[place] / blocks for seconds in times)
+    waits.forward[place] = (blocks - 1) * waiting(forward, send + latency, share)
+    waits.backward[place] = (blocks - 1) * waiting(backward, 2 * send + latency, share) + send + latency
+    return waits
+
+
+def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
+    """Return the seconds of sending a block of keys and values to the next rank, [rows, operators], and the latency
+    that is added to them, [rows]; infinite where the fabric has no such group."""
+    lines = [_pair(fabric, cp, stride) for cp, stride in zip(rows.cp.tolist(), distance(fabric, rows.tp), strict=True)]
+    rate, latency = np.array(lines, np.float64).reshape(-1, 2).T
+    nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp) * interleaved(fabric, rows.tp, sharing)[:, None]
+    return np.divide(nbytes, rate[:, None], out=np.full_like(nbytes, np.inf), where=rate[:, None] > 0), latency
+
+
+def _pair(fabric: Fabric, ranks: int, stride: int) -> tuple[float, float]:
+    group = _group(fabric, ranks, int(stride))
+    return (0.0, 0.0) if group is None else group.message(1)
+
+
+def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:
+    return fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
+
+
+# What stages that hold copies of a tied table exchange: a ring all-reduce of its gradients among them.
+
+Pair = Callable[[int], tuple[float, float]]
+"""Bytes per second and seconds of latency between stages whose ranks lie so far apart."""
+
+
+class TiedSum(NamedTuple):
+    """The sum of the gradients of one table."""
+
+    stages: list[int]
+    """Stages that hold the table, at least two."""
+    nbytes: Floats
+    """Bytes that each of their ranks sends: [rows]."""
+    seconds: Floats
+    """Seconds from when all of them have their gradients: [rows]."""
+
+
+def tied_sums(
+    tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
+) -> list[TiedSum]:
+    """Return the sums after the last exchange of gradients; all rows have the same stages and chunks.
+
+    2 (g − 1)/g of a rank's part of the gradients over the slowest of the pairs of g neighbouring holders. Where
+    gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer sums all of them.
+    """
+    whole = (rows.sharding == NONE) | (rows.sharding == ZERO_1)
+    sharers = np.where(whole, 1, state_sharers(rows.sharding, rows.replicas, rows.tp, fabric.node_ranks))
+    size = np.where(whole, settings.gradient_bytes, settings.sharded_gradient_bytes)
+    sums = []
+    for table in tables:
+        stages = holding_stages(table, edges, rows.stages)
+        if len(stages) == 1:
+            continue
+        steps = 2 * (len(stages) - 1)
+        nbytes = steps / len(stages) * table.parameters / rows.tp / sharers * size
+        rate, latency = _slowest(fabric, pair, rows.replicas * rows.tp, stages)
+        sums.append(TiedSum(stages, nbytes, nbytes / rate + steps * latency))
+    return sums
+
+
+def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
+    """Return the seconds of all sums, 0 of stages that hold no tied table: [rows, stages]."""
+    seconds = np.zeros((rows, stages))
+    for each in sums:
+        seconds[:, each.stages] += each.seconds[:, None]
+    return seconds
+
+
+def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
+    """Bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks: [rows]."""
+    apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
+    pairs = {}
+    for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
+        pairs[stride] = pair(stride)
+    lines = [[pairs[stride] for stride in distance(fabric, steps * ranks).tolist()] for steps in apart]
+    rate, latency = np.array(lines, np.float64).transpose(2, 0, 1)
+    return rate.min(axis=0), latency.max(axis=0)

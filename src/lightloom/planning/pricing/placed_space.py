@@ -1,0 +1,373 @@
+"""Placed plans as columns: k devices a group, l groups, quantum, batch; and into how many parts each cuts operators.
+
+A row that would cut every operator as another one does is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.accelerators.accelerator import Amount
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.fabric import NEEDS_OWN_LINKS, Fabric
+from lightloom.models.graph import TENSOR_KINDS
+from lightloom.planning.parallelism.operators import (
+    DEPTH,
+    OPERATOR_PARTS_COLUMNS,
+    OTHERS,
+    ROWS,
+    Parts,
+)
+from lightloom.planning.parallelism.placement.cuts import (
+    SPLITS,
+    PartSeconds,
+    Split,
+    bounds,
+    split_size,
+)
+from lightloom.planning.parallelism.placement.place import reads_everything
+from lightloom.planning.parallelism.placement.placement import Reach
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.pricing.divided_model import DividedModel, OperatorTimes
+from lightloom.planning.pricing.job import Job
+
+RING_PEERS = 16
+"""Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""
+MOST_SUB_OPERATORS = 30_000
+"""Placed rows with more are left out."""
+SMALLER_FROM = 0.5
+"""Share of the memory from which a placed row, whose devices hold so much on average, is searched with micro-batches
+and recomputation too; an assumption."""
+DEFAULT_QUANTA = (1e-6, 1e-5, 1e-4)
+"""Seconds; the first is SiP-ML's."""
+
+
+class PlacedChoice(NamedTuple):
+    """SiP-ML's split: k-way model times l-way data parallelism, operators cut to the quantum."""
+
+    k: int
+    """Devices of a group (model parallelism)."""
+    l: int  # noqa: E741
+    """Groups (data parallelism)."""
+    quantum: float
+    """τ, seconds; operators are cut no finer."""
+    global_batch: int
+    """Samples of a step on all ranks together."""
+    most_exchanging: int
+    """Most parts of an operator whose parts read all of its input."""
+    ratio: float
+    """Bytes of a gradient for each byte sent between groups; 1 without a codec."""
+    micro_batches: int = 1
+    """Parts of a group's batch, one after the other."""
+    recomputation: str = "none"
+    """``none`` or ``full``: each device repeats its passes of a block."""
+
+    @property
+    def samples(self) -> int:
+        """Samples of a group's micro-batch."""
+        return self.global_batch // (self.l * self.micro_batches)
+
+
+def state_bytes(settings: TrainingSettings) -> int:
+    """Bytes of a parameter with its gradient and optimizer state."""
+    return settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
+
+
+def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
+    """Bytes of each copy of a parameter with its gradient, and of the state of each that is owned, shared among the
+    groups (ZeRO stage 1)."""
+    of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
+    return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
+
+
+def peers(fabric: Fabric) -> int:
+    """D: ranks that one rank can hold circuits to at once, the next group's counterpart included.
+
+    Raises:
+        UnsupportedError: placed plans are not simulated on this kind of fabric.
+    """
+    ends = np.arange(2)
+    if fabric.in_network_reduction or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
+        raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
+    if not fabric.exclusive:
+        return fabric.ranks
+    if fabric.wavelength_routed:
+        circuits = fabric.transmitters
+        return RING_PEERS + 1 if circuits is None else min(RING_PEERS + 1, circuits)
+    return fabric.channels
+
+
+def reach(fabric: Fabric, groups: int) -> Reach:
+    """Δ = D − 1 where one circuit goes to the next group, else D."""
+    return Reach(peers(fabric) - (groups > 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRows:
+    """Columns of shape [rows]; see :class:`PlacedChoice`."""
+
+    k: Ints
+    l: Ints  # noqa: E741
+    quantum: Floats
+    global_batch: Ints
+    most_exchanging: Ints
+    ratio: Floats
+    micro_batches: Ints
+    recomputation: Ints
+    """Index in ``RECOMPUTATIONS``."""
+
+    @classmethod
+    def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
+        """One row for each choice."""
+        indexed = [(*choice[:-1], RECOMPUTATIONS.index(choice.recomputation)) for choice in choices]
+        columns = zip(*indexed, strict=True) if choices else [()] * len(PlacedChoice._fields)
+        types = {"quantum": np.float64, "ratio": np.float64}
+        rows: dict[str, Any] = {
+            name: np.array(column, types.get(name, np.int64))
+            for name, column in zip(PlacedChoice._fields, columns, strict=True)
+        }
+        return cls(**rows)
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def __getitem__(self, row: int) -> PlacedChoice:
+        values = {name: getattr(self, name)[row].item() for name in PlacedChoice._fields}
+        return PlacedChoice(**values | {"recomputation": RECOMPUTATIONS[values["recomputation"]]})
+
+    @property
+    def samples(self) -> Ints:
+        """Samples of one group's micro-batch."""
+        return self.global_batch // (self.l * self.micro_batches)
+
+    def rows(self, which: Any) -> PlacedRows:
+        """The rows of a mask or of indices."""
+        return replace(self, **{name: getattr(self, name)[which] for name in PlacedChoice._fields})
+
+
+def placed_space(
+    fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
+) -> tuple[PlacedRows, int]:
+    """Every k that divides the ranks, and how many rows are refused since no two devices of a group may communicate.
+
+    One device a group is not cut, one group exchanges nothing with others: such rows are there once.
+
+    Raises:
+        UnsupportedError: placed plans are not simulated on this kind of fabric.
+    """
+    found, refused = [], 0
+    quanta, ratios = tuple(quanta), tuple(ratios)
+    for k, batch in product([k for k in range(1, fabric.ranks + 1) if fabric.ranks % k == 0], batches):
+        groups = fabric.ranks // k
+        if batch % groups:
+            continue
+        limits = exchanging(reach(fabric, groups), k)
+        wanted = list(product(quanta if k > 1 else quanta[:1], limits, ratios if groups > 1 else (1.0,)))
+        if k > 1 and not _may_talk(reach(fabric, groups), k):
+            refused += len(wanted)
+            continue
+        found += [PlacedChoice(k, groups, quantum, batch, limit, ratio) for quantum, limit, ratio in wanted]
+    return PlacedRows.of(found), refused
+
+
+def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
+    """The rows with more micro-batches and with recomputation, without the rows themselves unless a pin says so.
+
+    Micro-batches are powers of two that divide a group's batch, at most 64; ``pins`` of ``micro_batches``,
+    ``micro_batch`` and ``recomputation`` allow only those.
+    """
+    made, pinned = [], any(pins[name] is not None for name in ("micro_batches", "micro_batch", "recomputation"))
+    for row in map(rows.__getitem__, range(len(rows))):
+        batch = row.global_batch // row.l
+        counts = {1 << power for power in range(7)} | {max(batch // int(pins["micro_batch"] or batch), 1)}
+        wanted = [int(pins["micro_batches"])] if pins["micro_batches"] else sorted(counts)
+        divisors = [count for count in wanted if batch % count == 0 and pins["micro_batch"] in (None, batch // count)]
+        kinds = [str(pins["recomputation"])] if pins["recomputation"] else ["none", "full"]
+        choices = [row._replace(micro_batches=count, recomputation=kind) for count, kind in product(divisors, kinds)]
+        made += [choice for choice in choices if choice != row or pinned]
+    return PlacedRows.of(made)
+
+
+def exchanging(within: Reach, k: int) -> list[int]:
+    """Limits on the parts of operators that read everything: none, two, as many as all reach one another, and half.
+
+    The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
+    tighter limit may be faster.
+    """
+    if k == 1:
+        return [1]
+    clique = within.clique(k)
+    return sorted({1, min(2, clique), max(1, clique // 2), clique})
+
+
+def _may_talk(within: Reach, k: int) -> bool:
+    try:
+        within.offsets(k)
+    except UnsupportedError:
+        return False
+    return True
+
+
+class CutOperators(NamedTuple):
+    """What rows cut operators into: columns of shape [rows, operators]."""
+
+    parts: Ints
+    least: tuple[Floats, Floats]
+    """Seconds of the shortest part that the cut may give, forward and backward."""
+    total: tuple[Floats, Floats]
+    """Seconds of all parts together at least, forward and backward."""
+
+
+class PartTable:
+    """Into how many parts a partition cuts each operator, for columns of rows, as ``Partitions`` does; and how long
+    each part takes by its own shape."""
+
+    def __init__(self, model: DividedModel) -> None:
+        operators = model.graph.operators
+        self.placed = np.array([operator.kind != "input" for operator in operators])
+        self._splits = [SPLITS[operator.kind] for operator in operators]
+        sizes = [
+            tuple(split_size(each, split) for split in ways) for each, ways in zip(operators, self._splits, strict=True)
+        ]
+        numbers: dict[object, int] = {}
+        keys = zip(model.sort.tolist(), (operator.kind for operator in operators), sizes, strict=True)
+        self._cut = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        """By operator: which of those it is cut like, whose times and sizes are the same."""
+        _, self._first = np.unique(self._cut, return_index=True)
+        shape = len(self._first), max(map(len, self._splits))
+        self._sizes, self._shape, self._groups = np.zeros((3, *shape), np.int64)
+        self._exchanges, self._by_sample, self._whole, self._copied, self._sums = np.zeros((5, *shape), np.bool_)
+        for row, number in enumerate(self._first.tolist()):
+            operator = operators[number]
+            for column, split in enumerate(self._splits[number]):
+                at, product = (row, column), operator.kind in TENSOR_KINDS
+                self._sizes[at] = sizes[number][column]
+                self._exchanges[at] = reads_everything(split)
+                self._by_sample[at] = split.dimension == "sample" and sizes[number][column] > 0
+                self._shape[at] = _shape_of(operator.kind, split)
+                self._whole[at] = product and "whole" in split.inputs
+                self._groups[at] = operator.dimensions.get("groups", 1) if "group" in split.inputs else 0
+                self._copied[at], self._sums[at] = split.copied, split.partial
+
+    def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
+        """Parts that each split would give, and its size, of one operator of each that are cut alike: [rows, cuts,
+        splits].
+
+        Args:
+            rows: to cut.
+            forward: seconds of every operator, [rows, operators].
+        """
+        forward = forward[:, self._first]
+        wish = np.where(
+            rows.quantum[:, None] * rows.k[:, None] <= forward,
+            rows.k[:, None],
+            np.maximum(forward / np.maximum(rows.quantum[:, None], 1e-300), 1.0),
+        ).astype(np.int64)
+        sizes = np.where(self._by_sample, rows.samples[:, None, None], self._sizes)
+        parts = np.minimum(_power_of_two(wish)[:, :, None], sizes)
+        parts = np.where(self._exchanges, np.minimum(parts, rows.most_exchanging[:, None, None]), parts)
+        return _power_of_two(parts), sizes
+
+    def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
+        """What rows cut operators into; of splits with equally many parts, which the partition chooses among by what
+        they exchange, the shortest counts."""
+        whole = times.kernels(rows.samples, rows.recomputation)
+        ways, sizes = self.ways(rows, whole[0])
+        most: Ints = ways.max(axis=2, initial=1)
+        row, cut, split = np.nonzero((ways == most[:, :, None]) & (most[:, :, None] > 1))
+        parts, size = most[row, cut], sizes[row, cut, split]
+        forward, backward = self._seconds(times, cut, split, parts, rows.samples[row])
+        repeats = times.repeats(rows.recomputation)[row, self._first[cut]]
+        least, total, larger = list[Floats](), list[Floats](), size % parts
+        for undivided, seconds in zip(whole, (forward, backward + repeats[:, None] * forward), strict=True):
+            every = seconds[:, 0] * (parts - larger) + seconds[:, 1] * larger
+            for found, each in ((least, seconds.min(axis=1)), (total, every)):
+                column = np.where(most > 1, np.inf, undivided[:, self._first])
+                np.minimum.at(column, (row, cut), each)
+                found.append(column[:, self._cut])
+        return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
+
+    def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
+        """Seconds of the parts of an operator with so many samples."""
+        repeats = times.repeats(np.array([RECOMPUTATIONS.index(recomputation)]))[0]
+        known: dict[tuple[int, int, int], Floats] = {}
+
+        def seconds(operator: int, split: Split, parts: int) -> Floats:
+            cut, column = int(self._cut[operator]), self._splits[operator].index(split)
+            if (cut, column, parts) not in known:
+                entry = (np.array([value]) for value in (cut, column, parts, samples))
+                forward, backward = (each[0] for each in self._seconds(times, *entry))
+                backward = backward + repeats[operator] * forward
+                size = samples if self._by_sample[cut, column] else int(self._sizes[cut, column])
+                larger = np.diff(bounds(size, parts)) - size // parts
+                known[cut, column, parts] = np.stack((forward[larger], backward[larger]), axis=1)
+            return known[cut, column, parts]
+
+        return seconds
+
+    def _seconds(
+        self, times: OperatorTimes, cut: Ints, split: Ints, parts: Ints, samples: Ints
+    ) -> tuple[Floats, Floats]:
+        """Seconds of the smallest and of the largest part forward and backward, nothing repeated: [entries, 2] each."""
+        columns = np.stack((cut, split, parts, samples))
+        keys = np.ravel_multi_index(tuple(columns), tuple(columns.max(axis=1, initial=0) + 1)) if cut.size else cut
+        _, first, entry = np.unique(keys, return_index=True, return_inverse=True)
+        cut, split, parts, samples = np.repeat(columns[:, first], 2, axis=1)
+        at, by_sample = (cut, split), self._by_sample[cut, split]
+        size = np.where(by_sample, samples, self._sizes[at])
+        slices = size // parts + (np.arange(len(size)) % 2) * (size % parts > 0)
+        groups = self._groups[at]
+        described = Parts(
+            operator=self._first[cut],
+            samples=np.where(by_sample, slices, samples),
+            shape=self._shape[at],
+            size=np.where(by_sample, 1, size),
+            slice=np.where(by_sample, 1, slices),
+            reads_all=self._whole[at] | ((groups > 0) & (groups % parts != 0)),
+            copies=self._copied[at],
+            sums=self._sums[at],
+        )
+        forward, backward = times.parts(described)
+        return forward.reshape(-1, 2)[entry], backward.reshape(-1, 2)[entry]
+
+
+def _shape_of(kind: str, split: Split) -> int:
+    """Which size of an operator's products a split changes."""
+    if kind == "attention" and split.dimension == "sequence":
+        return ROWS
+    return {"channel": OPERATOR_PARTS_COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
+
+
+def _power_of_two(counts: Ints) -> Ints:
+    """Rounded down; 0 stays."""
+    _, exponent = np.frexp(counts)
+    return np.where(counts > 0, np.int64(1) << np.maximum(exponent - 1, 0), 0).astype(np.int64)
+
+
+def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
+    """Without the rows that cut every operator as an earlier row does, all else being equal."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = np.zeros(len(rows), np.bool_)
+    for block in blocks(len(rows)):
+        some = rows.rows(block)
+        forward, _ = job.operators.kernels(some.samples, some.recomputation)
+        ways, _ = table.ways(some, forward)
+        for offset, row in enumerate(block.tolist()):
+            choice = some[offset]
+            divided = choice.micro_batches, choice.recomputation
+            key = (choice.k, choice.global_batch, choice.ratio, divided, hash(ways[offset].astype(np.int32).tobytes()))
+            kept[row] = key not in seen
+            seen.add(key)
+    return rows.rows(kept)
+
+
+def blocks(count: int, size: int = 256) -> list[Ints]:
+    """Row numbers in blocks that bound the memory of an array."""
+    return [np.arange(begin, min(begin + size, count)) for begin in range(0, count, size)]

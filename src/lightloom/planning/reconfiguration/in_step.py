@@ -1,0 +1,644 @@
+"""The fastest settings of a circuit switch along a step: circuits that stand, or that follow the phases of the step.
+
+Every way to part the phases into segments is tried, each segment with the division of the planes that suits its phases
+best; the step is then simulated with all turns of the switch, and the fastest one wins. What is tried does not depend
+on the reconfiguration time, so that a slower switch never gains more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from math import ceil, comb
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.joint import GroupPart, Part, ShiftPart
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.core.arrays import Effort, Floats, Mask
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.circuits.group import Regrant, regrants
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.division import PlanePrices, Planes, divisions
+from lightloom.planning.pricing.exchanges import Axis
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import (
+    ExchangeUse,
+    StrategyStep,
+    exact_stage_times,
+    exchange_seconds,
+    largest_uses,
+    simulate,
+    stage_sends,
+)
+from lightloom.planning.reconfiguration.phases import (
+    PHASES,
+    REPLICAS,
+    Numbers,
+    PassBytes,
+    Phase,
+    PhasedTimes,
+    Settings,
+    after_the_passes,
+    best_division,
+    gains,
+    once_bytes,
+    pass_bytes,
+    plane_numbers,
+    segmentations,
+)
+from lightloom.planning.simulation.engine import run
+from lightloom.planning.simulation.link_turns import SwitchTurns
+from lightloom.planning.simulation.pipelined import PipelinedStep, PlayedStep, StageTimes, lower_pipelined
+from lightloom.planning.simulation.placed_step import PlacedStep
+from lightloom.planning.simulation.switch_verify import verify_switching
+
+_OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
+MOST_STANDING: Effort = 100
+"""Planess of the planes that are all simulated for circuits that stand."""
+_ROUNDING = 1e-9
+_STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")
+"""Phases that alternate where stages interleave, so that they share a division there."""
+
+
+@dataclass(frozen=True)
+class SwitchedStep:
+    """A step of stages with the divisions of the switch's planes that stand in its phases."""
+
+    settings: Settings
+    stages: PipelinedStep
+    times: PhasedTimes
+    """What it is simulated from."""
+
+    @cached_property
+    def played(self) -> PlayedStep:
+        """When every pass, exchange and turn of the switch begins and ends."""
+        return self.stages.play()
+
+    @property
+    def step_time(self) -> float:
+        """Duration of the step, in seconds."""
+        return self.played.step_time
+
+    @cached_property
+    def turning(self) -> tuple[Phase, ...]:
+        """Phases before which planes are set anew."""
+        phases = list(self.settings)
+        pairs = zip([phases[-1], *phases], phases, strict=False)
+        return tuple(b for a, b in pairs if gains(self.settings[a], self.settings[b]))
+
+    @property
+    def exposed(self) -> float:
+        """Seconds that the rank of the first stage waits for the switch."""
+        return float(self.played.spent["switch_turn_s"][0])
+
+
+@dataclass(frozen=True)
+class InStep:
+    """What setting circuits anew within a step gains."""
+
+    standing: SwitchedStep | None
+    """The fastest step whose circuits stand; None where there are more groups than planes."""
+    best: SwitchedStep
+    """The fastest of all."""
+    reconfiguration_time: float
+    """Seconds of a turn."""
+
+    @property
+    def gain(self) -> float | None:
+        """Seconds that the step gets shorter; None where circuits cannot stand."""
+        return None if self.standing is None else self.standing.step_time - self.best.step_time
+
+    @property
+    def hidden(self) -> float:
+        """Seconds of the turns of the first stage's ranks that nothing waits for."""
+        turns = len(self.best.turning) * self.reconfiguration_time
+        hidden = turns - self.best.exposed
+        return hidden if hidden > _ROUNDING * turns else 0.0
+
+
+def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:
+    """Search the settings of a strategy's step; None where no two groups share the planes.
+
+    Raises:
+        UnsupportedError: groups that exchange in one phase are more than the planes.
+    """
+    times = PhasedTimes(job, strategy, prices)
+    if strategy.plain or len(times.axes) < 2:
+        return None
+    enough = max(times.least.values()) <= prices.planes
+    candidates = list(_Search(times).candidates()) if enough else []
+    if not candidates:
+        raise UnsupportedError(
+            f"{prices.planes} switch planes for {len(times.axes)} kinds of groups ({', '.join(times.axes)}): "
+            "expected at least one for each kind that exchanges in the same phase, two for a pipeline"
+        )
+    standing = [
+        step for step in candidates if len({tuple(sorted(each.items())) for each in step.settings.values()}) == 1
+    ]
+    first, best = (min(steps, key=lambda step: step.step_time, default=None) for steps in (standing, candidates))
+    assert best is not None
+    return InStep(first, best, prices.reconfiguration_time)
+
+
+class _Search:
+    def __init__(self, times: PhasedTimes) -> None:
+        self._times = times
+        self._planes = times.prices.planes
+        self._late: dict[tuple[object, ...], Floats] = {}
+        """Gradients after the last pass."""
+        self._seconds: dict[tuple[bool, Axis, int], dict[Phase, float]] = {}
+        self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
+
+    def candidates(self) -> Iterator[SwitchedStep]:
+        """Yield the step of every segmentation, gradients beside the last pass or after it."""
+        for beside in (True, False):
+            active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}
+            if not beside and "gradients" not in active:
+                continue
+            for segments in segmentations([phase for phase in PHASES if phase in active]):
+                if self._times.strategy.virtual_stages > 1 and not _together(segments):
+                    continue
+                settings = self._settings(segments, active, beside)
+                if settings is not None and _passes_go_on(settings, active["passes"]):
+                    yield SwitchedStep(settings, self.stages(settings, beside=beside), self._times)
+            yield from self._standing([phase for phase in PHASES if phase in active], beside)
+
+    def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
+        """Yield the step of every division that stands for the whole step, so that none is missed; few enough."""
+        least = self._times.least
+        free = self._planes - sum(least.values()) + len(least)
+        if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
+            return
+        for counts in divisions(free, len(least)):
+            division = {axis: least[axis] - 1 + count for axis, count in zip(least, counts, strict=True)}
+            settings = dict.fromkeys(phases, division)
+            yield SwitchedStep(settings, self.stages(settings, beside=beside), self._times)
+
+    def _settings(
+        self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
+    ) -> Settings | None:
+        """Return the best divisions of segments; None where one has too many axes."""
+        settings: dict[Phase, Planes] = {}
+        pinned: dict[Axis, int] = {}
+        # Stages are in the last pass while others still send to them: the pipeline's planes stay.
+        for segment in sorted(segments, key=lambda phases: "passes" not in phases):
+            kept = pinned if "last" in segment else {}
+            key = beside, frozenset(segment), kept.get("pipeline")
+            if key not in self._best:
+                chosen = {phase: active[phase] for phase in segment}
+                seconds = partial(self._phase_seconds, beside)
+                self._best[key] = best_division(self._planes, chosen, seconds, self._times.least, kept)
+            division = self._best[key]
+            if division is None:
+                return None
+            if "passes" in segment and "pipeline" in division:
+                pinned = {"pipeline": division["pipeline"]}
+            settings |= dict.fromkeys(segment, division)
+        return {phase: settings[phase] for phase in PHASES if phase in settings}
+
+    def _phase_seconds(self, beside: bool, phase: Phase, axis: Axis, planes: int) -> float:
+        """Return the seconds of a phase whose other axes have all planes."""
+        key = beside, axis, planes
+        if key not in self._seconds:
+            division = dict.fromkeys(self._times.axes, self._planes) | {axis: planes}
+            times, last = self._times.times(division)
+            if not beside:
+                late = self._gradients(division, np.zeros(len(times.forward), np.bool_))
+                times = after_the_passes(times, late)
+            self._seconds[key] = _phase_seconds(times, last, self._times.strategy.micro_batches)
+        return self._seconds[key][phase]
+
+    def _gradients(self, division: Planes, by_unit: Mask) -> Floats:
+        # No other axis makes a difference.
+        key = tuple(division.get(axis) for axis in REPLICAS), by_unit.tobytes()
+        if key not in self._late:
+            self._late[key] = self._times.gradients(division, by_unit)
+        return self._late[key]
+
+    def _times_at(self, settings: Settings, phase: Phase) -> tuple[StageTimes, StageTimes]:
+        """Return the times with the division of a phase; axes without planes there have all, which nothing reads."""
+        return self._times.times(self._completed(settings.get(phase, {})))
+
+    def _completed(self, division: Planes) -> Planes:
+        return {axis: division.get(axis, self._planes) for axis in self._times.axes}
+
+    def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
+        """Return the step with these settings, each exchange at the price of its phase."""
+        (passes, smaller), (closing, smaller_closing) = (self._times_at(settings, name) for name in ("passes", "last"))
+        if "last" not in settings:
+            closing, smaller_closing = passes, smaller
+        by_unit: Mask = (closing.early_exchange > 0) & beside
+        late = closing.late_exchange
+        if "gradients" in settings:
+            late = self._gradients(self._completed(settings["gradients"]), by_unit)
+        times = replace(
+            passes,
+            gather=self._times_at(settings, "gather")[0].gather,
+            early_exchange=closing.early_exchange * beside,
+            lead=closing.lead * beside,
+            late_exchange=late,
+            exchange=self._times_at(settings, "closing")[0].exchange,
+            tied=self._times_at(settings, "tied")[0].tied,
+        )
+        last = replace(smaller, **{name: getattr(smaller_closing, name) for name in _OF_THE_LAST_PASS})
+        return PipelinedStep(
+            times=times,
+            micro_batches=self._times.strategy.micro_batches,
+            last=last,
+            arithmetic_share=self._times.job.fabric.arithmetic_share,
+            turns=self._turns(settings, times, last),
+        )
+
+    def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
+        """Return the turns between phases whose divisions differ."""
+        seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
+        turns = SwitchTurns.none(len(update))
+        phases, values = list(settings), {}
+        pipeline: Planes = {axis: count for axis, count in settings["passes"].items() if axis == "pipeline"}
+        taken = any(gains(division, pipeline) for division in settings.values())
+        values["waits_for_send"] = np.full(len(update), float(taken))
+        for before, phase in zip([phases[-1], *phases], phases, strict=False):
+            if not gains(settings[before], settings[phase]):
+                continue
+            length = np.full(len(update), seconds)
+            if phase == phases[0]:
+                values["update"] = np.minimum(length, update)
+                length = np.maximum(length - update, 0.0)
+            name = {"gather": "start", "closing": "exchange"}.get(phase, phase)
+            values[name] = length
+        least = np.where(times.early_exchange > 0, times.lead, 1.0)[: len(update)] * last.backward[: len(update)]
+        values["lead"] = np.minimum(lead, np.minimum(times.forward, last.forward)[: len(update)])
+        values["tail"] = np.minimum(tail, least)
+        return replace(turns, **values)
+
+
+def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
+    """Whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
+    before, after = settings["passes"], settings.get("last", settings["passes"])
+    return not any(after[axis] > before[axis] for axis in axes)
+
+
+def _together(segments: Sequence[Sequence[Phase]]) -> bool:
+    """Whether phases that alternate are in one segment."""
+    return sum(any(phase in _STANDING for phase in segment) for segment in segments) <= 1
+
+
+def _phase_seconds(times: StageTimes, last: StageTimes, micro_batches: int) -> dict[Phase, float]:
+    """Return about how long each phase takes; the passes as those of a full pipeline of the slowest stage."""
+    stages = len(times.gather)
+    forward, backward = times.passes
+    work = (forward + backward).reshape(-1, stages).sum(axis=0).max()
+    sending = float(times.send.sum())
+    beside = np.maximum(times.early_exchange - times.lead * last.computed_backward, 0.0).max()
+    return {
+        "gather": float(times.gather.max()),
+        "passes": float((micro_batches - 1) * work + forward.sum()) + sending,
+        "last": float(last.passes[1].sum() + beside) + sending,
+        "gradients": float(times.late_exchange.max()),
+        "closing": float(times.exchange.max()),
+        "tied": float(times.tied.max()),
+    }
+
+
+# Placed plans whose circuits are granted anew within a step, from what waits: SiP-ML's rescheduling (section 3.3).
+
+HOLDS = (10, 4)
+"""Lengths of a hold in reconfiguration times that are tried: a duty cycle of 91 % (SiP-ML, section 3.1), and of 80 %
+(the hold of simulators that were built after it)."""
+MOST_GRANTS = 1000
+"""Holds of a step at most; longer steps have longer holds."""
+
+Simulated = Callable[[GroupCircuits, Regrant], PlacedStep]
+"""The step of a plan over circuits that are granted anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegrantedStep(PlacedStep):
+    """A placed step whose circuits are granted anew before every hold."""
+
+    standing_time: float
+    """Seconds of the same step over circuits that are granted once for all of its traffic."""
+
+    @property
+    def timing(self) -> Timing:
+        """Lengths of a hold and of a reconfiguration."""
+        assert self.circuits.timing is not None
+        return self.circuits.timing
+
+    @property
+    def grants(self) -> int:
+        """Holds of a step at most: where nothing waits, circuits stay."""
+        return ceil(self.step_time / self.timing.period)
+
+    @property
+    def gain(self) -> float:
+        """Seconds that the step gets shorter."""
+        return self.standing_time - self.step_time
+
+
+def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulated: Simulated) -> PlacedStep:
+    """Return the fastest of a step over circuits granted once and those with circuits granted anew; without a hold that
+    is shorter than the step, that step."""
+    best = step
+    for length in HOLDS:
+        timing = Timing(max(length * fabric.setup_time, step.step_time / MOST_GRANTS), fabric.setup_time)
+        if (
+            not fabric.assigns_circuits
+            or not 0 < fabric.setup_time < timing.period < step.step_time
+            or not plan.traffic.total.sum() > 0
+        ):
+            continue
+        again = simulated(*regrants(plan, fabric, timing))
+        best = again if again.step_time < best.step_time else best
+    if best is step:
+        return step
+    values = {each.name: getattr(best, each.name) for each in fields(PlacedStep)}
+    return RegrantedStep(**values, standing_time=step.step_time)
+
+
+# The largest collective of every axis of a step as a joint schedule: proof that all circuits stand at once.
+
+
+def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
+    """The largest collective of every axis, and what every rank sends to the next stage, each way.
+
+    Args:
+        job: on divided channels.
+        strategy: what was simulated.
+        step: its step.
+
+    Raises:
+        ValueError: no axes divide the channels.
+    """
+    division = step.division
+    if division is None:
+        raise ValueError("no axes divide the channels: expected the step of a strategy on circuits")
+    parts: list[Part] = []
+    for number, (axis, share) in enumerate(division.shares()):
+        if axis.name == "pipeline":
+            rows = Strategies.of(strategy)
+            nbytes = float(stage_sends(job, rows, exchange_seconds(job, strategy.algorithm)).nbytes.max())
+            parts.append(ShiftPart(axis.name, axis.stride, share.first, share.channels, nbytes))
+        else:
+            schedule = _schedule(job, strategy, number, step)
+            parts += [] if schedule is None else [GroupPart(axis.name, share, schedule)]
+    return parts
+
+
+def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
+    """Prove that the circuits of all axes of a step stand at once.
+
+    Raises:
+        VerificationError: two of them hold one channel of a link.
+    """
+    verify_joint(joint_parts(job, strategy, step), job.fabric)
+
+
+def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
+    """The schedule of the largest collective of an axis, None where it has none; keys and values of a context group go
+    around a ring."""
+    assert step.division is not None and job.shares is not None
+    axis, part = step.division.axes[number], step.division.part(number)
+    assert part is not None
+    if axis.name == "context":
+        return build(find("ring-striped"), Collective("all-gather", axis.ranks, 0.0), part)
+    group = axis.ranks, axis.stride, axis.name == "expert"
+    use = next((use for use in step.exchanges if (use.ranks, use.stride, use.kind == "all-to-all") == group), None)
+    if use is None:
+        return None
+    prices = job.shares.pricing(axis.name)
+    assert isinstance(prices, GroupPrices)
+    exchange = strategy.exchange if axis.name in ("data", "expert-data") else 0
+    return prices.price(strategy.algorithm, axis.ranks, exchange, axis.stride).schedule(use.kind, use.nbytes)
+
+
+# The timeline of a step whose circuits follow it: every interval with the planes and bytes that it uses, verified.
+
+_WITHIN: tuple[Axis, ...] = ("tensor", "expert")
+_TURNS: Mapping[str, Phase] = {
+    "turn before the step": "gather",
+    "turn for the passes": "passes",
+    "turn beside the last pass": "last",
+    "turn for gradients": "gradients",
+    "turn for what follows": "closing",
+    "turn for tied tables": "tied",
+}
+
+
+def switched_timeline(step: SwitchedStep) -> Timeline:
+    """Return the intervals of a step with the planes that they use, once it is proved that the circuits can be so.
+
+    Raises:
+        VerificationError: a transmission has no circuits, or the switch turns beneath one.
+    """
+    notes = _Notes(step)
+    timeline = run(lower_pipelined(step.stages))
+    parts: dict[str, float] = {}
+    for interval in timeline.intervals:
+        parts[interval.name] = parts.get(interval.name, 0.0) + interval.duration
+    noted = [
+        replace(interval, details=notes.details(interval, interval.duration / (parts[interval.name] or 1.0)))
+        for interval in timeline.intervals
+    ]
+    timeline = Timeline.of(noted)
+    verify_switching(timeline, notes.owners, notes.seconds, notes.bandwidth, notes.demands)
+    return timeline
+
+
+class _Notes:
+    """Planes, ranks and bytes of the intervals of a step, by which the step's circuits are proved."""
+
+    def __init__(self, step: SwitchedStep) -> None:
+        times, strategy = step.times, step.times.strategy
+        self._step, self._strategy = step, strategy
+        self._stages = strategy.pp
+        self._phases = list(step.settings)
+        self._numbers: Numbers = plane_numbers(step.settings, times.prices.planes)
+        self.seconds = times.prices.reconfiguration_time
+        self.bandwidth = times.job.fabric.channel_bandwidth
+        # Sends take the way that the pipeline's planes make the faster one.
+        planes = dict.fromkeys(times.axes, times.prices.planes) | dict(step.settings.get("passes", {}))
+        shared = replace(times.job, shares=times.prices.shared(strategy, planes))
+        self._pass = pass_bytes(shared, strategy)
+        self._last = self._pass
+        if strategy.last_samples != strategy.samples:
+            self._last = pass_bytes(shared, _smaller(strategy))
+        self._once = once_bytes(times.job, strategy, step.stages.times.early_exchange)
+        self._known = strategy.exchange == 0
+
+    @property
+    def owners(self) -> dict[tuple[int, int], str]:
+        """The axis of every plane of each stage when the step begins."""
+        holders = self._numbers[self._phases[-1]]
+        return {(stage, plane): axis for stage in range(self._stages) for plane, axis in holders.items()}
+
+    @property
+    def demands(self) -> dict[str, float]:
+        """Bytes of a step by axis."""
+        demands: dict[str, float] = {}
+        count, once, parts = self._strategy.micro_batches, self._once, (self._pass, self._last)
+        for times, part in zip((count - 1, 1), parts, strict=True):
+            for direction in (part.forward, part.backward):
+                _add(demands, direction, times)
+            if self._stages > 1:
+                demands["pipeline"] = demands.get("pipeline", 0.0) + 2 * times * float(part.send.sum())
+        replicas = (once.gather, once.early, once.late) if self._known else ()
+        for part_once in (*replicas, once.exchange):
+            _add(demands, part_once, 1)
+        if once.tied.any():
+            demands["pipeline"] = demands.get("pipeline", 0.0) + float(once.tied.sum())
+        if not self._known:
+            demands = {axis: nbytes for axis, nbytes in demands.items() if axis not in REPLICAS}
+        return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
+
+    def details(self, interval: Interval, share: float) -> dict[str, Any]:
+        """Return what an interval uses that is a share of all of its name."""
+        if interval.category == "reconfiguration":
+            return self._turned(interval)
+        if interval.category != "transmission":
+            return {}
+        phase, stages, nbytes, axes = self._used(interval)
+        nbytes = {axis: float(share * count) for axis, count in nbytes.items() if count and self._counted(axis)}
+        planes = {axis: self._planes(phase, axis, interval) for axis in axes}
+        return {
+            "phase": phase,
+            "stages": stages,
+            "planes": {axis: numbers for axis, numbers in planes.items() if numbers},
+            "nbytes": nbytes,
+        }
+
+    def _counted(self, axis: Axis) -> bool:
+        return self._known or axis not in REPLICAS
+
+    def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:
+        numbers = [plane for plane, holder in self._numbers[phase].items() if holder == axis]
+        numbers = numbers[: self._step.settings[phase].get(axis, 0)]
+        if interval.name.startswith("send") and self._step.times.least[axis] > 1:
+            half = len(numbers) // 2
+            return numbers[:half] if interval.name.startswith("send forward") else numbers[half : 2 * half]
+        return numbers
+
+    def _turned(self, interval: Interval) -> dict[str, Any]:
+        """Return the planes that a turn gives to other axes."""
+        name = interval.name
+        phase = self._phases[0] if name == "turn for the next step" else _TURNS[name]
+        before = self._numbers[self._phases[self._phases.index(phase) - 1]]
+        planes: dict[str, list[int]] = {}
+        for plane, axis in self._numbers[phase].items():
+            if before[plane] != axis:
+                planes.setdefault(axis, []).append(plane)
+        stage = int(interval.resource.split(",")[0].split()[-1])
+        return {"phase": phase, "stages": [stage], "planes": planes}
+
+    def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
+        """Return phase, stages, bytes by axis and the axes that may exchange of a transmission."""
+        name, words, once = interval.name, interval.name.split(), self._once
+        if name.startswith("send"):
+            return self._sent(words)
+        if " in " in name or name.startswith("gather for"):
+            return self._within(words)
+        place = int(words[-1])
+        if name.startswith("gather"):
+            return "gather", [place], _at(once.gather, place), REPLICAS
+        if name.startswith("add up tied"):
+            return "tied", [place], {"pipeline": float(once.tied[place])}, ("pipeline",)
+        if name.startswith("exchange all but"):
+            phase: Phase = "last" if "last" in self._step.settings else "passes"
+            return phase, [place % self._stages], _at(once.early, place), REPLICAS
+        if name.startswith("exchange the first"):
+            return "gradients", [place % self._stages], _at(once.late, place), REPLICAS
+        return "closing", [place], _at(once.exchange, place), ("tensor", *REPLICAS)
+
+    def _sent(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
+        """As :meth:`_used`, of "send forward 0 from 1 to 2"."""
+        micro, source, target = int(words[2]), int(words[4]), int(words[6])
+        nbytes = self._of_micro_batch(micro).send[max(source, target)]
+        stages = [source % self._stages, target % self._stages]
+        return self._phase_of_pass(words[1], micro), stages, {"pipeline": float(nbytes)}, ("pipeline",)
+
+    def _within(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
+        """As :meth:`_used`, of "exchange in backward 0 on 1", "ring in ..." and "gather for ..."."""
+        what, direction, micro, chunk = words[0], words[2], int(words[3]), int(words[5])
+        phase, stages = self._phase_of_pass(direction, micro), [chunk % self._stages]
+        if what != "exchange":
+            return phase, stages, {}, ("context",) if what == "ring" else REPLICAS
+        part = self._of_micro_batch(micro)
+        return phase, stages, _at(part.forward if direction == "forward" else part.backward, chunk), _WITHIN
+
+    def _phase_of_pass(self, direction: str, micro: int) -> Phase:
+        closing = direction == "backward" and micro == self._strategy.micro_batches - 1
+        return "last" if closing and "last" in self._step.settings else "passes"
+
+    def _of_micro_batch(self, micro: int) -> PassBytes:
+        return self._last if micro == self._strategy.micro_batches - 1 else self._pass
+
+
+def _smaller(strategy: Strategy) -> Strategy:
+    """The last micro-batch alone."""
+    return strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
+
+
+def _at(nbytes: Mapping[Axis, Floats], place: int) -> dict[Axis, float]:
+    return {axis: float(column[place]) for axis, column in nbytes.items()}
+
+
+def _add(demands: dict[str, float], nbytes: Mapping[Axis, Floats], times: int) -> None:
+    for axis, column in nbytes.items():
+        demands[axis] = demands.get(axis, 0.0) + times * float(column.sum())
+
+
+# Steps of strategies whose circuits follow the phases of the step, for the search.
+
+
+@dataclass(frozen=True)
+class SwitchedStrategyStep(StrategyStep):
+    """A step stage by stage whose groups share out the planes of a switch."""
+
+    in_step: InStep | None = None
+    """What setting circuits anew within the step gains."""
+    job: Job | None = None
+    """The job on the most planes that every axis has in any phase."""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Intervals of the step with the planes that they use, verified."""
+        assert self.in_step is not None
+        return switched_timeline(self.in_step.best)
+
+
+def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
+    """One step of a strategy with the fastest settings of the switch; on all planes where one kind of groups has them.
+
+    Raises:
+        UnsupportedError: groups that exchange in one phase are more than the planes.
+    """
+    in_step = follow_the_step(job, strategy, prices)
+    if in_step is None:
+        return simulate(job, strategy)
+    best, planes = in_step.best, dict[Axis, int]()
+    for division in best.settings.values():
+        planes |= {axis: max(count, planes.get(axis, 0)) for axis, count in division.items()}
+    uses: list[ExchangeUse] = []
+    shared = replace(job, shares=prices.shared(strategy, planes))
+    exact_stage_times(shared, strategy, uses)
+    return SwitchedStrategyStep(
+        step_time=best.step_time,
+        breakdown=best.played.breakdown(),
+        communication_time=best.stages.transmission,
+        exchanges=largest_uses(uses),
+        stages=best.stages,
+        spent=best.played.spent,
+        in_step=in_step,
+        job=shared,
+    )

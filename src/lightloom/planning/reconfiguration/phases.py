@@ -1,0 +1,338 @@
+"""The phases of a step in which different groups exchange, and their seconds on the planes that each group has.
+
+gather      parameters before the first pass          data
+passes      all but the last backward pass            tensor, expert, context, pipeline (data: shards)
+last        the last backward pass                    the same, and gradients beside it
+gradients   those that the last pass does not hide    data
+closing     gradients of a tensor group's tokens      tensor
+tied        gradients of tied tables                  pipeline
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise, product
+from math import comb
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.parallelism.tensor_parallel import holding_stages
+from lightloom.planning.pricing.division import PlanePrices, Planes, divisions, live_axes
+from lightloom.planning.pricing.exchanges import Axis, AxisTimes, ExchangeTime, pass_exchanges
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import (
+    StageExchanges,
+    exact_stage_times,
+    exchange_seconds,
+    stage_exchanges,
+    stage_sends,
+)
+from lightloom.planning.simulation.pipelined import StageTimes
+
+# Computing of a stage beside which a switch can turn, and whether stages exchange tied tables.
+
+
+def ties_stages(job: Job, rows: Strategies) -> bool:
+    """Return whether several stages hold copies of a table; all rows have the same stages and chunks."""
+    edges, stages = job.model.chunks(rows), rows.stages
+    return any(len(holding_stages(table, edges, stages)) > 1 for table in job.model.tied)
+
+
+def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
+    """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last of
+    its last one, of one row: each [stages].
+
+    Passes that wait for launches take longer; forward passes that are repeated are left out.
+    """
+    model, edges = job.model, job.model.chunks(rows)
+    columns = model.columns
+    forward, backward = (seconds[:, model.sort] for seconds in job.operators.of_sorts(rows))
+    by_axis = pass_exchanges(columns, rows, job.fabric, _bytes, sharing=False).values()
+    exchanging = [sum(way) for way in zip(*by_axis, strict=True)]
+    rings = columns["key_values"] * (rows.cp[0] > 1) > 0
+    leads, tails = np.zeros(rows.stages), np.zeros(rows.stages)
+    for stage in range(len(leads)):
+        chunk = slice(int(edges[stage]), int(edges[stage + 1]))
+        for found, seconds, exchanges in zip((leads, tails), (forward, backward), exchanging, strict=True):
+            waits = (exchanges[0, chunk] > 0) | rings[chunk]
+            first = int(waits.argmax()) if waits.any() else len(waits)
+            found[stage] = seconds[0, chunk][:first].sum()
+    return leads, tails
+
+
+def _bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
+    return nbytes
+
+
+Phase = Literal["gather", "passes", "last", "gradients", "closing", "tied"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""In their order in a step."""
+REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
+"""Axes of gradients and parameters."""
+
+
+class PhasedTimes:
+    """Seconds of one strategy's step for every way to share out the planes of a switch."""
+
+    def __init__(self, job: Job, strategy: Strategy, prices: PlanePrices) -> None:
+        self.job, self.strategy, self.prices = job, strategy, prices
+        self.axes: tuple[Axis, ...] = tuple(axis.name for axis in live_axes(strategy))
+        """Along which the strategy exchanges anything."""
+        self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
+
+    def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
+        """Return the times of a micro-batch and of the last one, which may be smaller."""
+        key = tuple(division.items())
+        if key not in self._times:
+            job, strategy = self._shared(division), self.strategy
+            times = last = exact_stage_times(job, strategy)
+            if strategy.last_samples != strategy.samples:
+                batch = strategy.dp * strategy.last_samples
+                last = exact_stage_times(job, strategy._replace(micro_batch=0, micro_batches=1, global_batch=batch))
+            self._times[key] = times, last
+        return self._times[key]
+
+    def gradients(self, division: Planes, by_unit: Mask) -> Floats:
+        """Return the seconds of the exchange of gradients after the last pass: [chunks], of the first unit only where
+        the others go before (``by_unit``, [chunks])."""
+        job, rows = self._shared(division), Strategies.of(self.strategy)
+        exchange_time = exchange_seconds(job, self.strategy.algorithm)
+        replicas = stage_exchanges(job, rows, exchange_time, by_unit=by_unit[None]).replicas
+        assert replicas.unit_exchange is not None
+        late: Floats = np.where(by_unit, replicas.unit_exchange.first[0], replicas.exchange[0])
+        return late
+
+    def _shared(self, division: Planes) -> Job:
+        return replace(self.job, shares=self.prices.shared(self.strategy, division))
+
+    @cached_property
+    def least(self) -> Planes:
+        """Planes that each axis needs at least: a pipeline one each way."""
+        return {axis.name: axis.unit(self.prices.fabric) for axis in live_axes(self.strategy)}
+
+    @cached_property
+    def fastest(self) -> StageTimes:
+        """The times if every axis had all planes."""
+        return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
+
+    def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
+        """Return the axes that exchange in each phase; ``beside``: gradients leave beside the last backward pass."""
+        times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
+        sharded = bool((times.forward_gather + times.backward_gather).any())
+        within = tuple(axis for axis in self.axes if axis not in REPLICAS)
+        passes = within + (replicas if sharded else ())
+        exchanged = bool((times.early_exchange + times.late_exchange).any())
+        after = bool(times.exchange.any())
+        closing: tuple[Axis, ...] = ("tensor",) if self.strategy.sequence_parallel and after else ()
+        if after and not self.job.settings.overlap_gradients:
+            closing += replicas
+        active: dict[Phase, tuple[Axis, ...]] = {
+            "gather": replicas if times.gather.any() else (),
+            "passes": passes,
+            "last": tuple(dict.fromkeys((*passes, *(replicas if beside and exchanged else ())))),
+            "gradients": replicas if exchanged else (),
+            "closing": closing,
+            "tied": ("pipeline",) if ties_stages(self.job, Strategies.of(self.strategy)) else (),
+        }
+        return active
+
+    @cached_property
+    def margins(self) -> tuple[Floats, Floats]:
+        """Seconds of computing of each stage before the first exchange of its first pass and after the last of its last
+        one: [stages]; none where shards are gathered and gradients scattered within passes."""
+        times = self.fastest
+        if (times.forward_gather + times.backward_gather).any():
+            return np.zeros_like(times.gather), np.zeros_like(times.gather)
+        return margins(self.job, Strategies.of(self.strategy))
+
+
+def after_the_passes(times: StageTimes, late: Floats) -> StageTimes:
+    """Return times whose gradients are all exchanged after the last pass, in ``late`` seconds: [chunks]."""
+    none = np.zeros_like(late)
+    return replace(times, early_exchange=none, lead=none, late_exchange=late)
+
+
+# Bytes that a rank of every stage sends along each axis, in the places of the seconds that these exchanges take.
+
+_PASSES: tuple[Axis, ...] = ("tensor", "expert")
+
+
+class PassBytes(NamedTuple):
+    """Bytes of one micro-batch by axis, each [chunks]."""
+
+    forward: dict[Axis, Floats]
+    backward: dict[Axis, Floats]
+    send: Floats
+    """On the link of each rank to the next stage, or back."""
+
+
+class OnceBytes(NamedTuple):
+    """Bytes once a step by axis."""
+
+    gather: dict[Axis, Floats]
+    """Parameters before the first pass: [stages]."""
+    early: dict[Axis, Floats]
+    """Gradients beside the last pass: [chunks]."""
+    late: dict[Axis, Floats]
+    """Gradients after it: [chunks]."""
+    exchange: dict[Axis, Floats]
+    """What follows: [stages]."""
+    tied: Floats
+    """Gradients of tied tables: [stages]."""
+
+
+def pass_bytes(job: Job, strategy: Strategy) -> PassBytes:
+    """Return the bytes of a pass."""
+    exchanges = {axis: _exchanges(job, strategy, axis) for axis in _PASSES}
+    sent = stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: _nothing))
+    return PassBytes(
+        {axis: each.forward[0] for axis, each in exchanges.items()},
+        {axis: each.backward[0] for axis, each in exchanges.items()},
+        sent.nbytes[0],
+    )
+
+
+def once_bytes(job: Job, strategy: Strategy, early: Floats) -> OnceBytes:
+    """Return the bytes of what is exchanged once a step; gradients of chunks with seconds ``early`` [chunks] leave unit
+    by unit."""
+    by_unit, units = (early > 0)[None], job.model.units(job.model.chunks(Strategies.of(strategy)))
+    replicas = {axis: _exchanges(job, strategy, axis, by_unit).replicas for axis in REPLICAS}
+    tokens = _exchanges(job, strategy, "tensor")
+    beside, after = dict[Axis, Floats](), dict[Axis, Floats]()
+    exchange: dict[Axis, Floats] = {"tensor": tokens.token_gradients[0]}
+    for axis, each in replicas.items():
+        if each.unit_exchange is None:
+            exchange[axis] = each.exchange[0]
+            continue
+        beside[axis] = np.where(by_unit[0], (units - 1) * each.unit_exchange.other[0], 0.0)
+        after[axis] = np.where(by_unit[0], each.unit_exchange.first[0], each.exchange[0])
+    tied = np.zeros(strategy.pp)
+    for table in tokens.tied:
+        tied[table.stages] += table.nbytes[0]
+    gather = {axis: each.gather[0] for axis, each in replicas.items()}
+    return OnceBytes(gather, beside, after, exchange, tied)
+
+
+def _exchanges(job: Job, strategy: Strategy, axis: Axis, by_unit: Mask | None = None) -> StageExchanges:
+    """Return bytes in the place of the seconds of one axis."""
+    of_axis = AxisTimes(lambda asked: _sent if asked == axis else _nothing)
+    alone = replace(job, shares=None)
+    return stage_exchanges(alone, Strategies.of(strategy), of_axis, sharing=False, by_unit=by_unit)
+
+
+def _sent(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
+    """Bytes that a rank sends at least."""
+    count = ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
+    sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
+    return sent
+
+
+_nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, exchange, nbytes: np.zeros_like(nbytes)  # noqa: E731, ARG005
+
+
+# Settings of a circuit switch along a step: which phases share a division of the planes, and which division it is.
+#
+# phases      gather │ passes  last │ gradients  closing │ tied        neighbouring phases that share a division are a
+# planes a    0        5       5      0          0         0           segment; the switch turns between segments
+# planes b    8        3       3      8          8         0
+#
+# A division minimises the seconds of the phases of its segment, which add up over the groups. The step is a cycle, so
+# that the last segment may go on in the first.
+
+Seconds = Callable[[Phase, Axis, int], float]
+"""Seconds of a phase by the planes of one of its axes."""
+Settings = Mapping[Phase, Planes]
+"""The division that stands in each phase in which something is exchanged."""
+MOST_DIVISIONS: Effort = 5000
+"""Planess of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
+
+
+def gains(before: Planes, after: Planes) -> bool:
+    """Return whether an axis has more planes than before."""
+    return any(count > before.get(axis, 0) for axis, count in after.items())
+
+
+def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
+    """Yield every way to part a cycle of phases into segments, one segment alone first."""
+    if not phases:
+        return
+    yield [list(phases)]
+    for turns in product((False, True), repeat=len(phases)):
+        # Place p turns before phase p; one turn alone changes nothing.
+        begins = [place for place, turn in enumerate(turns) if turn]
+        if len(begins) > 1:
+            cycle = [*phases[begins[0] :], *phases[: begins[0]]]
+            edges = [begin - begins[0] for begin in begins] + [len(phases)]
+            yield [cycle[a:b] for a, b in pairwise(edges)]
+
+
+def best_division(
+    planes: int,
+    active: Mapping[Phase, Sequence[Axis]],
+    seconds: Seconds,
+    least: Planes,
+    pinned: Planes,
+) -> Planes | None:
+    """Return the division of the planes among all axes of these phases that takes the least seconds; None where there
+    are more axes than planes. Axes have at least so many planes, those that are ``pinned`` exactly so many."""
+    axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]
+    free = planes - sum(pinned.values()) - sum(least[axis] - 1 for axis in axes)
+    if len(axes) > free:
+        return None
+
+    def cost(axis: Axis, count: int) -> float:
+        return sum(seconds(phase, axis, least[axis] - 1 + count) for phase, names in active.items() if axis in names)
+
+    if not axes:
+        return dict(pinned)
+    if comb(free - 1, len(axes) - 1) <= MOST_DIVISIONS:
+        shares = min(divisions(free, len(axes)), key=lambda counts: sum(map(cost, axes, counts)))
+        counts = dict(zip(axes, shares, strict=True))
+    else:
+        counts = dict.fromkeys(axes, 1)
+        for _ in range(free - len(axes)):
+            gains = {axis: cost(axis, count) - cost(axis, count + 1) for axis, count in counts.items()}
+            counts[max(gains, key=lambda axis: gains[axis])] += 1
+    return {**pinned, **{axis: least[axis] - 1 + count for axis, count in counts.items()}}
+
+
+# Which planes every axis holds in each phase of a step, by number.
+#
+# An axis keeps its planes from a phase to the next as far as it may, and planes that none needs stay with their last
+# holder, so that no plane turns without need.
+
+Numbers = Mapping[Phase, Mapping[int, Axis]]
+"""The axis that holds each plane, by phase and plane."""
+
+
+def plane_numbers(settings: Settings, planes: int) -> Numbers:
+    """Return who holds the planes in each phase; at a phase before which nothing turns, as in the phase before it."""
+    phases = list(settings)
+    pairs = list(zip([phases[-1], *phases], phases, strict=False))
+    turning = [place for place, (before, after) in enumerate(pairs) if gains(settings[before], settings[after])]
+    first = turning[0] if turning else 0
+    numbers: dict[Phase, Mapping[int, Axis]] = {}
+    holders: dict[int, Axis] = {}
+    for phase in [*phases[first:], *phases[:first]]:
+        holders = _next_holders(holders, settings[phase], planes)
+        numbers[phase] = holders
+    return {phase: numbers[phase] for phase in phases}
+
+
+def _next_holders(holders: Mapping[int, Axis], division: Mapping[Axis, int], planes: int) -> dict[int, Axis]:
+    kept: dict[int, Axis] = {}
+    for axis, count in division.items():
+        own = [plane for plane, holder in holders.items() if holder == axis]
+        kept |= dict.fromkeys(own[:count], axis)
+    spare = [plane for plane in range(planes) if plane not in kept]
+    for axis, count in division.items():
+        missing = count - sum(holder == axis for holder in kept.values())
+        kept |= {spare.pop(0): axis for _ in range(missing)}
+    idle = {plane: holders.get(plane, next(iter(division))) for plane in spare}
+    return dict(sorted({**idle, **kept}.items()))

@@ -1,0 +1,578 @@
+"""Lower bounds of step times for columns of strategies, without simulating any.
+
+    stage s   start_s = max(gather_s, start_{s−1} + F_{s−1} + send_s)
+              tail_s  = max(exchange_s + update_s, send_s + B_{s−1} + tail_{s−1})
+    busy_s  = max(m Σ (F_c + B_c), ⌈m / f_s⌉ · trip_s)       at most f_s micro-batches are under way beyond chunk s,
+    step   ≥  max over s of  start_s + busy_s + tail_s        each for the passes and sends of a round trip from there
+
+exchange_s is what of the gradients' exchange the stage's last pass cannot hide, and the sum over tied tables.
+F and B are passes, exchanges of tensor and expert parallelism included; the sum is over the chunks of stage s, of which
+chunk s is the first and the last to run. Without interleaving f_s = p − s.
+Equal chunks without communication give (m + (p − 1) / v) v (F + B), which 1F1B reaches. Data parallelism alone has its
+buckets or units instead: exchange k cannot start before its data exists, and all later ones follow it on one network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.core.arrays import Effort, Floats, Ints, Mask, packed
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.gradients import sent_ratio
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.parallelism.plan import START, in_flight, make_plan
+from lightloom.planning.parallelism.strategy_space import (
+    HYBRID,
+    KIND_OF_SHARDING,
+    NONE,
+    SHARDINGS,
+    ZERO_3,
+    Strategies,
+    Strategy,
+    node_replicas,
+)
+from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
+from lightloom.planning.pricing.division import circuits_stand, divides, slope
+from lightloom.planning.pricing.exchanges import (
+    Group,
+    distance,
+    has_ring,
+    served,
+    unique_groups,
+)
+from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import (
+    PartTable,
+    PlacedRows,
+    blocks,
+    shared_state_bytes,
+    state_bytes,
+)
+from lightloom.planning.pricing.step import stage_memory, stage_times
+from lightloom.planning.simulation.pipelined import StageTimes
+from lightloom.planning.simulation.placed_step import updated_parameters
+
+_ROUNDING = 1 - 1e-9
+"""Sums in another order than the simulator's."""
+_BLOCK: Effort = 1 << 14
+_REMEMBERED: Effort = 64
+"""Sets of strategies whose memory a model remembers."""
+_NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
+
+
+def admitted(job: Job, strategies: Strategies) -> Mask:
+    """Rows whose collectives their groups can have: [rows]."""
+    replicas = strategies.replicas
+    none, holders, shared = np.zeros(len(strategies), np.int64), replicas // strategies.ep, strategies.ep > 1
+    beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
+    replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
+    sharded, exchange = ~replicated & ~hybrid, strategies.exchange
+    within = node_replicas(replicas, tp, job.fabric.node_ranks)
+    kinds: tuple[tuple[Kind, Mask, Ints, Ints, Ints], ...] = (
+        ("all-reduce", replicated, replicas, tp, exchange),
+        ("all-gather", sharded, replicas, tp, exchange),
+        ("reduce-scatter", sharded, replicas, tp, exchange),
+        ("all-gather", hybrid, within, tp, exchange),
+        ("reduce-scatter", hybrid, within, tp, exchange),
+        ("all-reduce", hybrid, replicas // within, tp * within, exchange),
+        ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
+        ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
+        ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
+        ("all-to-all", shared, strategies.ep, tp, none),
+        ("all-reduce", shared & replicated, holders, stride, exchange),
+        ("all-gather", shared & sharded, holders, stride, exchange),
+        ("reduce-scatter", shared & sharded, holders, stride, exchange),
+    )
+    # Light that is added up on its way cannot be sent to one rank.
+    found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
+    found &= has_ring(job.fabric, strategies.cp, tp)
+    if isinstance(job.pricing, GroupPrices):
+        found &= circuits_stand(job.fabric, strategies)
+        if divides(job.fabric):
+            # Circuits that stand beside those of other axes serve one collective.
+            others = np.maximum.reduce([strategies.tp, strategies.pp, strategies.ep, strategies.cp]) > 1
+            found &= ~(others & job.phased(strategies.exchange))
+    for kind, wanted, ranks, between, by in kinds:
+        which = np.flatnonzero(wanted & (ranks > 1))
+        spread = distance(job.fabric, between[which])
+        columns = (strategies.algorithm[which], ranks[which], spread, by[which])
+        found[which] &= served(job.pricing, kind, strategies.algorithms, *columns)
+    return found
+
+
+def memory(job: Job, strategies: Strategies) -> Floats:
+    """Bytes that the fullest rank holds: [rows]; what fabrics have in common is found once."""
+    columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
+    kept = tuple(method.state_bytes for method in job.exchanges)
+    key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
+    known = job.model.memory
+    if key not in known:
+        if len(known) == _REMEMBERED:
+            del known[next(iter(known))]
+        known[key] = _memory(job, strategies)
+    return known[key]
+
+
+def _memory(job: Job, strategies: Strategies) -> Floats:
+    found = np.zeros(len(strategies))
+    for which in _by_stages(strategies):
+        found[which] = stage_memory(job, strategies.rows(which))
+    plain = np.flatnonzero(strategies.plain & (strategies.sharding == ZERO_3))
+    if len(plain):
+        found[plain] += job.model.gathered_bytes
+    return found
+
+
+def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
+    """Seconds that no simulated step of each row falls below: [rows].
+
+    With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
+    below the prices of schedules say, which is never less.
+    """
+    divided = isinstance(job.pricing, GroupPrices) and divides(job.fabric)
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False, divided=divided, proved=proved)
+    found = np.zeros(len(strategies))
+    for which in _by_stages(strategies):
+        rows = strategies.rows(which)
+        # A smaller last micro-batch only makes the step longer than one without it.
+        times = stage_times(job, rows, lines, sharing=not divided)
+        found[which] = pipeline_bound(times, rows.micro_batches - (rows.micro_batch > 0))
+    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True, proved=proved)
+    for sharding, kind in KIND_OF_SHARDING.items():
+        which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
+        if len(which):
+            found[which] = _plain_bound(job, strategies.rows(which), kind, lines)
+    return found * _ROUNDING
+
+
+def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
+    """The recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
+    forward, backward = times.passes
+    both = forward + backward
+    stages, chunks = times.update.shape[1], both.shape[1]
+    # Of the gradients that passes hide, those of a stage's last chunk are exchanged last.
+    hidden = (times.lead * times.computed_backward)[:, :stages]
+    exposed = times.late_exchange[:, :stages] + np.maximum(times.early_exchange[:, :stages] - hidden, 0.0)
+    closing = exposed + times.exchange + times.tied + times.update
+    # From a micro-batch's first pass on a stage until its gradient has left it.
+    trip = both + 2 * np.concatenate([times.send[:, 1:], np.zeros_like(both[:, :1])], axis=1)
+    trip = trip[:, ::-1].cumsum(axis=1)[:, ::-1]
+    # As many as many micro-batches would leave under way: with fewer there is one round either way.
+    flying = np.array([each[:, 0].max() for each in in_flight(stages, 4 * stages, chunks // stages)])
+    rounds = -(-micro_batches[:, None] // flying)
+    work = both.reshape(-1, chunks // stages, stages).sum(axis=1)
+    busy = np.maximum(micro_batches[:, None] * work, rounds * trip[:, :stages])
+    start, tail = times.gather[:, 0], closing[:, 0]
+    found: Floats = start + busy[:, 0] + tail
+    for stage in range(1, stages):
+        send = times.send[:, stage]
+        start = np.maximum(times.gather[:, stage], start + forward[:, stage - 1] + send)
+        tail = np.maximum(closing[:, stage], send + backward[:, stage - 1] + tail)
+        found = np.maximum(found, start + busy[:, stage] + tail)
+    return found
+
+
+def _by_stages(strategies: Strategies) -> list[Ints]:
+    """Row numbers with the same stages and chunks, in blocks that bound the memory of an array."""
+    blocks: list[Ints] = []
+    key = packed((strategies.pp, strategies.virtual_stages))
+    for each in np.unique(key):
+        which = np.flatnonzero(key == each)
+        blocks += [which[begin : begin + _BLOCK] for begin in range(0, len(which), _BLOCK)]
+    return blocks
+
+
+def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
+    (replicas,) = set(rows.dp.tolist())
+    plan = make_plan(kind, job.graph, replicas, job.settings)
+    forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
+    # Seconds of computing up to each position, the position before the first included.
+    done = np.concatenate([np.zeros((len(rows), 1)), forward, backward[:, ::-1]], axis=1).cumsum(axis=1)
+    update = job.accelerator.update_time(plan.updated_parameters * job.settings.optimizer_traffic_bytes)
+    if not plan.exchanges:
+        computing: Floats = done[:, -1] + update
+        return computing
+    group = rows.algorithm, rows.dp, rows.tp, rows.exchange
+    sizes = [(each.kind, np.full((len(rows), 1), each.nbytes)) for each in plan.exchanges]
+    durations = np.stack([lines(kind, *group, nbytes)[:, 0] for kind, nbytes in sizes], axis=1)
+    following = durations[:, ::-1].cumsum(axis=1)[:, ::-1]
+    after = np.array([each.starts_after for each in plan.exchanges])
+    first = np.where(plan.exchanges[0].needed_by == 0, durations[:, :1], 0.0)
+    ready = done[:, after + 1] + np.where(after == START, 0.0, first)
+    found: Floats = np.maximum(first[:, 0] + done[:, -1], (ready + following).max(axis=1))
+    blocking = job.blocks(rows.exchange)
+    if blocking.any():
+        whole = np.full((len(rows), 1), sum(each.nbytes for each in plan.exchanges))
+        found = np.where(blocking, done[:, -1] + lines(plan.exchanges[0].kind, *group, whole)[:, 0], found)
+    return found + update
+
+
+class PriceLines:
+    """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and exchange.
+
+    Where an exchange chooses its algorithm, the bound is the least of the algorithms'. With ``hidden_setup`` all
+    circuits of the first step are set up before the data exists, otherwise only those that can stay in place
+    (``Cost.repeated_time``).
+    """
+
+    def __init__(
+        self,
+        pricing: Pricing,
+        algorithms: Sequence[str],
+        *,
+        hidden_setup: bool,
+        divided: bool = False,
+        proved: bool = False,
+    ) -> None:
+        """``divided``: whether groups have no more than a share of the channels, and bytes count once; ``proved``:
+        whether bounds of the collectives stand for those of their schedules."""
+        self._pricing = pricing
+        self._proved = proved
+        self._algorithms = algorithms
+        self._hidden_setup = hidden_setup
+        self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
+        self._tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = {}
+        self._slopes: dict[tuple[Kind, Group], float] = {}
+        self._divided = divided
+
+    def __call__(
+        self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
+    ) -> Floats:
+        """Seconds: 0 where nothing is sent or there is one rank, infinite where no algorithm serves.
+
+        Arguments broadcast; ``nbytes`` may have a last dimension more than the others.
+        """
+        groups, row = unique_groups(algorithm, ranks, stride, exchange)
+        shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
+        bound = self._table(kind, groups).column(row.reshape(shape), nbytes)
+        if self._divided:
+            slopes = np.array([self._slope(kind, group) for group in groups])[row]
+            np.maximum(bound, slopes.reshape(shape) * nbytes, out=bound)
+        alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
+        return np.where((nbytes > 0) & ~alone, bound, 0.0)
+
+    def _slope(self, kind: Kind, group: Group) -> float:
+        if (kind, group) not in self._slopes:
+            assert isinstance(self._pricing, GroupPrices)
+            _, ranks, stride, exchange = group
+            self._slopes[kind, group] = slope(self._pricing, kind, ranks, exchange, stride)
+        return self._slopes[kind, group]
+
+    def _table(self, kind: Kind, groups: list[Group]) -> _LineTable:
+        key = kind, tuple(groups)
+        if key not in self._tables:
+            self._tables[key] = _LineTable.of([self._of_group(kind, group) for group in groups])
+        return self._tables[key]
+
+    def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
+        if group[1] == 1:
+            return []
+        if (kind, group) not in self._lines:
+            algorithm, ranks, stride, exchange = group
+            name = self._algorithms[algorithm]
+            lines_of = self._pricing.lines
+            if self._proved and isinstance(self._pricing, GroupPrices):
+                lines_of = self._pricing.proved_lines
+            lines = lines_of(kind, name, ranks, exchange, stride, hidden_setup=self._hidden_setup)
+            self._lines[kind, group] = undominated(lines)
+        return self._lines[kind, group]
+
+
+class _LineTable(NamedTuple):
+    """Lower bounds of the prices of several groups, of which each may have several."""
+
+    lines: Floats
+    """Fields of price lines, infinite where a group has fewer than others: [fields, lines, groups]."""
+    others: tuple[tuple[int, LowerPrice], ...]
+    """Bounds of other forms, each with its group."""
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[LowerPrice]]) -> _LineTable:
+        """Return the table of the bounds of each group."""
+        straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
+        most = max(1, *map(len, straight))
+        padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]
+        others = tuple(
+            (group, line) for group, lines in enumerate(groups) for line in lines if not isinstance(line, PriceLine)
+        )
+        return cls(np.array(padded).transpose(2, 1, 0), others)
+
+    def column(self, group: Ints, nbytes: Floats) -> Floats:
+        """Least bounds of collectives of so many bytes, each of a group, which broadcast with ``nbytes``; infinite
+        where a group has none."""
+        bound: Floats = PriceLine(*self.lines[..., group]).column(nbytes).min(axis=0)
+        for place, line in self.others:
+            bound = np.where(group == place, np.minimum(bound, line.column(nbytes)), bound)
+        return bound
+
+
+# Lower bounds of placed plans: for columns of rows without any partition, and of one plan before and with circuits.
+#
+# Rows without a partition:
+#
+# longest chain   each operator in the parts that the partition will make, forward and then back
+# computing       all operators and the update, divided by the devices
+# exchange        no gradient exists before the first parameters' backward pass; what a device then sends to the
+# next group, on average, takes all circuits it can have, and on a ring all that cross each link
+#
+# One plan, before it has circuits and with them:
+#
+# device     it cannot start before its first input, computes all that it has, and updates what it holds
+# path       forward and back through the placed graph, a transfer between devices at the best rate there is
+# gradients  none exists before the first backward pass of an operator with parameters; sums over copies and what
+# goes to the next group follow
+# bytes      of each port that sends or receives, of the links of a ring, of each pipe, over their rates
+#
+# A bound never lies above the simulated step (:func:`~lightloom.planning.simulation.placed_step.simulate_placed`).
+
+ROUNDING = 1 - 1e-9
+"""Sums in another order than the simulator's."""
+
+
+class FastestLink(NamedTuple):
+    """What no circuits of a fabric exceed."""
+
+    rate: float
+    """Bytes per second out of, and into, a rank; infinite where there is no other."""
+    link_rate: float
+    """Bytes per second on the links between two neighbours of a WDM ring, both ways together; infinite elsewhere."""
+    latency: float
+    """Seconds between the two nearest ranks."""
+
+
+def fastest_link(fabric: Fabric) -> FastestLink:
+    """Return what no circuits of a fabric exceed."""
+    ring = fabric.exclusive and fabric.wavelength_routed
+    return FastestLink(
+        rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),
+        link_rate=2 * fabric.channels * fabric.channel_bandwidth if ring else float("inf"),
+        latency=fabric.neighbour_latency(),
+    )
+
+
+def exchange_latency(fabric: Fabric, k: int) -> float:
+    """Seconds of propagation in a ring all-reduce between groups of k neighbours; 0 for one group."""
+    if fabric.ranks == k:
+        return 0.0
+    ranks = np.arange(fabric.ranks)
+    after = (ranks + k) % fabric.ranks
+    ways = [fabric.latency(ranks, after, np.full(fabric.ranks, way)).min() for way in range(fabric.routes)]
+    return 2 * (fabric.ranks // k - 1) * float(min(ways))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoarseBound:
+    """Columns [rows] that need no partition."""
+
+    bound: Floats
+    """Seconds of a step."""
+    sub_operators: Ints
+    memory: Floats
+    """Bytes that some device holds at least."""
+
+
+def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
+    """Bound the step time of every row from below."""
+    parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
+    columns = ("bound", "sub_operators", "memory")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts] or [np.empty(0)]) for name in columns}
+    return CoarseBound(**joined)
+
+
+def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
+    parts, (forward, backward), totals = table.parts(rows, job.operators)
+    parameters = job.model.columns["parameters"] * table.placed
+    # The host of a device launches what the device computes of an operator, however little.
+    total = np.zeros(len(rows))
+    for seconds, launched in zip(totals, job.operators.launches(rows.recomputation), strict=True):
+        launching = np.where(seconds > 0, launched, 0.0)
+        total += np.maximum(seconds[:, table.placed].sum(axis=1), launching[:, table.placed].sum(axis=1))
+    every_step = job.accelerator.update_time(0.0)
+    update = job.accelerator.update_time(float(parameters.sum() * job.settings.optimizer_traffic_bytes)) - every_step
+    last, first = _chain(job.graph, table, forward, backward, parameters)
+    exchange = np.where(rows.l > 1, first + _exchange(job, rows, float(parameters.sum())), 0.0)
+    settings = job.settings
+    of_copy, of_owned = shared_state_bytes(settings, rows.l.astype(np.float64))
+    state = np.minimum(state_bytes(settings), of_copy + of_owned)
+    outside = table.placed & (job.model.columns["in_block"] == 0)
+    kept = job.model.columns.kept(rows.samples)
+    kept = np.where(rows.recomputation == 0, kept[:, table.placed].sum(axis=1), kept[:, outside].sum(axis=1))
+    held = parameters.sum() * state + kept
+    earlier = (rows.micro_batches - 1) * np.maximum(total / rows.k, last)
+    working = (total + update / rows.l) / rows.k + every_step
+    return CoarseBound(
+        bound=(np.maximum.reduce([working, last, exchange]) + earlier) * ROUNDING,
+        sub_operators=parts.sum(axis=1),
+        memory=held / rows.k,
+    )
+
+
+def _chain(
+    graph: ComputeGraph, table: PartTable, forward: Floats, backward: Floats, parameters: Ints
+) -> tuple[Floats, Floats]:
+    """Seconds until the last backward pass has ended, and until the first one that makes gradients of parameters.
+
+    Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
+    parts.
+    """
+    index = {operator.name: number for number, operator in enumerate(graph.operators)}
+    inputs = [[index[name] for name in operator.inputs if table.placed[index[name]]] for operator in graph.operators]
+    readers: list[list[int]] = [[] for _ in inputs]
+    forward_end, backward_end = np.zeros((2, len(inputs), len(forward)))
+    for number in np.flatnonzero(table.placed).tolist():
+        for source in inputs[number]:
+            readers[source].append(number)
+            np.maximum(forward_end[number], forward_end[source], out=forward_end[number])
+        forward_end[number] += forward[:, number]
+    for number in np.flatnonzero(table.placed)[::-1].tolist():
+        backward_end[number] = forward_end[number]
+        for reader in readers[number]:
+            np.maximum(backward_end[number], backward_end[reader], out=backward_end[number])
+        backward_end[number] += backward[:, number]
+    owners = np.flatnonzero(parameters > 0)
+    last = backward_end.max(axis=0, initial=0.0)
+    return last, backward_end[owners].min(axis=0) if len(owners) else last
+
+
+def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
+    """Seconds of the data-parallel exchange over the best circuits: [rows]."""
+    fabric, link = job.fabric, fastest_link(job.fabric)
+    nbytes = 2 * (rows.l - 1) / rows.l * parameters * job.settings.gradient_bytes / rows.k
+    stride = np.minimum(rows.k, fabric.ranks - rows.k)
+    sizes, which = np.unique(rows.k, return_inverse=True)
+    latency = np.array([exchange_latency(fabric, int(k)) for k in sizes])[which]
+    sending = nbytes / sent_ratio(job.settings, rows.ratio) * np.maximum(1 / link.rate, stride / link.link_rate)
+    return sending + np.where(nbytes > 0, latency, 0.0)
+
+
+class _Flows(NamedTuple):
+    """Bytes [k, 2 k] that devices of one group send in a step; columns as the pipes' destinations."""
+
+    total: Floats
+    gradients: Floats
+    """Those of gradients of parameters."""
+
+
+class _Path(NamedTuple):
+    step: float
+    """Seconds of a step at least."""
+    gradient: float
+    """Seconds before which no gradient of parameters exists."""
+
+
+def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
+    """Seconds that no circuits make the plan's step fall below.
+
+    Args:
+        job: where it runs.
+        plan: placed.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group.
+    """
+    link, flows = fastest_link(job.fabric), _flows(job, plan, ratio)
+    sending = np.diagonal(flows.total, plan.k) / link.rate + exchange_latency(job.fabric, plan.k)
+    path = _path(job, plan, plan.balanced.nbytes / link.rate + link.latency, sending)
+    return ROUNDING * max(path.step, _bytes(job, plan, flows.total), path.gradient + _bytes(job, plan, flows.gradients))
+
+
+def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
+    """Seconds that the plan's step takes at least over the circuits that are granted to it; arguments as above."""
+    link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
+    rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
+    pipe, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
+    lit = fastest > 0
+    rate[circuits.source[lit], circuits.destination[lit]] = fastest[lit]
+    latency[circuits.source[lit], circuits.destination[lit]] = circuits.latency[lit]
+    reader = np.repeat(np.arange(plan.balanced.size), np.diff(plan.balanced.parent_start))
+    ways = plan.placement.device[plan.balanced.parent], plan.placement.device[reader]
+    # A gradient takes the other pipe; the better of both ways stands for both.
+    forward = latency[ways] + plan.balanced.nbytes / rate[ways]
+    backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
+    sending = np.diagonal(flows.total, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
+    path = _path(job, plan, np.minimum(forward, backward), sending)
+    total, gradients = (_busiest(circuits, sent[pipe]) for sent in flows)
+    return ROUNDING * max(path.step, total, path.gradient + gradients)
+
+
+def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
+    balanced, device, k = plan.balanced, plan.placement.device, plan.k
+    total, gradients = np.zeros((2, k, 2 * k))
+    total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
+    copied = np.flatnonzero(device != np.roll(device, 1))
+    for one, other in ((copied - 1, copied), (copied, copied - 1)):
+        np.add.at(gradients, (device[one], device[other]), balanced.synchronised[copied])
+    onward = plan.all_reduce_bytes / sent_ratio(job.settings, np.array(ratio))
+    for flow in (total, gradients):
+        flow[np.arange(k), np.arange(k) + k] = onward
+    return _Flows(total, gradients)
+
+
+def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
+    """Seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
+    link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
+    ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
+    device: Ints = np.arange(k)
+    stride = np.abs(np.arange(2 * k) - device[:, None])
+    links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
+    return max(float(ports.max()) / link.rate, links / link.link_rate)
+
+
+def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Path:
+    """Bounds by devices and along paths.
+
+    Args:
+        job: where it runs.
+        plan: placed.
+        transfer: [edges] seconds of a transfer, were it between devices.
+        sending: [k] seconds of a device's exchange with the next group.
+    """
+    from lightloom.planning.simulation import kernels
+
+    balanced, device, k = plan.balanced, plan.placement.device, plan.k
+    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
+    delay = np.where(device[balanced.parent] == device[reader], 0.0, transfer)
+    forward_end, backward_end = kernels.longest_paths(
+        balanced.parent_start, balanced.parent, delay, balanced.forward, balanced.backward
+    )
+    nbytes = updated_parameters(plan) * float(job.settings.optimizer_traffic_bytes)
+    update = job.accelerator.update_time(nbytes)
+    busy = np.bincount(device, balanced.forward + balanced.backward, k)
+    begin, end, first = np.full(k, np.inf), np.zeros(k), np.full(k, np.inf)
+    np.minimum.at(begin, device, forward_end - balanced.forward)
+    np.maximum.at(end, device, backward_end)
+    owner = balanced.parameters > 0
+    np.minimum.at(first, device[owner], backward_end[owner])
+    working = np.where(busy > 0, begin + busy, 0.0)
+    exchanging = np.where(plan.all_reduce_bytes > 0, first + sending, 0.0)
+    bound = np.maximum.reduce([working, end, exchanging]) + update
+    # A part may hold copies and own no parameter itself.
+    holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
+    return _Path(float(bound.max()), float(backward_end[holds].min(initial=np.inf)) if owner.any() else 0.0)
+
+
+def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
+    """Seconds in which each pipe carries so many bytes [pipe], and the ports that several share all of theirs."""
+    seconds = _shortest(circuits, nbytes)
+    if circuits.timing is not None:
+        return float(seconds.max(initial=0.0))
+    return float(max(np.bincount(port, seconds).max(initial=0.0) for port in (circuits.port, circuits.entry)))
+
+
+def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
+    """Seconds in which each pipe carries so many bytes at least: [pipe]; 0 for one without circuits."""
+    fastest = circuits.bandwidth.max(axis=0)
+    lit = np.where(fastest > 0, fastest, np.inf)
+    if circuits.timing is None:
+        return nbytes / lit
+    cycle_bytes = circuits.bandwidth.sum(axis=0) * circuits.timing.hold
+    cycles = np.maximum(np.ceil(nbytes / np.where(cycle_bytes > 0, cycle_bytes, np.inf)) - 1, 0.0)
+    seconds: Floats = cycles * len(circuits.bandwidth) * circuits.timing.period + (nbytes - cycles * cycle_bytes) / lit
+    return seconds

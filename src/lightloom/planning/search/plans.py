@@ -1,0 +1,596 @@
+"""What a search finds: plans of every kind, ranked together.
+
+    kind              choice            simulated
+    ddp, fsdp         Strategy          bucket by bucket, unit by unit
+    tensor-pipeline   Strategy          stage by stage
+    placed            PlacedChoice      sub-operator by sub-operator, over the circuits granted
+
+Plans that fit the memory come first, of these plans that a framework can run, then less time for each sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.timeline import Timeline
+from lightloom.core.units import format_time
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.economics.ledger import StepEnergy, StepLedger
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS, MemoryUse, repeated_operators
+from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategy
+from lightloom.planning.pricing.collective_prices import (
+    LIBRARY,
+    CheapestPrices,
+    ExchangePrices,
+    LibraryPrices,
+    LibraryPricing,
+)
+from lightloom.planning.pricing.division import Division
+from lightloom.planning.pricing.job import (
+    Belief,
+    Job,
+    belief_of,
+    half_widths,
+    told_apart,
+)
+from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing.step import ExchangeUse, StrategyStep, strategy_seconds
+from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.simulation.engine import StepResult
+from lightloom.planning.simulation.placed_step import PlacedStep
+
+# Kinds and names of plans by what is chosen.
+
+
+def kind_of(choice: Strategy | PlacedChoice) -> str:
+    """One of :data:`KINDS`."""
+    if isinstance(choice, PlacedChoice):
+        return "placed"
+    return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
+
+
+def label(choice: Strategy | PlacedChoice) -> str:
+    """Degrees in a few words, and what is not the default."""
+    if isinstance(choice, PlacedChoice):
+        parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
+        if choice.k > 1:
+            parts += [f"τ {format_time(choice.quantum)}", f"at most {choice.most_exchanging} read all"]
+        parts += [f"{choice.micro_batches} micro-batches"] if choice.micro_batches > 1 else []
+        parts += ["recomputing"] if choice.recomputation == "full" else []
+    else:
+        sizes = f" of {choice.micro_batch}" if choice.micro_batch else ""
+        degrees = (("dp", choice.dp), ("tp", choice.tp), ("pp", choice.pp), ("cp", choice.cp), ("ep", choice.ep))
+        parts = [f"{name} {degree}" for name, degree in degrees if degree > 1 or name == "dp"]
+        parts += [
+            "sequence" if choice.sequence_parallel else "",
+            f"{choice.virtual_stages} chunks a stage" if choice.virtual_stages > 1 else "",
+            f"{choice.micro_batches} micro-batches{sizes}" if choice.micro_batches > 1 else "",
+            KIND_OF_SHARDING.get(choice.sharding, choice.sharding) if choice.replicas > 1 else "",
+            {"full": "recomputing", "selective": "recomputing attention"}.get(choice.recomputation, ""),
+        ]
+    return " · ".join(filter(None, parts))
+
+
+# Intervals of plans: how far their predicted times may be off, and which plans that does not tell apart.
+#
+# A derivative for each parameter, by pricing the plan again with the parameter a little smaller; the computing of a
+# placed plan moves as the sum of its operators does. Parameters of links are those of the fabric's collective
+# library: exchanges that other schedules carry stay as they are.
+
+_STEP = -1e-3
+"""Change of a parameter's logarithm for numerical derivatives: downwards, as fractions may be 1."""
+
+
+class Predicted(Protocol):
+    """What an interval needs to know of a plan."""
+
+    @property
+    def job(self) -> Job:
+        """Where and at which prices it was simulated."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Cluster it runs on; parameters of one cluster move all its plans alike."""
+
+    @property
+    def choice(self) -> Strategy | PlacedChoice:
+        """Strategy, or placement, whose step time the interval is of."""
+
+    @property
+    def verified(self) -> bool:
+        """False where a collective library carries exchanges."""
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def sample_time(self) -> float:
+        """Seconds of a step for each of its samples."""
+
+    @property
+    def breakdown(self) -> Mapping[str, float]:
+        """Seconds of the step by what it waits for."""
+
+
+class Interval(NamedTuple):
+    """The 90 % interval of a step's seconds."""
+
+    low: float
+    high: float
+    apart: bool
+    """Whether the interval of the difference tells the plan apart from the first of the ranking."""
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval, relative to the predicted time."""
+        return float((self.high - self.low) / (2 * np.sqrt(self.high * self.low)))
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """A plan and how its time changes with the parameters."""
+
+    plan: Predicted
+    belief: Belief
+    slopes: Floats
+    """Of the logarithm of its step time with that of each parameter: [parameters]."""
+
+    @property
+    def half_width(self) -> float:
+        return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
+
+    def apart(self, other: _Priced) -> bool:
+        """Whether the times a sample of two plans differ by more than is uncertain of their difference."""
+        times = np.log([self.plan.sample_time, other.plan.sample_time])
+        if self.plan.cluster == other.plan.cluster:
+            slopes = np.stack([self.slopes, other.slopes])
+            return bool(told_apart(slopes, times, self.belief.covariance, self.belief.scatter)[1])
+        return bool(abs(times[1] - times[0]) > np.hypot(self.half_width, other.half_width))
+
+
+def plan_intervals(winner: Predicted, plans: Iterable[Predicted]) -> dict[int, Interval]:
+    """Return the intervals of plans by their ``id``, without those whose accelerator states no spreads."""
+    first = _intervals_priced(winner)
+    intervals: dict[int, Interval] = {}
+    for plan in plans:
+        priced = first if plan is winner else _intervals_priced(plan)
+        if priced is not None and plan.step_time > 0:
+            factor = float(np.exp(priced.half_width))
+            apart = first is None or (plan is not winner and priced.apart(first))
+            intervals[id(plan)] = Interval(plan.step_time / factor, plan.step_time * factor, apart)
+    return intervals
+
+
+def _intervals_priced(plan: Predicted) -> _Priced | None:
+    job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
+    if belief is None:
+        return None
+    by_library = not plan.verified
+    base = _log_seconds(plan, _moved(job, "", by_library=by_library))
+    moved = [_log_seconds(plan, _moved(job, name, by_library=by_library)) for name in belief.names]
+    return _Priced(plan, belief, (np.array(moved) - base) / _STEP)
+
+
+def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
+    """The job with a parameter a little smaller; links are priced anew only where the library carries exchanges."""
+    accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
+    kernels, library = accelerator.kernels, fabric.library
+    if kernels is not None and parameter in kernels.priors():
+        value = getattr(kernels, parameter) * smaller
+        accelerator = accelerator.model_copy(update={"kernels": kernels.model_copy(update={parameter: value})})
+    elif by_library and parameter:
+        assert library is not None
+        value = library.transport.priors()[parameter].value * smaller
+        fabric = fabric.model_copy(update={"transport": library.transport.with_parameters({parameter: value})})
+    return job.repriced(accelerator, fabric, LibraryPricing(fabric) if by_library else job.pricing)
+
+
+def _log_seconds(plan: Predicted, job: Job) -> float:
+    """Logarithm of the seconds of a plan at a job's prices, up to a constant."""
+    if isinstance(plan.choice, Strategy):
+        return float(np.log(strategy_seconds(job, plan.choice)))
+    rows = PlacedRows.of([plan.choice])
+    one = np.ones(1, np.int64)
+    computing = sum(float(seconds.sum()) for seconds in job.operators.passes(rows.samples, one, rows.recomputation))
+    return plan.breakdown["compute_s"] / plan.step_time * float(np.log(computing))
+
+
+# Which plan stands before which: the order of a ranking, and the front of time and energy.
+
+
+class Choice(Protocol):
+    """How a plan divides the model."""
+
+    @property
+    def recomputation(self) -> str: ...
+
+
+class Simulated(Protocol):
+    """What the order of a plan depends on; see :class:`~lightloom.planning.search.plans.Plan`."""
+
+    @property
+    def fits(self) -> bool | None: ...
+    @property
+    def runnable(self) -> bool: ...
+    @property
+    def sample_time(self) -> float: ...
+    @property
+    def energy_per_sample(self) -> float: ...
+    @property
+    def communication_time(self) -> float | None: ...
+    @property
+    def choice(self) -> Choice: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def gradient_exchange(self) -> object | None: ...
+    @property
+    def label(self) -> str: ...
+
+
+P = TypeVar("P", bound=Simulated)
+
+
+def order(plan: Simulated) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
+    """Sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a sample;
+    plans that computation hides equally are told apart by how long their networks are busy, then those that recompute
+    nothing come first, then by name."""
+    return (
+        plan.fits is False,
+        not plan.runnable,
+        plan.sample_time,
+        plan.communication_time or 0.0,
+        plan.choice.recomputation != "none",
+        plan.algorithm,
+        plan.strategy,
+        plan.gradient_exchange is not None,
+        plan.label,
+    )
+
+
+def pareto_front(plans: Iterable[P]) -> tuple[P, ...]:
+    """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
+    front: list[P] = []
+    for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
+        if not front or plan.energy_per_sample < front[-1].energy_per_sample:
+            front.append(plan)
+    return tuple(front)
+
+
+# What became of the plans of a search.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Plans of a search, by what became of them."""
+
+    rows: int = 0
+    """Plans altogether."""
+    refused: int = 0
+    """Plans whose groups have no such collectives or circuits."""
+    too_fine: int = 0
+    """Placed plans with more sub-operators than are searched."""
+    too_large: int = 0
+    """Plans that do not fit the memory."""
+    bounded: int = 0
+    """Plans whose step time was bounded."""
+    partitioned: int = 0
+    """Partitions made, each for all plans that share it."""
+    placed: int = 0
+    """Placements made."""
+    simulated: int = 0
+    """Plans simulated."""
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
+
+
+INTERVALS = 12
+"""Plans of a ranking that have intervals: those that the terminal shows, with the best of each kind."""
+INTERVALS_OF_THE_REFERENCE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """One plan that was simulated with verified schedules or circuits."""
+
+    cluster: Cluster
+    """With the ranks that the plan uses."""
+    job: Job
+    """Where and at which prices it was simulated."""
+    choice: Strategy | PlacedChoice
+    bound: float
+    """Lower bound of the step's duration before it was simulated, in seconds."""
+    step: StrategyStep | PlacedStep
+    """What was simulated."""
+    breakdown: Mapping[str, float]
+    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
+    ranks."""
+    ledger: StepLedger
+    """Joules and dollars of a step."""
+    memory: float
+    """Bytes of the fullest rank."""
+    gradient_exchange: PricedExchange | None = None
+    """Method by which replicas exchange gradients; None for as they are."""
+    uncompressed: Plan | None = None
+    """The same plan with gradients as they are, where that was simulated too."""
+
+    @property
+    def step_time(self) -> float:
+        """Duration of a step, in seconds."""
+        return self.step.step_time
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the accelerator's memory holds the fullest rank; None where its size is unknown."""
+        capacity = self.cluster.accelerator.memory
+        return None if capacity is None else self.memory <= capacity
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a training framework can run the plan: any but a placed one, as none places single operators."""
+        return isinstance(self.choice, Strategy)
+
+    @property
+    def placed(self) -> PlacedStep | None:
+        """The step of a placed plan."""
+        return self.step if isinstance(self.step, PlacedStep) else None
+
+    @property
+    def division(self) -> Division | None:
+        """Channels that the axes of a strategy hold, where circuits of several stand at once."""
+        return self.step.division if isinstance(self.step, StrategyStep) else None
+
+    @property
+    def result(self) -> StepResult | None:
+        """The step of data parallelism alone, exchange by exchange."""
+        return self.step.result if isinstance(self.step, StrategyStep) else None
+
+    @property
+    def prices(self) -> SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices | None:
+        """Prices of the exchanges of data parallelism alone."""
+        prices = self.step.prices if isinstance(self.step, StrategyStep) else None
+        return prices if isinstance(prices, SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices) else None
+
+    @property
+    def timeline(self) -> Timeline:
+        """Intervals of the step; one group stands for all."""
+        return self.step.timeline
+
+    @property
+    def spent(self) -> Mapping[str, Floats] | None:
+        """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``), each [stages];
+        None for plans that are not simulated stage by stage."""
+        return self.step.spent if isinstance(self.step, StrategyStep) else None
+
+    @property
+    def in_step(self) -> InStep | None:
+        """What setting circuits anew within the step gains, where that was searched and several groups exchange."""
+        return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
+
+    @property
+    def regranted(self) -> RegrantedStep | None:
+        """The step of a placed plan whose circuits are granted anew within it."""
+        return self.step if isinstance(self.step, RegrantedStep) else None
+
+    @property
+    def strategy(self) -> str:
+        """One of :data:`KINDS`."""
+        return kind_of(self.choice)
+
+    @property
+    def exchanges(self) -> tuple[ExchangeUse, ...]:
+        """Collectives of the step by kind, group and algorithm, the largest first."""
+        return self.step.exchanges if isinstance(self.step, StrategyStep) else ()
+
+    @property
+    def algorithm(self) -> str:
+        """Algorithm of the largest exchange; "none" without collectives."""
+        return self.exchanges[0].algorithm if self.exchanges else "none"
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Algorithms of the step's collectives, that of the largest first, and of further phases of an exchange."""
+        names = [use.algorithm for use in self.exchanges]
+        if isinstance(self.prices, ExchangePrices):
+            for use in self.exchanges:
+                names += self.prices.algorithms(use.kind, use.nbytes)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def verified(self) -> bool:
+        """Whether verified schedules or circuits carry all exchanges; a collective library has a closed form only."""
+        return LIBRARY.name not in self.algorithms
+
+    @property
+    def communication_time(self) -> float | None:
+        """Seconds that networks transmit, change circuits or wait for a codec, hidden or not; None for placed plans,
+        whose transfers overlap."""
+        return None if isinstance(self.step, PlacedStep) else self.step.communication_time
+
+    @property
+    def memory_use(self) -> MemoryUse | None:
+        """Parts of the memory, where they are known: of data parallelism alone that keeps all activations."""
+        plain = isinstance(self.choice, Strategy) and self.choice.recomputation == "none"
+        return self.result.memory if self.result is not None and plain else None
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step."""
+        return self.choice.global_batch
+
+    @property
+    def sample_time(self) -> float:
+        """Seconds of a step for each of its samples."""
+        return self.step_time / self.global_batch
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput of all ranks together; infinite for a step that takes no time."""
+        return self.global_batch / self.step_time if self.step_time else float("inf")
+
+    @property
+    def energy(self) -> StepEnergy:
+        """Joules of a step over all ranks."""
+        return self.ledger.energy
+
+    @property
+    def energy_per_sample(self) -> float:
+        """Joules over all ranks; only parts that have a figure."""
+        return self.energy.known_j / self.global_batch
+
+    @property
+    def short_label(self) -> str:
+        """The plan in a few words, without its exchange of gradients: degrees, what is not the default, algorithms."""
+        return " · ".join(filter(None, (label(self.choice), _named(self.algorithms))))
+
+    @property
+    def label(self) -> str:
+        """The plan in a few words, its exchange of gradients included."""
+        return " · ".join([self.short_label, *([self.gradient_exchange.label] if self.gradient_exchange else [])])
+
+    @property
+    def site(self) -> str:
+        """Where the plan runs, in a few words."""
+        return f"{self.cluster.name}, {self.cluster.counted_ranks}"
+
+
+def _named(algorithms: Sequence[str]) -> str:
+    return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedPlan:
+    """Data parallelism with an algorithm that does not serve it, or fails, and why."""
+
+    strategy: str
+    algorithm: str
+    why: str
+    compression: str | None = None
+    """The method of exchanging gradients, where it is what was refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSearch:
+    """Every plan that was simulated, on all clusters together and on the electrical reference."""
+
+    graph: ComputeGraph
+    clusters: tuple[Cluster, ...]
+    request: SearchRequest
+    global_batches: tuple[int, ...]
+    """Samples of a step, in all plans that were searched."""
+    ranking: tuple[Plan, ...]
+    """Plans that fit first, of these runnable ones, then least seconds a sample."""
+    reference: tuple[Plan, ...]
+    """Data parallelism on the electrical reference of the cluster."""
+    refused: tuple[RefusedPlan, ...]
+    counts: Counts
+    refusals: tuple[str, ...]
+    """Why whole kinds of plans were left out, a line each."""
+
+    @property
+    def winner(self) -> Plan:
+        """The first of the ranking; it fits unless no plan does, and is runnable unless no plan that fits is."""
+        return self.ranking[0]
+
+    def best_of(self, strategy: str) -> Plan | None:
+        """The first plan of a kind."""
+        return next((plan for plan in self.ranking if plan.strategy == strategy), None)
+
+    @property
+    def front(self) -> tuple[Plan, ...]:
+        """Pareto front of seconds against joules a sample, fastest first: no simulated plan that fits is better in
+        both."""
+        return pareto_front(plan for plan in self.ranking if plan.fits is not False)
+
+    def utilization(self, plan: Plan, *, hardware: bool = False) -> float:
+        """Share of the accelerators' peak rate that a step's forward and backward passes use.
+
+        With ``hardware``, the forward passes that recomputation repeats count as well.
+        """
+        flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
+        if not hardware:
+            flops -= sum(each.recomputed_flops for each in self.graph.operators)
+        else:
+            flops += self._repeated_flops[plan.choice.recomputation]
+        peak = plan.cluster.ranks * plan.cluster.accelerator.peak_rate(plan.cluster.training.precision)
+        return flops / self.graph.batch / plan.sample_time / peak if plan.step_time else 0.0
+
+    @cached_property
+    def _repeated_flops(self) -> dict[str, int]:
+        """FLOPs of the forward passes that are repeated, by recomputation."""
+        forward = [operator.forward_flops for operator in self.graph.operators]
+        return {name: sum(compress(forward, repeated_operators(self.graph, name))) for name in RECOMPUTATIONS}
+
+    @cached_property
+    def intervals(self) -> dict[int, Interval]:
+        """90 % intervals of the first plans, of the best of each kind, of the first of each cluster and of the
+        reference, by the ``id`` of the plan; none where an accelerator has a flat efficiency, of which no spread is
+        known."""
+        best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
+        reference = self.reference[:INTERVALS_OF_THE_REFERENCE]
+        shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *reference
+        plans = {id(plan): plan for plan in shown}
+        return plan_intervals(self.winner, plans.values())
+
+    def ledger_of(self, plan: Plan) -> StepLedger:
+        """Return what a plan's step costs, with the interval of its time where that is known."""
+        interval = self.intervals.get(id(plan))
+        return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
+
+    @property
+    def first_of_clusters(self) -> tuple[Plan, ...]:
+        """The first plan of every cluster of the ranking, and the first on the electrical reference."""
+        first: dict[int, Plan] = {}
+        for plan in (*self.ranking, *self.reference):
+            first.setdefault(id(plan.ledger.cluster), plan)
+        return tuple(first.values())
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Tokens of a sample; None for models that take none."""
+        return sequence_length(self.graph)
+
+
+def sequence_length(graph: ComputeGraph) -> int | None:
+    """Tokens of a sample; None for models that take none."""
+    attention = (each.dimensions for each in graph.operators if each.kind == "attention")
+    return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
+
+
+# By what the clusters of a search are priced: calibrations or priors, libraries or ideal software.
+
+
+def priced_lines(search: PlanSearch) -> list[str]:
+    """Return a line for each cluster on its computing and its collectives, and what that says of comparing clusters."""
+    lines = list(dict.fromkeys(f"{cluster.name}: {_priced_priced(cluster, search)}" for cluster in search.clusters))
+    if len({cluster.fabric.library is None for cluster in search.clusters}) > 1:
+        lines.append("where one cluster pays for a library and the other does not, the other's lead is an upper bound")
+    return lines
+
+
+def _priced_priced(cluster: Cluster, search: PlanSearch) -> str:
+    machine, calibration, algorithms = cluster.accelerator, cluster.accelerator.calibration, search.request.algorithms
+    if calibration is not None:
+        basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"
+    else:
+        basis = "by priors" if machine.kernels is not None else f"at {machine.efficiency:.0%} of its roofline"
+    software = cluster.fabric.software
+    if cluster.fabric.library is not None and algorithms and LIBRARY.name not in algorithms:
+        software = f"schedules with ideal software, as --algorithm names them in the place of {software}"
+    filling = "" if cluster.fabric.filling is None else f"; {cluster.fabric.filling}"
+    return f"{machine.chip} {basis}; collectives by {software}{filling}"

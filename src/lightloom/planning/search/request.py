@@ -1,0 +1,307 @@
+"""What a search for plans is asked: batches, what may vary, and what is pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from lightloom.collectives.cost.price import CostModel
+from lightloom.core.arrays import Mask
+from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.files.model_file import ModelReading, StatedStrategy
+from lightloom.planning.economics.ledger import Site
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS
+from lightloom.planning.parallelism.strategy_space import (
+    MOST_MICRO_BATCHES,
+    MOST_VIRTUAL_STAGES,
+    SHARDINGS,
+    Strategies,
+    canonical,
+)
+from lightloom.planning.parallelism.tensor_parallel import searched_degrees
+from lightloom.planning.pricing.collective_prices import carrier
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
+
+DATA_PARALLEL = ("ddp", "fsdp")
+"""Data parallelism alone: all of the model in every rank, or sharded."""
+STRATEGIES = (*DATA_PARALLEL, "tensor-pipeline")
+"""Data parallelism alone, and with tensor, pipeline or expert parallelism, micro-batches or other shardings."""
+KINDS = (*STRATEGIES, "placed")
+"""Strategies of practitioners, and SiP-ML's partition and placement."""
+PLACED_PINS = ("micro_batches", "micro_batch", "recomputation")
+"""Pins that placed plans can have."""
+LARGEST = 32
+"""Samples of a rank that a search without a batch tries at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins(StatedStrategy):
+    """Choices of a strategy that are given instead of searched; None where they are searched."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sharding", canonical(self.sharding))
+
+    @classmethod
+    def of(cls, stated: StatedStrategy) -> Self:
+        """Return what a model's file states as pins."""
+        return cls(**dict(stated))  # type: ignore[arg-type]
+
+    @property
+    def allow_placed(self) -> bool:
+        """Whether placed plans can have all that is pinned: micro-batches that are alike, recomputation of blocks."""
+        others = any(value is not None for name, value in self if name not in PLACED_PINS)
+        return not others and self.recomputation in (None, "none", "full")
+
+    def allows(self, **choices: int | str | bool) -> bool:
+        """Whether nothing that is pinned differs from these choices."""
+        return all(value in (None, choices.get(name, value)) for name, value in self)
+
+    def match(self, rows: Strategies) -> Mask:
+        """Rows with everything that is pinned: [rows]."""
+        matching = np.ones(len(rows), np.bool_)
+        for name, value in self:
+            if value is not None:
+                names = {"recomputation": RECOMPUTATIONS, "sharding": SHARDINGS}.get(name)
+                number = value if names is None else names.index(str(value))
+                # One replica is neither sharded nor not.
+                free = (rows.replicas == 1) if name == "sharding" else False
+                column = rows.samples if name == "micro_batch" else getattr(rows, name)
+                matching &= (column == number) | free
+        return matching
+
+    def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
+        """Why no strategy has all that is pinned; None where one may have."""
+        return next((reason for reason in self._contradictions(job, batches) if reason), None)
+
+    def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
+        model, ranks = job.model, job.fabric.ranks
+        given = {name: value for name, value in self if isinstance(value, int)}
+        degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
+        product, text = int(np.prod([*degrees.values()])), " ".join(f"--{name} {n}" for name, n in degrees.items())
+        slices = self.cp or (1 if len(searched_degrees(job.graph)) == 1 else None)
+        all_given = {"dp", "tp", "pp"} <= degrees.keys() and slices
+        if ranks % product or (all_given and product != ranks):
+            expected = f"{ranks}" if all_given else f"a divisor of {ranks}"
+            yield f"{text}: {product} ranks in all, expected {expected}"
+        if self.tp and model.split.degree % self.tp:
+            yield f"--tp {self.tp}: expected a divisor of {model.split.degree}, the parts that every block can have"
+        chunks = (self.pp or 1) * (self.virtual_stages or 1)
+        if chunks > len(model.starts):
+            yield f"{chunks} stages: the model has {len(model.starts)} blocks, expected at most one stage for each"
+        if self.virtual_stages and self.virtual_stages > 1 and self.pp == 1:
+            yield f"--virtual-stages {self.virtual_stages} and --pp 1: expected more than one stage to interleave"
+        if self.virtual_stages and self.virtual_stages > 1 and (self.micro_batches or 0) % (self.pp or 1):
+            yield f"--micro-batches {self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
+        if self.micro_batch and self.micro_batches:
+            yield f"--micro-batch {self.micro_batch} and --micro-batches {self.micro_batches}: expected one of them"
+        if self.ep and model.experts.degree % self.ep:
+            yield f"--ep {self.ep}: expected a divisor of {model.experts.degree}, the experts that the model can spread"
+        if self.cp and model.context_degree % self.cp:
+            yield f"--cp {self.cp}: expected a divisor of {model.context_degree}, the slices that a sequence can have"
+        if self.ep and self.dp and self.dp * (self.cp or 1) % self.ep:
+            yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
+        if self.sequence_parallel and self.tp and (self.tp == 1 or model.split.sequence_degree % self.tp):
+            yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {model.split.sequence_degree} above 1"
+        dp = self.dp or (ranks // (self.tp * self.pp * slices) if self.tp and self.pp and slices else 1)
+        parts = dp * (self.micro_batches or 1)
+        if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):
+            yield f"--micro-batch {self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"
+        if all(batch % parts for batch in batches):
+            yield (
+                f"global batch of {', '.join(map(str, batches))}: expected a multiple of {parts}, {dp} replicas with "
+                f"{self.micro_batches or 1} micro-batches each"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """What a search tries; without arguments everything.
+
+    Raises:
+        ConfigError: a list is empty, or a batch or quantum is not positive.
+        UnknownNameError: no such strategy, algorithm, sharding or recomputation.
+        UnsupportedError: none of the strategies that are asked for can be searched.
+    """
+
+    global_batches: Sequence[int] | None = None
+    """Samples of a step on all ranks together; None for the ranks times the largest power of two up to 32 samples that
+    some plan fits."""
+    largest_batches: bool = False
+    """Whether each plan runs with its own largest batch instead: a power of two for each rank."""
+    strategies: Sequence[str] = KINDS
+    """Some of :data:`KINDS`."""
+    algorithms: Sequence[str] = ()
+    """Algorithms that exchanges choose among, "library" among them; without any, the fabric's collective library where
+    it states one, otherwise all."""
+    site: Site = field(default_factory=Site)
+    """What turns parts and watts into dollars; decides no ranking."""
+    exchanges: Sequence[PricedExchange] = ()
+    """Methods by which replicas exchange gradients; every plan is ranked with gradients as they are, and with each."""
+    quanta: Sequence[float] = DEFAULT_QUANTA
+    """Seconds below which placed plans cut no operator."""
+    pins: Pins = Pins()
+    cost_model: CostModel = "physical"
+    overlap: bool = True
+    """Whether data parallelism communicates while computing."""
+    reconfigure_in_step: bool = False
+    """Whether the planes of a circuit switch are shared out among the groups of a plan, and set anew between the phases
+    of a step where that is faster."""
+    prune: bool = True
+    """False simulates every row that fits."""
+    compare: bool = True
+    """Whether data parallelism is ranked with each algorithm alone too, and on the cluster's electrical reference."""
+    must_fit: bool = True
+    """Whether a search fails where no plan fits the memory, instead of ranking what does not fit."""
+
+    def __post_init__(self) -> None:
+        lists = {"global batches": self.global_batches, "quanta": self.quanta, "strategies": self.strategies}
+        for name, values in lists.items():
+            if values is not None and not len(values):
+                raise ConfigError(f"no {name}: expected at least one")
+        for batch in self.global_batches or ():
+            if batch < 1:
+                raise ConfigError(f"global batch of {batch}: expected at least 1 sample")
+        for quantum in self.quanta:
+            if not quantum > 0:
+                raise ConfigError(f"quantum of {quantum} s: expected more than 0")
+        for strategy in self.strategies:
+            if strategy not in KINDS:
+                raise UnknownNameError("strategy", strategy, KINDS)
+        for algorithm in self.algorithms:
+            carrier(algorithm)
+        for name, value, known in (
+            ("recomputation", self.pins.recomputation, RECOMPUTATIONS),
+            ("sharding", self.pins.sharding, SHARDINGS),
+        ):
+            if value is not None and value not in known:
+                raise UnknownNameError(name, value, known)
+        degrees = {name: value for name, value in self.pins if name in ("tp", "pp", "cp", "ep")}
+        split = [f"--{name} {value}" for name, value in degrees.items() if isinstance(value, int) and value > 1]
+        if split and set(self.strategies) <= set(DATA_PARALLEL):
+            raise UnsupportedError(
+                f"{' '.join(split)} and --strategy {' '.join(self.strategies)}, which splits no model: expected "
+                "--strategy tensor-pipeline too, or none"
+            )
+        if self.reconfigure_in_step and (self.cost_model == "paper" or not self.overlap):
+            given = "--cost-model paper" if self.cost_model == "paper" else "--no-overlap"
+            raise UnsupportedError(f"--reconfigure-in-step and {given}: expected the physical model and overlap")
+        kinds, reason = self._searched()
+        if not kinds:
+            raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
+
+    def exchanges_on(self, accelerator: Accelerator) -> tuple[PricedExchange, ...]:
+        """The methods with the engines that they have on a cluster.
+
+        Raises:
+            ConfigError: nothing is known of what would code there.
+        """
+        return tuple(exchange.on(accelerator) for exchange in self.exchanges)
+
+    @property
+    def most_micro_batches(self) -> int:
+        """Micro-batches of a step that are tried at most."""
+        return max(self.pins.micro_batches or MOST_MICRO_BATCHES, MOST_MICRO_BATCHES)
+
+    @property
+    def most_virtual_stages(self) -> int:
+        """Chunks of a stage that are tried at most."""
+        return max(self.pins.virtual_stages or MOST_VIRTUAL_STAGES, MOST_VIRTUAL_STAGES)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Strategies that are searched: only data parallelism with the paper's cost model or without overlap, no placed
+        plans where degrees are pinned."""
+        return self._searched()[0]
+
+    def _searched(self) -> tuple[tuple[str, ...], str]:
+        """Return the strategies that are searched, and what leaves out the others."""
+        kinds = tuple(dict.fromkeys(self.strategies))
+        if self.cost_model == "paper" or not self.overlap:
+            reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
+            return tuple(kind for kind in kinds if kind in DATA_PARALLEL), reason
+        if not self.pins.allow_placed:
+            return tuple(kind for kind in kinds if kind != "placed"), "a pinned degree or sharding"
+        return kinds, ""
+
+
+def with_choices(
+    request: SearchRequest,
+    clusters: Sequence[Cluster],
+    reading: ModelReading,
+    source: str | Path,
+    ranks: Sequence[int] | None = None,
+) -> tuple[SearchRequest, list[Cluster]]:
+    """Return a request with the strategy and the batch that a model's file states, and clusters cut as it states.
+
+    Args:
+        ranks: those that train on each cluster; all of them without it.
+
+    Raises:
+        ConfigError: the request and the file state the same choice, and differently.
+    """
+    pins = merged_pins(request.pins, Pins.of(reading.pins), source)
+    ranks = [cluster.ranks for cluster in clusters] if ranks is None else ranks
+    batches = merged_batches(request.global_batches, reading, ranks, source)
+    return replace(request, pins=pins, global_batches=batches), [with_stages(each, reading) for each in clusters]
+
+
+def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
+    """Return a cluster whose stages are cut as a model's file states, unless the cluster states it itself."""
+    training = cluster.training
+    if reading.stage_blocks is None or "stage_blocks" in training.model_fields_set:
+        return cluster
+    cut = training.model_copy(update={"stage_blocks": reading.stage_blocks})
+    return replace(cluster, training=cut)
+
+
+def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
+    """Return the pins of a file with those that the caller adds.
+
+    Raises:
+        ConfigError: both pin the same choice, and differently.
+    """
+    pins = stated
+    for name, value in given:
+        own = getattr(stated, name)
+        if value is None:
+            continue
+        if own is not None and own != value:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {value}: {source} states {own}: expected one of them, or --model-only, "
+                "which takes the model of the file and not its strategy"
+            )
+        pins = replace(pins, **{name: value})  # type: ignore[arg-type]
+    return pins
+
+
+def merged_batches(
+    given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
+) -> tuple[int, ...] | None:
+    """Return the global batches of the caller, else the one that a file states or that follows from its replicas.
+
+    Args:
+        ranks: of each cluster.
+
+    Raises:
+        ConfigError: both state one, and differently.
+    """
+    stated = reading.global_batch
+    if given is None and stated is None and reading.replica_batch is not None:
+        split = (reading.pins.tp or 1) * (reading.pins.pp or 1) * (reading.pins.cp or 1)
+        return tuple(dict.fromkeys(max(number // split, 1) * reading.replica_batch for number in ranks))
+    if given is None:
+        return None if stated is None else (stated,)
+    if stated is not None and tuple(given) != (stated,):
+        raise ConfigError(
+            f"global batch of {', '.join(map(str, given))}: {source} states {stated}: expected one of them, or "
+            "--model-only, which takes the model of the file and not its strategy"
+        )
+    return tuple(given)

@@ -1,0 +1,674 @@
+"""The plans of a search on one cluster as rows: what is left out and why, their bounds, what simulating one gives."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from lightloom.collectives.registry import algorithms
+from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.units import format_size
+from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
+from lightloom.planning.economics.ledger import ClusterLedger, StepLedger
+from lightloom.planning.gradients import VALUE_BYTES, PricedExchange
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
+from lightloom.planning.parallelism.circuits.group import Regrant, grant
+from lightloom.planning.parallelism.placement.cuts import PartitionRules, kept_graph, repeated_memory
+from lightloom.planning.parallelism.placement.place import EFFORT, Partitions, place
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, HybridPlan, Link, Placement
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS, local_graph
+from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing.division import PlanePrices
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.placed_space import (
+    MOST_SUB_OPERATORS,
+    SMALLER_FROM,
+    PartTable,
+    PlacedChoice,
+    PlacedRows,
+    distinct,
+    peers,
+    placed_space,
+    reach,
+    shared_state_bytes,
+    smaller,
+    state_bytes,
+)
+from lightloom.planning.pricing.step import StrategyStep, on_divided_channels, placed_joules, simulate, strategy_joules
+from lightloom.planning.reconfiguration.in_step import (
+    SwitchedStrategyStep,
+    faster_regranted,
+    simulate_in_step,
+    verify_standing,
+)
+from lightloom.planning.search.bounds import (
+    ROUNDING,
+    admitted,
+    bounds,
+    circuits_bound,
+    coarse_bound,
+    fastest_link,
+    memory,
+    structure_bound,
+)
+from lightloom.planning.search.plans import Counts, Plan, RefusedPlan
+from lightloom.planning.search.request import DATA_PARALLEL, KINDS, SearchRequest
+from lightloom.planning.simulation.placed_step import PlacedStep, simulate_placed
+
+# Columns of the strategies that a search has: their kind, and which have the largest batch.
+
+
+def kinds_of(rows: Strategies) -> Ints:
+    """Index in :data:`KINDS`: [rows]."""
+    return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
+
+
+def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
+    """Rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
+    names = [name for name in Strategy._fields if name != "global_batch"]
+    columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
+    _, plan = np.unique(columns, axis=1, return_inverse=True)
+    most = np.zeros(int(plan.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, plan, np.where(fitting, rows.global_batch, 0))
+    largest: Mask = rows.global_batch == most[plan]
+    return largest
+
+
+# Which placed plans a search looks at: what is left out and why, and the first bound of the others.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedRows:
+    """Placed plans that may fit, and what became of the others."""
+
+    rows: PlacedRows
+    bound: Floats
+    """Seconds of a step at least: [rows]."""
+    counts: Counts
+    refusals: list[str]
+    """Why rows were left out, a line for each reason."""
+    needed: list[str]
+    """Memory that rows which do not fit need."""
+
+
+def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> SearchedRows:
+    """Return the placed plans of these global batches that may fit.
+
+    Micro-batches and recomputation are tried where they are pinned, or where devices hold a large part of the memory.
+    """
+    rows, counts, refusals = _space(job, request, batches)
+    table, needed = PartTable(job.model), list[str]()
+    rows = distinct(job, table, rows)
+    look = coarse_bound(job, table, rows)
+    memory, pins = job.accelerator.memory, dict(request.pins)
+    capacity = np.inf if memory is None else memory
+    if any(value is not None for value in pins.values()):
+        rows = smaller(rows, pins)
+        look = coarse_bound(job, table, rows)
+    elif (divided := look.memory > SMALLER_FROM * capacity).any():
+        others = distinct(job, table, smaller(rows.rows(divided), pins))
+        rows = PlacedRows.of([part[row] for part in (rows, others) for row in range(len(part))])
+        look = coarse_bound(job, table, rows)
+    fine, large = look.sub_operators > MOST_SUB_OPERATORS, look.memory > capacity
+    if fine.any():
+        refusals.append(f"{fine.sum()} placed plans have more than {MOST_SUB_OPERATORS} sub-operators")
+    if large.any():
+        needed.append(f"the smallest placed plan needs at least {format_size(look.memory.min())} a device")
+    counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
+    kept = ~fine & ~large
+    return SearchedRows(rows=rows.rows(kept), bound=look.bound[kept], counts=counts, refusals=refusals, needed=needed)
+
+
+def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[PlacedRows, Counts, list[str]]:
+    """Every placed plan that the fabric may have, those that it cannot have counted, and why."""
+    try:
+        degree = peers(job.fabric)
+    except UnsupportedError as error:
+        return PlacedRows.of([]), Counts(), [str(error)]
+    refusals = []
+    in_line = [method.placed_ratio for method in job.exchanges if method.in_line]
+    if len(in_line) < len(job.exchanges):
+        refusals.append("placed plans take codecs in line with the links only")
+    rows, refused = placed_space(job.fabric, batches, request.quanta, (1.0, *in_line))
+    if refused:
+        refusals.append(
+            f"{refused} placed plans have groups without circuits between their devices, of a degree D of "
+            f"{degree}: expected D of at least 3, one circuit each way and one to the next group"
+        )
+    return rows, Counts(rows=refused, refused=refused), refusals
+
+
+# Placed rows one by one: partition, placement, circuits, step; and a tighter bound after each.
+#
+# structure   busiest device, longest path with transfers at the best rate, bytes through each port and ring link
+# circuits    the same at the rates of the pipes that were granted, and the bytes of each pipe over its rate
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_KEPT: Effort = 16
+"""Plans kept for the rows that may ask for them again."""
+_KEPT_PARTITIONS: Effort = 4
+"""Graphs whose partitions are kept."""
+
+
+class PlacedPlans:
+    """Makes the plans of one job, and remembers the latest.
+
+    Every method raises ``UnsupportedError`` where a plan does not fit the memory or the fabric cannot serve it.
+    """
+
+    def __init__(
+        self, job: Job, in_line: Mapping[float, PricedExchange] | None = None, *, regrants: bool = False
+    ) -> None:
+        """With ``regrants``, circuits are granted anew within a step where that is faster."""
+        self._job = job
+        self._regrants = regrants
+        self._in_line = in_line or {}
+        self._table = PartTable(job.model)
+        self._graphs: dict[int, ComputeGraph] = {}
+        """Graphs of a rank by its samples."""
+        self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
+        """By groups, samples of a micro-batch, and recomputation."""
+        self._balanced: OrderedDict[tuple[int | float | str, ...], BalancedGraph] = OrderedDict()
+        self._plans: OrderedDict[BalancedGraph, HybridPlan | str] = OrderedDict()
+        """The plan of each partition, or why it has none."""
+        self._circuits: OrderedDict[HybridPlan, GroupCircuits] = OrderedDict()
+        self.partitions = 0
+        """Made so far."""
+        self.placements = 0
+        """Made so far."""
+
+    def plan(self, choice: PlacedChoice) -> HybridPlan:
+        """Placed without the search around the best start; choices that cut all operators alike share one plan."""
+        balanced = self._partition(choice)
+        if balanced not in self._plans:
+            self.partitions += 1
+            try:
+                _keep(self._plans, balanced, self._placed(balanced, choice, effort=0))
+            except UnsupportedError as error:
+                _keep(self._plans, balanced, str(error))
+        plan = self._plans[balanced]
+        if isinstance(plan, str):
+            raise UnsupportedError(plan)
+        return plan
+
+    def identity(self, choice: PlacedChoice) -> object:
+        """What decides a plan and its step: the choice, and how it cuts every operator, whatever limits lead to it."""
+        balanced = self._partition(choice)
+        cuts = balanced.dimensions, balanced.first.tobytes()
+        return choice._replace(quantum=0.0, most_exchanging=0), cuts
+
+    def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
+        """Placed anew, with so much search around the best start."""
+        fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)
+        rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
+        link = Link(bandwidth=rate, latency=fastest.latency)
+        self.placements += 1
+        memory = self._job.accelerator.memory
+        placement = place(balanced, choice.k, reach(fabric, choice.l), memory, link, effort=effort)
+        launched = self._launched(balanced, placement, choice)
+        return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
+
+    def structure_bound(self, choice: PlacedChoice) -> float:
+        """Seconds that no circuits make the plan's step fall below."""
+        plan = self.plan(choice)
+        return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
+
+    def circuits_bound(self, choice: PlacedChoice) -> float:
+        """Seconds that the plan's step takes at least over the circuits that are granted to it; where others may follow
+        within the step, over any."""
+        plan = self.plan(choice)
+        if self._regrants:
+            self.circuits(choice)
+            return self.structure_bound(choice)
+        return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
+
+    def circuits(self, choice: PlacedChoice) -> GroupCircuits:
+        """What is granted to the plan."""
+        plan = self.plan(choice)
+        if plan not in self._circuits:
+            _keep(self._circuits, plan, grant(plan, self._job.fabric))
+        return self._circuits[plan]
+
+    def simulate(self, choice: PlacedChoice) -> PlacedStep:
+        """One step."""
+        return self._fastest(self.plan(choice), self.circuits(choice), choice)
+
+    def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
+        """One step of the plan that all effort places."""
+        plan = self._placed(self._partition(choice), choice, EFFORT)
+        return self._fastest(plan, grant(plan, self._job.fabric), choice)
+
+    def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
+        """The step over these circuits, or over others that follow it; codecs are paced for circuits that stand."""
+        step = self._step(plan, circuits, choice)
+        if not self._regrants or choice.ratio != 1:
+            return step
+        simulated = partial(self._step, plan, choice=choice)
+        return faster_regranted(step, plan, self._job.fabric, lambda pipes, regrant: simulated(pipes, regrant=regrant))
+
+    def _step(
+        self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice, regrant: Regrant | None = None
+    ) -> PlacedStep:
+        ratio = self._ratio(circuits, plan.k, choice.ratio)
+        job = self._job
+        simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
+        step = simulated(compression_ratio=ratio)
+        if choice.micro_batches > 1:
+            earlier = simulated(accumulates=True)
+            step = step.after(earlier, choice.micro_batches - 1)
+        if choice.recomputation == "none":
+            return step
+        again = repeated_memory(self._graph(choice), plan.balanced, plan.placement.device, plan.k)
+        return replace(step, memory=step.memory + again)
+
+    def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
+        """Bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at its pace:
+        a slow engine is as good as fewer bytes saved."""
+        if ratio == 1:
+            return 1.0
+        engine, onward = self._in_line[ratio].coder, circuits.destination >= k
+        fastest = float(circuits.bandwidth[:, onward].max(initial=0.0))
+        values = self._job.settings.gradient_bytes / VALUE_BYTES
+        paced = values * min(engine.encode, engine.decode) / fastest if fastest else float("inf")
+        return min(ratio * values, paced)
+
+    def _partition(self, choice: PlacedChoice) -> BalancedGraph:
+        cut = choice.k, choice.quantum, choice.most_exchanging
+        key = choice.l, choice.samples, choice.recomputation, *cut
+        if key not in self._balanced:
+            _keep(self._balanced, key, self._partitions_of(choice)(*cut))
+        return self._balanced[key]
+
+    def _partitions_of(self, choice: PlacedChoice) -> Partitions:
+        """Partitions of the graph of a group's micro-batch, whose memory follows the number of groups."""
+        key = choice.l, choice.samples, choice.recomputation
+        if key not in self._partitions:
+            job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
+            repeated = one * RECOMPUTATIONS.index(choice.recomputation)
+            durations = np.concatenate(job.operators.kernels(choice.samples * one, repeated)).T
+            rules = PartitionRules(
+                loss=True,
+                state_bytes=state_bytes(settings),
+                shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
+                gradient_bytes=settings.gradient_bytes,
+            )
+            graph = self._graph(choice)
+            graph = graph if choice.recomputation == "none" else kept_graph(graph)
+            seconds = self._table.part_seconds(job.operators, choice.samples, choice.recomputation)
+            _keep(self._partitions, key, Partitions(graph, durations, rules, seconds), _KEPT_PARTITIONS)
+        return self._partitions[key]
+
+    def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
+        """The graph with passes stretched evenly on each device until its host has launched every part that it has."""
+        launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
+        position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
+        operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
+        device, k, stretched = placement.device, choice.k, []
+        for seconds, (launched,) in zip((balanced.forward, balanced.backward), launches, strict=True):
+            busy = np.bincount(device, seconds, k)
+            least = np.bincount(device, launched[operator], k)
+            factor = np.divide(least, busy, out=np.ones(k), where=busy > 0)
+            stretched.append(seconds * np.maximum(factor, 1.0)[device])
+        return replace(balanced, forward=stretched[0], backward=stretched[1])
+
+    def _graph(self, choice: PlacedChoice) -> ComputeGraph:
+        """The graph with the samples of a group's micro-batch."""
+        if choice.samples not in self._graphs:
+            self._graphs[choice.samples] = local_graph(self._job.graph, self._settings(choice))
+        return self._graphs[choice.samples]
+
+    def _settings(self, choice: PlacedChoice) -> TrainingSettings:
+        """Settings with the samples of a group's micro-batch."""
+        return self._job.settings.model_copy(update={"batch_per_rank": choice.samples})
+
+
+def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
+    """Seconds of the micro-batches before the last at least: the busiest device computes each."""
+    passes = plan.balanced.forward + plan.balanced.backward
+    busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
+    return ROUNDING * (choice.micro_batches - 1) * busiest
+
+
+def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = _KEPT) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+_PLACED = KINDS.index("placed")
+_PLACED_BOUNDS, _STRATEGY_BOUNDS = 3, 2
+"""Bounds of a placed row: of the row alone, with its placement, with its circuits. Bounds of other rows: by what no
+schedule beats, and by lines below the prices of schedules."""
+_AT_ONCE: Effort = 8
+"""Strategies whose second bounds are taken together at first, those with the least first bounds; then twice as many."""
+_REASONS = 6
+"""Refused algorithms that an error names."""
+
+
+class TooLargeError(UnsupportedError):
+    """No plan fits the memory."""
+
+
+class Row(NamedTuple):
+    """A plan and what its bound allows; rows sort by seconds a sample."""
+
+    per_sample: float
+    """Seconds of a step for each sample, at least."""
+    kind: int
+    """Index in :data:`KINDS`."""
+    number: int
+    """Row of the strategies or of the placed plans."""
+    bounded: int
+    """Bounds that it has had."""
+
+    @property
+    def last(self) -> bool:
+        """Whether only simulating says more."""
+        return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
+
+
+class ClusterRows:
+    """All rows of one model on one cluster."""
+
+    def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
+        self._cluster, self._request = cluster, request
+        exchanges = request.exchanges_on(cluster.accelerator)
+        accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
+        self.job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
+        self._in_line = {method.placed_ratio: method for method in exchanges if method.in_line}
+        self._prices = prices
+        anew = request.reconfigure_in_step
+        if anew and cluster.fabric.wavelength_routed and "placed" not in request.kinds:
+            raise UnsupportedError(
+                f"--reconfigure-in-step on {cluster.fabric.kind_name}: only placed plans are granted wavelengths anew: "
+                "expected --strategy placed too, and no pinned degree"
+            )
+        self._planes = _planes(prices) if anew else None
+        self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
+        self._strategies: Strategies | None = None
+        self._kind: Ints
+        self._in_order: Ints
+        """Kinds of the strategies, and their numbers in the order of their first bounds."""
+        self._second_bounds: Floats
+        """Of the strategies; not a number where it was not needed so far."""
+        self._at_once = _AT_ONCE
+        self._placed: PlacedRows
+        self._first_cut: dict[object, int] = {}
+        """By what decides a placed plan: the row that was placed first, which stands for others that cut alike."""
+        self._counts = Counts()
+        self._needed: list[str] = []
+        """Memory that rows which do not fit need."""
+        self._unserved: list[str] = []
+        """Why placed rows have no circuits."""
+        self._refusals: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster."""
+        return self._cluster.name
+
+    @cached_property
+    def ledger(self) -> ClusterLedger:
+        """Dollars, watts and failures of the cluster; bounds ask for none of them."""
+        return ClusterLedger.of(self._cluster, self._request.site)
+
+    @cached_property
+    def goodput(self) -> ClusterGoodput:
+        """Share of the time that trains, of the cluster."""
+        return goodput_of(self._cluster, self.ledger)
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the rows so far."""
+        return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why rows were left out so far, a line for each reason."""
+        lines = dict.fromkeys(self._refusals)
+        if self._unserved:
+            count, first = len(self._unserved), self._unserved[0]
+            lines[f"{count} placed plans have no circuits that serve them; of the first, {first}"] = None
+        return tuple(lines)
+
+    def first(self, batches: tuple[int, ...]) -> list[Row]:
+        """All rows of these global batches that may fit, each with its first bound.
+
+        Raises:
+            ConfigError: no strategy has all that is pinned.
+        """
+        if self._request.pins and (why := self._request.pins.contradiction(self.job, batches)):
+            raise ConfigError(why)
+        rows = [*self._strategy_rows(batches), *self._placed_rows(batches)]
+        self._counts += Counts(bounded=len(rows))
+        return rows
+
+    def refined(self, row: Row) -> Row | None:
+        """The row with its next bound; None when it turns out to be impossible, or the plan of another row."""
+        if row.kind != _PLACED:
+            return self._refined_strategy(row)
+        choice, placing = self._placed[row.number], row.bounded == 1
+        if self._first_cut.setdefault(self._plans.identity(choice), row.number) != row.number:
+            self._counts += Counts(rows=-1, bounded=-1)
+            return None
+        try:
+            bound = self._plans.structure_bound(choice) if placing else self._plans.circuits_bound(choice)
+        except UnsupportedError as error:
+            self._counts += Counts(too_large=int(placing), refused=int(not placing))
+            (self._needed if placing else self._unserved).append(str(error))
+            return None
+        return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
+
+    def _refined_strategy(self, row: Row) -> Row | None:
+        """The row with the bound by its schedules' prices, which is taken for rows of the same kind together."""
+        assert self._strategies is not None
+        if np.isnan(self._second_bounds[row.number]):
+            ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
+            same = np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)
+            which = ahead[same][: self._at_once]
+            strategies = self._strategies.rows(which)
+            self._second_bounds[which] = bounds(self.job, strategies) / strategies.global_batch
+            self._at_once *= 2
+        bound = float(self._second_bounds[row.number])
+        if not np.isfinite(bound):
+            self._counts += Counts(refused=1)
+            return None
+        return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
+
+    def undivided(self, row: Row) -> bool:
+        """Whether it is a placed row with one device a group."""
+        return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
+
+    def simulated(self, row: Row) -> Plan | None:
+        """The row's step; None where the algorithms fail at the sizes of its collectives."""
+        if row.kind == _PLACED:
+            placed = self._placed[row.number]
+            return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
+        assert self._strategies is not None
+        choice = self._strategies[row.number]
+        try:
+            return self._strategy_plan(self.job, self._planes, choice, row.per_sample * choice.global_batch)
+        except UnsupportedError as error:
+            self._counts += Counts(refused=1)
+            self._refusals.append(str(error))
+            return None
+
+    def refine_winner(self, plan: Plan) -> Plan:
+        """The plan, or a faster form of it: a placed one placed with all effort, another one with schedules that are
+        synthesized for its groups and sizes. What a collective library carries stays with it."""
+        if isinstance(plan.choice, PlacedChoice):
+            step = self._plans.simulate_replaced(plan.choice)
+            return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
+        searched = self._request.algorithms
+        if searched or self._request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
+            return plan
+        if LIBRARY.name in plan.algorithms:
+            return plan
+        prices = self._prices.with_choices(tuple(algorithms()))
+        job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
+        planes = _planes(prices) if self._request.reconfigure_in_step else None
+        other = self._strategy_plan(job, planes, plan.choice, plan.bound)
+        return other if other.step_time < plan.step_time else plan
+
+    def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
+        step = None if planes is None else simulate_in_step(job, choice, planes)
+        if isinstance(step, SwitchedStrategyStep) and step.job is not None:
+            job = step.job
+        else:
+            job = on_divided_channels(job, choice)
+            step = simulate(job, choice)
+        return Plan(
+            cluster=self._cluster,
+            job=job,
+            choice=choice,
+            bound=bound,
+            step=step,
+            breakdown=step.breakdown,
+            ledger=self._step_ledger(choice, step, strategy_joules(job, choice, step)),
+            memory=memory(job, Strategies.of(choice)).item(),
+            gradient_exchange=job.exchange(choice),
+        )
+
+    def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
+        return Plan(
+            cluster=self._cluster,
+            job=self.job,
+            choice=choice,
+            bound=bound,
+            step=step,
+            breakdown=step.breakdown,
+            ledger=self._step_ledger(choice, step, placed_joules(self.job, step, choice.ratio)),
+            memory=float(step.memory.max()),
+            gradient_exchange=self._in_line.get(choice.ratio),
+        )
+
+    def _step_ledger(
+        self, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep, sent_joules: float | None
+    ) -> StepLedger:
+        return StepLedger(
+            cluster=self.ledger,
+            step_time=step.step_time,
+            sent_joules=sent_joules,
+            samples=choice.global_batch,
+            goodput=self.goodput.most,
+            goodput_missing=self.goodput.missing,
+            spare_share=self.goodput.spare_share,
+        )
+
+    def strategies(self, batches: tuple[int, ...]) -> Strategies:
+        """Every strategy of these global batches that is searched, whether it fits or not."""
+        kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
+        pins = self._request.pins
+        space = self.job.space(
+            batches,
+            exchanges=range(len(self.job.exchanges) + 1),
+            shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
+            recomputations=self._recomputations() if pins.recomputation is None else (pins.recomputation,),
+            micro_batch=pins.micro_batch,
+            cp=pins.cp,
+            most_micro_batches=self._request.most_micro_batches,
+            most_virtual_stages=self._request.most_virtual_stages,
+        )
+        return space.rows(np.isin(kinds_of(space), kinds) & self._request.pins.match(space))
+
+    def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        if set(self._request.kinds) == {"placed"}:
+            return []
+        space = self.strategies(batches)
+        possible = space.rows(admitted(self.job, space))
+        if len(space) and not len(possible):
+            names = ", ".join(self._request.algorithms) or "any algorithm"
+            self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
+        held = memory(self.job, possible)
+        fitting = held <= self.capacity
+        if len(possible) and not fitting.any():
+            self._needed.append(f"the smallest strategy needs {format_size(held.min())} a rank")
+            if not self._request.must_fit:
+                fitting = held <= held.min()
+        if self._request.largest_batches:
+            fitting &= with_largest_batch(possible, fitting)
+        rows = possible.rows(fitting)
+        bound = bounds(self.job, rows, proved=True) / rows.global_batch
+        served = np.isfinite(bound)
+        self._strategies = rows.rows(served)
+        unserved = len(space) - len(possible) + int((~served).sum())
+        self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
+        first, self._kind = bound[served], kinds_of(self._strategies)
+        self._in_order = np.argsort(first, kind="stable")
+        self._second_bounds = np.full(len(first), np.nan)
+        return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
+
+    def _recomputations(self) -> tuple[str, ...]:
+        """Those that are searched: selective where attention keeps scores that it can recompute."""
+        return RECOMPUTATIONS if self.job.model.columns["scores"].any() else ("none", "full")
+
+    def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        if "placed" not in self._request.kinds:
+            return []
+        searched = searched_rows(self.job, self._request, batches)
+        self._counts += searched.counts
+        self._refusals += searched.refusals
+        self._needed += searched.needed
+        self._placed = searched.rows
+        per_sample = (searched.bound / searched.rows.global_batch).tolist()
+        return [Row(least, _PLACED, number, 1) for number, least in enumerate(per_sample)]
+
+    @property
+    def capacity(self) -> float:
+        """Bytes of memory of a rank."""
+        memory = self.job.accelerator.memory
+        return np.inf if memory is None else memory
+
+    @property
+    def too_large(self) -> bool:
+        """Whether rows were left out since they do not fit the memory."""
+        return bool(self._needed)
+
+    def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
+        """The error that says why there is no plan, and what would do."""
+        error = TooLargeError if self._needed else UnsupportedError
+        return error(f"cluster {self._cluster.name}: {self._reason(refused)}")
+
+    def _reason(self, refused: Sequence[RefusedPlan]) -> str:
+        if self._needed:
+            name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
+            size = format_size(self.capacity)
+            return (
+                f"no plan fits: accelerator {name!r} has {size} of memory, but {needs}: expected more memory, more "
+                "ranks or a smaller global batch"
+            )
+        if not self._counts.rows and not self.refusals:
+            ranks = self._cluster.ranks
+            return (
+                "no plan: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
+                f"{ranks}, one sample a rank" + ("; or other options that pin a choice" if self._request.pins else "")
+            )
+        reasons = dict.fromkeys(f"{row.strategy}: {row.why}" for row in refused[:_REASONS])
+        return f"none of {self._counts.rows} plans is feasible: {'; '.join([*self.refusals, *reasons])}"
+
+
+def _planes(prices: GroupPrices) -> PlanePrices | None:
+    """Return the prices on some of the planes of a switch; None where circuits are wavelengths, which placed plans are
+    granted."""
+    return None if prices.fabric.wavelength_routed else PlanePrices(prices)
+
+
+def verify_winner(plan: Plan) -> None:
+    """Prove that the circuits of all axes of a plan stand at once, where axes divide the channels.
+
+    Raises:
+        VerificationError: two of them hold one channel of a link.
+    """
+    if plan.division is not None and isinstance(plan.choice, Strategy) and isinstance(plan.step, StrategyStep):
+        verify_standing(plan.job, plan.choice, plan.step)

@@ -1,0 +1,405 @@
+"""The search for the fastest plan: bound every row of every kind, refine and simulate in the order of the bounds, stop
+when no bound is below the best time.
+
+    rows of all kinds ──► first bound, all at once ──► heap ──► least? ──► next bound ──► back to the heap
+                                                                  └──► last bound: simulate ──► ranking
+
+Data parallelism alone is simulated with every algorithm, so that algorithms can be compared. Each cluster's own winner
+is found, so that clusters can be compared; the ranking is of all together. Of a kind that cannot win the few rows with
+the least bounds are simulated, so that kinds can be compared. Plans that a framework can run are searched first; the
+others, placed ones, as far as they are faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from math import inf
+
+import numpy as np
+
+from lightloom.core.arrays import Effort, Floats
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.economics.estimate import goodput_of
+from lightloom.planning.economics.ledger import ClusterLedger
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.search.bounds import admitted, bounds, memory
+from lightloom.planning.search.data_parallel import Comparison
+from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, order
+from lightloom.planning.search.request import (
+    DATA_PARALLEL,
+    KINDS,
+    LARGEST,
+    SearchRequest,
+)
+from lightloom.planning.search.rows import (
+    ClusterRows,
+    Row,
+    TooLargeError,
+    verify_winner,
+)
+
+COMPARED = 32
+"""Rows of a kind that cannot win that are simulated at most, for comparison."""
+_REFINED: Effort = 12
+"""Bounds of such rows that are refined at most, once one row is simulated."""
+_MOST_SAMPLES = 1024
+"""Samples of a rank that a search for the largest batches tries at most."""
+
+
+class NotFasterError(UnsupportedError):
+    """No plan is as fast as was asked for."""
+
+
+def fastest(
+    graph: ComputeGraph, cluster: Cluster, request: SearchRequest, below: float, *, prices: GroupPrices
+) -> Plan:
+    """Return the fastest plan that fits on a cluster, if its step takes less than ``below`` seconds a sample.
+
+    The plan is the first of :func:`search` before schedules are synthesized for it; no other row is simulated that
+    cannot be the fastest. Cheap where ``below`` is tight: what cannot be faster is bounded only. ``prices`` are of the
+    cluster's fabric and of the request.
+
+    Raises:
+        ConfigError: the request has not one global batch.
+        NotFasterError: every plan takes longer.
+        UnsupportedError: there is no plan that fits.
+    """
+    if request.global_batches is None or len(set(request.global_batches)) != 1:
+        raise ConfigError(f"global batches {request.global_batches}: expected one")
+    found = _Search(graph, cluster, request, prices, lambda: None, below=below).fastest(tuple(request.global_batches))
+    prices.save()
+    return found
+
+
+def search(
+    graph: ComputeGraph,
+    clusters: Cluster | Sequence[Cluster],
+    request: SearchRequest | None = None,
+    *,
+    prices: GroupPrices | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> PlanSearch:
+    """Rank the plans of a model over all clusters together: those that fit first, then least seconds a sample.
+
+    Args:
+        graph: the model, at any batch.
+        clusters: where it may run; one entry for each number of ranks.
+        request: batches, what may vary, and what is pinned; everything without it.
+        prices: of the one cluster's fabric and of the request, where several models are searched there.
+        advance: called before each refinement and simulation.
+
+    Raises:
+        ConfigError: no cluster, prices for several clusters, or pins that contradict each other.
+        UnsupportedError: no cluster has any plan, or none that fits (says how much would do).
+    """
+    clusters = (clusters,) if isinstance(clusters, Cluster) else tuple(clusters)
+    request = request or SearchRequest()
+    if not clusters:
+        raise ConfigError("no clusters: expected at least one")
+    if prices is not None and len(clusters) != 1:
+        raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
+    choices = {} if prices is None else {0: prices}
+    for batches in _batches(clusters, request):
+        try:
+            return _searched(graph, clusters, request, batches, choices, advance)
+        except TooLargeError:
+            if request.global_batches is not None or batches == _least(clusters):
+                raise
+    raise AssertionError("the least batch ends the search")
+
+
+def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
+    """Global batches that are searched together; the next entry where no plan fits those of the one before."""
+    if request.global_batches is not None:
+        return [tuple(dict.fromkeys(request.global_batches))]
+    (least,) = _least(clusters)
+    if request.largest_batches:
+        powers = range(_MOST_SAMPLES.bit_length())
+        return [tuple(least << power for power in powers)]
+    return [(least << power,) for power in reversed(range(LARGEST.bit_length()))]
+
+
+def _least(clusters: Sequence[Cluster]) -> tuple[int, ...]:
+    return (max(cluster.ranks for cluster in clusters),)
+
+
+def _searched(
+    graph: ComputeGraph,
+    clusters: tuple[Cluster, ...],
+    request: SearchRequest,
+    batches: tuple[int, ...],
+    choices: dict[int, GroupPrices],
+    advance: Callable[[], None],
+) -> PlanSearch:
+    """One search on each cluster, with prices that later searches share."""
+    parts: list[_Found] = []
+    errors: list[UnsupportedError] = []
+    for index, cluster in enumerate(clusters):
+        if index not in choices:
+            choices[index] = GroupPrices(
+                cluster.fabric,
+                cluster.training,
+                request.cost_model,
+                request.exchanges_on(cluster.accelerator),
+                request.algorithms,
+            )
+        try:
+            parts.append(_Search(graph, cluster, request, choices[index], advance).run(batches))
+        except UnsupportedError as error:
+            errors.append(error)
+    if not parts:
+        lines = "; ".join(dict.fromkeys(map(str, errors)))
+        raise (TooLargeError if any(isinstance(error, TooLargeError) for error in errors) else UnsupportedError)(lines)
+    for shared in choices.values():
+        shared.save()
+    ranking = tuple(sorted((plan for part in parts for plan in part.ranking), key=order))
+    return PlanSearch(
+        graph=graph,
+        clusters=clusters,
+        request=request,
+        global_batches=batches,
+        ranking=ranking,
+        reference=_reference(graph, clusters, request, ranking[0].global_batch),
+        refused=tuple(row for part in parts for row in part.refused),
+        counts=sum((part.counts for part in parts), Counts()),
+        refusals=tuple(dict.fromkeys([*(line for part in parts for line in part.refusals), *map(str, errors)])),
+    )
+
+
+def _reference(
+    graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
+) -> tuple[Plan, ...]:
+    """Data parallelism on the electrical reference of the one cluster, at a batch."""
+    if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
+        return ()
+    (own,) = clusters
+    if own.reference is None:
+        return ()
+    cluster = replace(own, fabric=own.reference, reference=None)
+    exchanges = request.exchanges_on(cluster.accelerator)
+    prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
+    accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
+    job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
+    # A price of a whole fabric is that of the cluster's own.
+    ledger = ClusterLedger.of(cluster, request.site.model_copy(update={"fabric_price": None}))
+    goodput = goodput_of(cluster, ledger)
+    plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run((batch,))
+    prices.save()
+    return tuple(sorted(plans, key=order))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the search on one cluster found."""
+
+    ranking: list[Plan]
+    refused: list[RefusedPlan]
+    counts: Counts
+    refusals: tuple[str, ...]
+
+
+class _Search:
+    """The search on one cluster."""
+
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        cluster: Cluster,
+        request: SearchRequest,
+        prices: GroupPrices,
+        advance: Callable[[], None],
+        *,
+        below: float = float("inf"),
+    ) -> None:
+        self._rows = ClusterRows(graph, cluster, request, prices)
+        self._comparison = Comparison(cluster, self._rows.ledger, self._rows.goodput, self._rows.job, prices, request)
+        self._request = request
+        self._advance = advance
+        self._best = below
+        """Least seconds a sample of what is searched so far."""
+        self._refined = 0
+        self._found: list[tuple[Plan, Row]] = []
+
+    def run(self, batches: tuple[int, ...]) -> _Found:
+        """Simulate in the order of the bounds.
+
+        Raises:
+            UnsupportedError: there is no row, or none that fits.
+        """
+        heap = self._rows.first(batches)
+        compared, refused = self._compared_algorithms(batches, heap)
+        self._best = min((plan.sample_time for plan in compared if plan.fits is not False), default=float("inf"))
+        # A placed plan leaves no runnable one out, however fast it is.
+        runnable, heap = _by_kind(heap)
+        for part in (runnable, heap):
+            heapify(part)
+            self._simulate(part, until=lambda row: self._request.prune and row.per_sample >= self._best)
+        # What is left in the heaps cannot win.
+        heap += runnable
+        for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
+            self._refined = 0
+            left = [row for row in heap if row.kind == kind]
+            heapify(left)
+            self._simulate(left, until=self._known_best)
+        self._simulate_undivided(heap)
+        plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
+        if not plans or (self._request.must_fit and plans[0].fits is False):
+            raise self._rows.nothing(refused)
+        # The winner, and what is faster than it though no framework runs it.
+        firsts = {id(plan): plan for plan in (plans[0], min(plans, key=_fitting_time)) if plan.fits is not False}
+        for plan in firsts.values():
+            refined = self._rows.refine_winner(plan)
+            # A split with other schedules is another plan: its row stays, so that pinning it finds the same again.
+            if refined is not plan:
+                stays = [each for each in plans if each is not plan or plan.runnable]
+                plans = sorted([refined, *stays], key=order)
+        verify_winner(plans[0])
+        if plans[0].in_step is not None:
+            # Circuits that follow the step are proved on its timeline.
+            _ = plans[0].timeline
+        simulated = Counts(rows=len(compared) + len(refused), refused=len(refused), simulated=len(plans))
+        return _Found(plans, refused, self._rows.counts + simulated, self._rows.refusals)
+
+    def fastest(self, batches: tuple[int, ...]) -> Plan:
+        """Return the fastest plan of all rows, which no other is compared with.
+
+        Raises:
+            NotFasterError: no plan is faster than was asked for.
+            UnsupportedError: there is no row, or none that fits.
+        """
+        rows, below = self._rows.first(batches), self._best
+        runnable, placed = _by_kind(rows)
+        heap = runnable or placed
+        heapify(heap)
+        self._simulate(heap, until=lambda row: row.per_sample >= self._best)
+        plans = sorted((plan for plan, _ in self._found), key=order)
+        if not plans or plans[0].fits is False or plans[0].sample_time > below:
+            if not plans and not heap:
+                raise self._rows.nothing()
+            raise NotFasterError(f"cluster {self._rows.name}: every plan takes more than {below:.4g} s a sample")
+        verify_winner(plans[0])
+        return plans[0]
+
+    def _compared_algorithms(
+        self, batches: tuple[int, ...], heap: Sequence[Row]
+    ) -> tuple[list[Plan], list[RefusedPlan]]:
+        """Data parallelism with each algorithm alone; with its largest batch where each plan has its own."""
+        if not self._request.compare or not set(DATA_PARALLEL) & set(self._request.kinds):
+            return [], []
+        if not heap and self._request.must_fit and self._rows.too_large:
+            raise self._rows.nothing()
+        plans, refused = self._comparison.run(batches, self._advance)
+        if self._request.largest_batches:
+            largest: dict[tuple[str, str, int], Plan] = {}
+            for plan in sorted(plans, key=lambda plan: (plan.fits is not False, plan.global_batch)):
+                assert isinstance(plan.choice, Strategy)
+                largest[plan.strategy, plan.choice.algorithm, plan.choice.exchange] = plan
+            plans = list(largest.values())
+        return plans, list(dict.fromkeys(refused))
+
+    def _known_best(self, row: Row) -> bool:
+        """Whether a kind that cannot win has its best row, or rows enough to compare it by."""
+        times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
+        enough = len(times) >= COMPARED or self._refined >= _REFINED
+        return len(times) > 0 and (enough or row.per_sample >= min(times))
+
+    def _simulate_undivided(self, heap: Sequence[Row]) -> None:
+        """Simulate the first of the placed rows with one device a group, which nothing is cut for, unless one was: the
+        least of the bounds may all be of rows that turn out slow."""
+        if not any(self._rows.undivided(row) for _, row in self._found):
+            rows = [row for row in heap if self._rows.undivided(row)]
+            self._simulate([min(rows)] if rows else [], until=lambda _: False)
+
+    def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
+        while heap and not until(heap[0]):
+            row = heappop(heap)
+            self._advance()
+            if not row.last:
+                self._refined += KINDS[row.kind] == "placed"
+                refined = self._rows.refined(row)
+                if refined is not None:
+                    heappush(heap, refined)
+                continue
+            plan = self._rows.simulated(row)
+            if plan is None:
+                continue
+            self._found.append((plan, row))
+            if plan.fits is not False:
+                self._best = min(self._best, plan.sample_time)
+
+
+def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows of plans that a framework can run, and rows of placed plans."""
+    placed = KINDS.index("placed")
+    return [row for row in rows if row.kind != placed], [row for row in rows if row.kind == placed]
+
+
+def _fitting_time(plan: Plan) -> tuple[bool, float]:
+    """Sort key by which the fastest plan that fits comes first."""
+    return plan.fits is False, plan.sample_time
+
+
+def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
+    """Compared plans, then the others, each strategy once with the same algorithms: a plan may choose one algorithm for
+    everything that is compared by it already, and without exchanges no algorithm matters."""
+    seen: set[tuple[object, tuple[str, ...]]] = set()
+    distinct = []
+    for place, plan in enumerate((*compared, *plans)):
+        is_compared = place < len(compared)
+        if isinstance(plan.choice, Strategy) and (is_compared or plan.choice.algorithm == AUTO):
+            key = plan.choice._replace(algorithm=""), plan.algorithms
+            if key in seen and not (is_compared and plan.algorithms):
+                continue
+            seen.add(key)
+        distinct.append(plan)
+    return distinct
+
+
+# The least first bound of all strategies on a cluster, found by bounding few of them.
+#
+# No strategy is faster than where its exchanges take no time. That floor is the same on all clusters whose nodes have
+# as many ranks, so it is found once for all of them; on each only the strategies of the least floors are bounded,
+# until no other floor lies below a bound that was found.
+
+_AT_ONCE: Effort = 64
+"""Strategies that are bounded together at first; then twice as many."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Strategies that fit the memory, least floors first."""
+
+    strategies: Strategies
+    per_sample: Floats
+    """Seconds of a step for each sample where exchanges take no time: [strategies]."""
+
+    @classmethod
+    def of(cls, free: ClusterRows, batches: tuple[int, ...]) -> Floor:
+        """Return the floors of these global batches; ``free`` is a cluster whose exchanges take no time."""
+        space = free.strategies(batches)
+        space = space.rows(memory(free.job, space) <= free.capacity)
+        floor, known = np.zeros(len(space)), np.flatnonzero(admitted(free.job, space))
+        rows = space.rows(known)
+        floor[known] = bounds(free.job, rows, proved=True) / rows.global_batch
+        # What this fabric does not serve another one may.
+        floor[~np.isfinite(floor)] = 0.0
+        order = np.argsort(floor, kind="stable")
+        return cls(space.rows(order), floor[order])
+
+    def least(self, job: Job) -> float:
+        """Return the least first bound of a job on a fabric with such nodes, in seconds a sample; infinite where its
+        fabric serves none of the strategies."""
+        least, begin, count = inf, 0, _AT_ONCE
+        while begin < len(self.per_sample) and self.per_sample[begin] < least:
+            rows = self.strategies.rows(np.arange(begin, min(begin + count, len(self.per_sample))))
+            rows = rows.rows(admitted(job, rows))
+            if len(rows):
+                least = min(least, float((bounds(job, rows, proved=True) / rows.global_batch).min()))
+            begin, count = begin + count, 2 * count
+        return least

@@ -1,0 +1,545 @@
+"""The event engine: tasks with durations, resources and dependencies become intervals.
+
+A resource runs one task at a time and never lies idle while a task that is ready waits for it. Among ready tasks the
+smallest ``(priority, position in the list)`` goes first, so that equal inputs give equal timelines. A task that runs
+is never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from lightloom.collectives.collective import Kind
+from lightloom.collectives.cost.price import Cost
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.errors import UnsupportedError
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.operators import passes, times_and_launches
+from lightloom.planning.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan
+
+
+class DeadlockError(AssertionError):
+    """Tasks wait for each other in a circle: the code that built them is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A piece of work on one resource."""
+
+    name: str
+    resource: str
+    category: str
+    """Category of the time; see :mod:`lightloom.core.timeline`."""
+    duration: float
+    """Duration, in seconds."""
+    after: tuple[int, ...] = ()
+    """Positions in the task list of the tasks that must end before this one starts."""
+    priority: int = 0
+    """Smaller goes first."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Values that a trace shows."""
+
+
+def run(tasks: Sequence[Task]) -> Timeline:
+    """Run the tasks, in O(n log n) for n tasks and dependencies together.
+
+    Raises:
+        DeadlockError: tasks wait for each other; names a circle.
+        ValueError: a duration is negative or not finite, or a dependency is no position in the list.
+    """
+    _check(tasks)
+    waits = [len(task.after) for task in tasks]
+    followers: list[list[int]] = [[] for _ in tasks]
+    for index, task in enumerate(tasks):
+        for earlier in task.after:
+            followers[earlier].append(index)
+
+    ready: dict[str, list[tuple[int, int]]] = {task.resource: [] for task in tasks}
+    idle = dict.fromkeys(ready, True)
+    ending: list[tuple[float, int]] = []
+    starts: list[float] = [math.nan] * len(tasks)
+    touched: dict[str, None] = {}
+    for index, task in enumerate(tasks):
+        if not task.after:
+            heappush(ready[task.resource], (task.priority, index))
+            touched[task.resource] = None
+
+    now, done = 0.0, 0
+    while True:
+        for resource in touched:
+            if idle[resource] and ready[resource]:
+                index = heappop(ready[resource])[1]
+                idle[resource], starts[index] = False, now
+                heappush(ending, (now + tasks[index].duration, index))
+        if not ending:
+            break
+        now, touched = ending[0][0], {}
+        while ending and ending[0][0] == now:
+            index = heappop(ending)[1]
+            done += 1
+            idle[tasks[index].resource] = True
+            touched[tasks[index].resource] = None
+            for follower in followers[index]:
+                waits[follower] -= 1
+                if waits[follower] == 0:
+                    resource = tasks[follower].resource
+                    heappush(ready[resource], (tasks[follower].priority, follower))
+                    touched[resource] = None
+    if done < len(tasks):
+        raise DeadlockError(f"tasks wait for each other: {' → '.join(_circle(tasks, waits))}")
+    return Timeline.of(
+        Interval(
+            resource=task.resource,
+            category=task.category,
+            name=task.name,
+            start=start,
+            end=start + task.duration,
+            details=task.details,
+            task=number,
+            after=task.after,
+        )
+        for number, (task, start) in enumerate(zip(tasks, starts, strict=True))
+    )
+
+
+def _check(tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        if not (math.isfinite(task.duration) and task.duration >= 0):
+            raise ValueError(f"task {task.name!r}: duration {task.duration} s, expected finite and not negative")
+        for earlier in task.after:
+            if not 0 <= earlier < len(tasks):
+                raise ValueError(f"task {task.name!r} comes after position {earlier}, which does not exist")
+
+
+def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
+    """Walk back along unfinished dependencies until a task comes round again."""
+    seen: dict[int, None] = {}
+    at = next(index for index, count in enumerate(waits) if count)
+    while at not in seen:
+        seen[at] = None
+        at = next(earlier for earlier in tasks[at].after if waits[earlier])
+    walk = deque(seen)
+    while walk[0] != at:
+        walk.popleft()
+    return [tasks[index].name for index in (*reversed(walk), walk[-1])]
+
+
+# Joules that sending takes, beside what the network draws busy or idle.
+
+
+def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: Ints) -> float | None:
+    """Joules of bytes [pair] from ranks to ranks: once a lightpath, on packet fabrics once a link; None without a
+    source for the energy of a bit."""
+    if fabric.energy_per_bit is None:
+        return None
+    crossed = 1 if fabric.exclusive else fabric.hops(source, destination, fabric.route(source, destination))
+    return float((nbytes * crossed).sum()) * fabric.wire_bytes(1.0) * 8 * fabric.energy_per_bit
+
+
+# What communication takes from computing: while data travels, an accelerator computes at 1 − share of its rate.
+#
+# collective        [=============]
+# computing   ──────~~~~~~~~~~~~~~~──────     C seconds of computing beside E of exchanges take max(E, C + share · E)
+#
+# Kernels of a collective library occupy compute units and the memory's bandwidth; with a share of 1 nothing is
+# hidden. The exchanges themselves take as long as alone.
+
+_LEAST_RATE = 1e-12
+"""Stands for a rate of 0, at which computing beside exchanges does not go on."""
+
+
+def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
+    """Return by how many seconds exchanges prolong the computing with which they begin: in the arguments' shape."""
+    # An exchange that nothing serves takes infinitely long, of which no share is no number.
+    prolonged: Floats = np.maximum(exchanging - computing, share * exchanging if share else 0.0)
+    return prolonged
+
+
+def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
+    """Return the same without what is left of the exchanges once computing has ended."""
+    slower: Floats = share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
+    return slower
+
+
+class SlowedComputing:
+    """Computing of one accelerator beside exchanges that follow each other."""
+
+    def __init__(self, share: float) -> None:
+        self._rate = 1.0 - share
+        self._exchanges: deque[tuple[float, float]] = deque()
+        """Begin and end of exchanges that have not ended before the latest computing began."""
+
+    def exchange(self, begin: float, end: float) -> None:
+        """Add an exchange, which begins no earlier than the last one ended."""
+        if self._rate < 1:
+            self._exchanges.append((begin, end))
+
+    def end(self, begin: float, seconds: float) -> float:
+        """Return when computing ends that takes so many seconds undisturbed.
+
+        All exchanges that begin before its end are known, and it begins no earlier than what was asked for before.
+        """
+        while self._exchanges and self._exchanges[0][1] <= begin:
+            self._exchanges.popleft()
+        now, left = begin, seconds
+        for start, stop in self._exchanges:
+            alone = max(start - now, 0.0)
+            if left <= alone:
+                break
+            now, left = now + alone, left - alone
+            beside = (stop - now) * self._rate
+            if left < beside:
+                return now + left / self._rate
+            now, left = stop, left - beside
+        return now + left
+
+
+# A plan becomes tasks: computing on one resource, collectives in their order of issue on the other.
+#
+# compute   forward ... backward ...                                             update
+# └──────────┐                                         ▲
+# network      [set up circuits] ─▶ [encode] ─▶ [transmission] ─▶ [decode] ──────┘
+#
+# One rank stands for all, and the network serves one collective at a time, as one communicator does. A codec between
+# the hops is part of its collective: the next one waits for it too, while computing goes on. Circuits are set up
+# while the data is still being computed, since the order of the collectives is known; they are not set up at all
+# where the previous collective left them in place. The step is one of many equal ones, so the last collective of the
+# step before comes before the first. Computing beside transmissions is slower by the share of the arithmetic that
+# these take.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """Cost of a collective of some size on a fabric, and the circuits that it needs."""
+
+    cost: Cost
+    circuits: Hashable = None
+    """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None never
+    matches."""
+
+
+Price = Callable[[Kind, float], Priced]
+"""Prices a collective by kind (``all-reduce``, ...) and bytes (as ``Collective.nbytes``)."""
+
+
+def lower(
+    plan: ParallelPlan, computing: Sequence[Task], price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
+) -> tuple[list[Task], list[Priced]]:
+    """Return the tasks of one step, and the price of each exchange of the plan.
+
+    Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
+    Otherwise transmissions take ``arithmetic_share`` of what the accelerator computes meanwhile.
+
+    Args:
+        computing: :func:`compute_tasks` of the plan.
+    """
+    priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
+    builder = _Builder(plan, priced)
+    builder.exchange_up_to(START)
+    for position, task in enumerate(computing):
+        builder.compute(position, task)
+        builder.exchange_up_to(position)
+    return (_slowed(builder.tasks, arithmetic_share) if overlap else _in_a_row(builder.tasks)), priced
+
+
+def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
+    """Return the tasks of all positions: forward passes, backward passes, the update.
+
+    Raises:
+        UnsupportedError: the accelerator has no rate for the plan's precision.
+    """
+    operators = plan.graph.operators
+    settings, again = plan.settings, [operator.name in plan.recomputed for operator in operators]
+    times, launches = times_and_launches(plan.graph, accelerator, settings.precision, settings.attention)
+    forward, backward = (seconds.tolist() for seconds in passes(times, launches, np.array(again, np.int64)))
+    work = [(op, "forward", op.forward_flops, time) for op, time in zip(operators, forward, strict=True)]
+    work += [
+        (op, "backward", op.backward_flops + repeated * op.forward_flops, time)
+        for op, repeated, time in zip(operators, again, backward, strict=True)
+    ][::-1]
+    tasks = [
+        Task(
+            name=f"{operator.name} {direction}",
+            resource="compute",
+            category=direction,
+            duration=seconds,
+            details={"operator": operator.name, "kind": operator.kind, "flops": flops},
+        )
+        for operator, direction, flops, seconds in work
+    ]
+    update = Task(
+        name="optimizer update",
+        resource="compute",
+        category="update",
+        duration=accelerator.update_time(plan.updated_parameters * plan.settings.optimizer_traffic_bytes),
+        details={"parameters": plan.updated_parameters},
+    )
+    return [*tasks, update]
+
+
+class _Builder:
+    """Appends tasks, each behind the last of its resource: both resources serve in order.
+
+    The list is in an order that respects every dependency.
+    """
+
+    def __init__(self, plan: ParallelPlan, priced: list[Priced]) -> None:
+        self.tasks: list[Task] = []
+        self._plan = plan
+        self._priced = priced
+        self._issued = 0
+        self._last: dict[str, int] = {}
+        """The latest task, by resource."""
+        self._done: dict[int, int] = {}
+        """The task of each position."""
+        self._awaited: dict[int, list[int]] = {}
+        """By position: the tasks that end the exchanges it waits for."""
+
+    def compute(self, position: int, task: Task) -> None:
+        """The work of one position, after the collectives that it waits for."""
+        self._done[position] = self._append(task, *self._awaited.pop(position, []))
+
+    def exchange_up_to(self, position: int) -> None:
+        """Issue, in order, every collective whose data exists once ``position`` is done."""
+        exchanges = self._plan.exchanges
+        while self._issued < len(exchanges) and exchanges[self._issued].starts_after <= position:
+            self._exchange(self._issued, exchanges[self._issued])
+            self._issued += 1
+
+    def _append(self, task: Task, *after: int) -> int:
+        before = (self._last[task.resource],) if task.resource in self._last else ()
+        self.tasks.append(
+            Task(
+                name=task.name,
+                resource=task.resource,
+                category=task.category,
+                duration=task.duration,
+                after=tuple(dict.fromkeys(before + after)) if after else before,
+                details=task.details,
+            )
+        )
+        self._last[task.resource] = len(self.tasks) - 1
+        return len(self.tasks) - 1
+
+    def _exchange(self, index: int, exchange: Exchange) -> None:
+        priced = self._priced[index]
+        cost = priced.cost
+        ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
+        setup = 0.0 if circuits_in_place(self._priced, index) else cost.setup
+        if setup:
+            self._append(_network(exchange, "set up ", "reconfiguration", setup, cost))
+        # A schedule changes circuits, and a codec works, between its steps; the timeline shows all changes together and
+        # all encoding together, ahead of the bits, and all decoding behind them.
+        changes = cost.reconfiguration - cost.setup
+        if changes > 0:
+            ready = (self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),)
+        if cost.encode:
+            ready = (self._append(_network(exchange, "encode ", "codec", cost.encode, cost), *ready),)
+        end = self._append(_network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready)
+        if cost.decode:
+            end = self._append(_network(exchange, "decode ", "codec", cost.decode, cost), end)
+        self._awaited.setdefault(exchange.needed_by, []).append(end)
+
+
+def circuits_in_place(priced: list[Priced], index: int) -> bool:
+    """Whether the collective before this one (the last of the step before, for the first) left the circuits it
+    needs."""
+    before, this = priced[index - 1], priced[index]
+    same = this.circuits is not None and before.circuits == this.circuits
+    return same and before.cost.static and this.cost.static
+
+
+def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
+    return Task(
+        name=verb + exchange.name,
+        resource="network",
+        category=category,
+        duration=duration,
+        details={"collective": exchange.kind, "bytes": exchange.nbytes, "steps": cost.steps},
+    )
+
+
+def _slowed(tasks: list[Task], share: float) -> list[Task]:
+    """Return the tasks with those of computing as long as they take beside the transmissions, which come in order."""
+    if not share:
+        return tasks
+    computing, ends, slower = SlowedComputing(share), [0.0] * len(tasks), list(tasks)
+    for index, task in enumerate(tasks):
+        begin = max((ends[earlier] for earlier in task.after), default=0.0)
+        ends[index] = begin + task.duration
+        if task.resource == "compute":
+            ends[index] = computing.end(begin, task.duration)
+            slower[index] = replace(task, duration=ends[index] - begin)
+        elif task.category == "transmission":
+            computing.exchange(begin, ends[index])
+    return slower
+
+
+def _in_a_row(tasks: list[Task]) -> list[Task]:
+    return [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(tasks)]
+
+
+# The duration of a step of data parallelism alone, without its tasks: as the timeline of ``simulation.lower`` ends.
+#
+# compute   ───────────────────[wait]──────────────────[wait]── update
+# network        [exchange 0]    ↑    [exchange 1] ...
+#
+# Computing runs from wait to wait, and slower beside exchanges, so that only these are gone through one by one.
+# Collectives keep no circuits and have no codec here.
+
+
+def step_duration(
+    plan: ParallelPlan, computing: Floats, exchanging: Floats, *, overlap: bool, arithmetic_share: float = 0.0
+) -> float:
+    """Return the seconds of a step.
+
+    Args:
+        plan: positions and exchanges.
+        computing: seconds of all positions: forward passes, backward passes, the update: [positions].
+        exchanging: seconds of each exchange of the plan: [exchanges].
+        overlap: whether exchanges run while computing.
+        arithmetic_share: part of the arithmetic that exchanges take meanwhile.
+    """
+    if not overlap:
+        return float(computing.sum() + exchanging.sum())
+    clock = _Clock(np.concatenate(([0.0], np.cumsum(computing))), arithmetic_share)
+    network, issued = 0.0, -1
+    for exchange, seconds in zip(plan.exchanges, exchanging.tolist(), strict=True):
+        # Exchanges are issued in their order, none before its data exists.
+        issued = max(issued, exchange.starts_after)
+        begin = max(network, clock.done(issued) if exchange.starts_after >= 0 else 0.0)
+        network = begin + seconds
+        clock.exchange(begin, network, exchange.needed_by)
+    return max(clock.done(len(computing) - 1), network)
+
+
+class _Clock:
+    """When positions are computed, each after the exchanges that it waits for."""
+
+    def __init__(self, before: Floats, arithmetic_share: float) -> None:
+        self._before: list[float] = before.tolist()
+        """Seconds of computing before each position."""
+        self._computing = SlowedComputing(arithmetic_share)
+        self._awaited: list[tuple[int, float]] = []
+        """A heap of positions, and of the ends of exchanges that they wait for."""
+        self._position, self._now = 0, 0.0
+        """The first position that is not computed yet, and the end of those before it."""
+
+    def exchange(self, begin: float, end: float, needed_by: int) -> None:
+        """Add an exchange, after all that have been added before."""
+        self._computing.exchange(begin, end)
+        heappush(self._awaited, (needed_by, end))
+
+    def done(self, position: int) -> float:
+        """Return when a position is computed; exchanges are added in the order in which they are issued."""
+        while self._awaited and self._awaited[0][0] <= position:
+            needed_by, ended = heappop(self._awaited)
+            self._compute(needed_by)
+            self._now = max(self._now, ended)
+        self._compute(position + 1)
+        return self._now
+
+    def _compute(self, position: int) -> None:
+        """Compute all positions before this one."""
+        if position > self._position:
+            seconds = self._before[position] - self._before[self._position]
+            self._position, self._now = position, self._computing.end(self._now, seconds)
+
+
+# One training step, simulated: the plan's tasks run by the engine, then time, energy and memory read off.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """Times, joules of sending and memory of one step of a plan, in the steady state."""
+
+    plan: ParallelPlan
+    timeline: Timeline
+    step_time: float
+    """Duration of the step, in seconds."""
+    breakdown: dict[str, float]
+    """Seconds of the step by what it waits for; adds up to ``step_time``."""
+    busy_time: dict[str, float]
+    """Seconds by category, whether hidden or not."""
+    sent_joules: float | None
+    """Joules that sending takes over all ranks; None where the fabric states no energy of a bit."""
+    memory: MemoryUse
+    """Bytes that a rank holds."""
+    fits: bool | None
+    """Whether that fits the accelerator's memory; None when its size is unknown."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput of all ranks together; infinite for a step that takes no time."""
+        samples = self.plan.ranks * self.plan.settings.batch_per_rank
+        return samples / self.step_time if self.step_time else float("inf")
+
+    @property
+    def compute_time(self) -> float:
+        """Seconds that a rank computes."""
+        return self.breakdown["compute_s"]
+
+    @property
+    def communication_time(self) -> float:
+        """Seconds that the network transmits, changes circuits or waits for a codec, hidden or not."""
+        return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures of the step in plain types and SI units, without its timeline."""
+        return {
+            "strategy": self.plan.strategy,
+            "step_time_s": self.step_time,
+            "samples_per_second": self.samples_per_second if self.step_time else None,
+            "breakdown": dict(self.breakdown),
+            "busy_time_s": dict(self.busy_time),
+            "communication_time_s": self.communication_time,
+            "transmission_j": self.sent_joules,
+            "memory_bytes": asdict(self.memory) | {"total": self.memory.total},
+            "fits": self.fits,
+        }
+
+
+def simulate_step(
+    plan: ParallelPlan,
+    accelerator: Accelerator,
+    fabric: Fabric,
+    price: Price,
+    *,
+    overlap: bool = True,
+    computing: Sequence[Task] | None = None,
+) -> StepResult:
+    """Simulate one step of a plan on a fabric, with collectives at the given prices.
+
+    Args:
+        computing: :func:`compute_tasks` of the plan on the accelerator, where they are at hand.
+
+    Raises:
+        UnsupportedError: the plan is for another number of ranks than the fabric has, or for a precision that
+            the accelerator lacks.
+    """
+    if plan.ranks != fabric.ranks:
+        raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
+    computing = compute_tasks(plan, accelerator) if computing is None else computing
+    tasks, priced = lower(plan, computing, price, overlap=overlap, arithmetic_share=fabric.arithmetic_share)
+    timeline = run(tasks)
+    sent = [collective.cost.energy for collective in priced]
+    sourced = [joules for joules in sent if joules is not None]
+    return StepResult(
+        plan=plan,
+        timeline=timeline,
+        step_time=timeline.step_time,
+        breakdown=timeline.breakdown(),
+        busy_time=timeline.busy_time(),
+        sent_joules=sum(sourced) if len(sourced) == len(sent) else None,
+        memory=plan.memory,
+        fits=plan.memory.fits(accelerator.memory),
+    )

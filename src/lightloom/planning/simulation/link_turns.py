@@ -1,0 +1,268 @@
+"""Exchanges of one step that load the same links of a packet fabric, and what these need for all of them.
+
+    pass        compute ── tensor ── compute ── tensor ──      exchanges for which computing waits go first
+    gathers     [======]          [======]                     those beside it have what is left of the links
+
+An exchange of t seconds loads link l during u_l t of them; u is 1 on the links that set its pace. A pass of p seconds,
+in which exchanges of t_i seconds load links l during b_l = Σ u_il t_i, leaves p − b_l of them, evenly over the pass. An
+exchange of g seconds beside it is under way for
+
+    max over l of   u_l g p / (p − b_l)   while the pass leaves enough,  b_l + u_l g  otherwise,      and g at least:
+
+so that on links that both load fully, the pass and g take their sum without what the pass computes, if g is longer.
+
+u is that of a hierarchical exchange in all groups at once, whichever algorithm carries it: along each axis of a group
+its ranks pass data both ways around, and inner axes leave less for outer ones, except in an all-to-all. Latencies count
+as load, as they do where one network serves one collective after the other. Sends from stage to stage, and what of a
+context ring computing hides, are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.machines.fabrics import derived
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Axis, Fabric
+from lightloom.planning.parallelism.strategy_space import Strategies
+from lightloom.planning.simulation.engine import waiting
+
+
+class Groups(NamedTuple):
+    """Groups of strategies: so many ranks, so far apart, each [rows]."""
+
+    ranks: Ints
+    stride: Ints
+    all_to_all: bool = False
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of every chunk, and what exchanges may hide behind."""
+
+    seconds: Floats
+    """Of computing and of the exchanges that it waits for: [rows, chunks]."""
+    share: float = 0.0
+    """Of the arithmetic, which exchanges take from computing beside them."""
+    busy: Floats | None = None
+    """Seconds in which the pass itself loads links, for each set of links that are loaded alike: [rows, chunks, set];
+    None where exchanges share no links."""
+    load: Floats | None = None
+    """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
+
+    def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
+        """Seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks]."""
+        return waiting(part * self.seconds, self.exchanged(part, exchanging), self.share)
+
+    def exchanged(self, part: Floats | float, exchanging: Floats) -> Floats:
+        """Seconds in which exchanges are under way that begin with a part of the pass: [rows, chunks]."""
+        if self.busy is None or self.load is None:
+            return exchanging
+        part = np.asarray(part)[..., None]
+        whole, busy, load = part * self.seconds[..., None], part * self.busy, self.load * exchanging[..., None]
+        left = whole - busy
+        hidden = (load <= left) & (left > 0)
+        stretched = np.divide(whole * load, left, out=busy + load, where=hidden)
+        longest: Floats = np.where(exchanging > 0, np.maximum(exchanging, stretched.max(axis=-1)), 0.0)
+        return longest
+
+
+class LinkTurns:
+    """How much of every link of a fabric the exchanges of strategies load."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._apart = fabric.exclusive or fabric.in_network_reduction
+        """Whether exchanges share no links: circuits are divided among them."""
+        self._shares: dict[tuple[int, int, bool], Floats] = {}
+        self._levels: dict[tuple[int, int, bool], Ints] = {}
+        """Which links have equal shares: a number of each."""
+        self._sets: dict[tuple[tuple[int, int, bool], ...], Floats] = {}
+
+    @classmethod
+    def on(cls, fabric: Fabric) -> LinkTurns:
+        """Return what is known of the links of a fabric, whatever its collective library."""
+        return _on(_Wires(fabric))
+
+    def pass_of(
+        self, rows: Strategies, seconds: Floats, share: float, within: Sequence[Floats], beside: Sequence[Groups]
+    ) -> Pass:
+        """Return passes with the links that they load.
+
+        Args:
+            rows: strategies.
+            seconds: of the passes: [rows, chunks].
+            share: of the arithmetic that exchanges take.
+            within: seconds of a pass in which tensor, expert and context groups exchange, each [rows, chunks].
+            beside: groups of the exchanges beside the pass.
+        """
+        if self._apart or not any(part.any() for part in within):
+            return Pass(seconds, share)
+        tensor = Groups(rows.tp, np.ones_like(rows.tp))
+        inside = (tensor, Groups(rows.ep, rows.tp, all_to_all=True), Groups(rows.cp, rows.tp))
+        groups = (*inside, *beside)
+        keys = np.stack([column for group in groups for column in (group.ranks, group.stride)], axis=1)
+        different, row = np.unique(keys, axis=0, return_inverse=True)
+        kinds = [group.all_to_all for group in groups]
+        sets = [self._of_groups(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in different.tolist()]
+        loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))
+        for table, own in zip(loads, sets, strict=True):
+            table[: len(own)] = own
+        of_rows = loads[row.ravel()]
+        busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
+        return Pass(seconds, share, busy, of_rows[:, None, :, -1])
+
+    def _of_groups(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
+        """Shares of links that the exchanges of a pass load, and all those beside it: [set, axis + 1]; only sets of
+        links that no others exceed."""
+        if groups not in self._sets:
+            shares = [self._share(*group) for group in groups]
+            alike = _first_alike([self._levels[group] for group in groups])
+            table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
+            self._sets[groups] = _undominated(np.unique(table.T, axis=0))
+        return self._sets[groups]
+
+    def _share(self, ranks: int, stride: int, all_to_all: bool) -> Floats:
+        """Share of each link that all groups of so many ranks load while they exchange, rounded: [link]."""
+        key = ranks, stride, all_to_all
+        if key not in self._shares:
+            self._shares[key] = link_shares(self._fabric, *key).round(9)
+            self._levels[key] = np.unique(self._shares[key], return_inverse=True)[1]
+        return self._shares[key]
+
+
+class _Wires:
+    """Makes a fabric without its library the key of a cache."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"}))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Wires) and self._text == other._text
+
+
+@lru_cache(maxsize=64)
+def _on(wires: _Wires) -> LinkTurns:
+    return LinkTurns(wires.fabric)
+
+
+def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
+    """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange: [link]."""
+    seconds = np.zeros(fabric.links)
+    known = _passed(fabric)
+    if (ranks, stride) not in known:
+        known[ranks, stride] = _neighbours(fabric, ranks, stride)
+    if not known[ranks, stride]:
+        return seconds
+    bandwidth, carried = fabric.link_bandwidth(), 1.0
+    for size, ways in known[ranks, stride]:
+        for transfers in ways:
+            seconds += carried * (1 - 1 / size) / 2 * transfers / bandwidth
+        carried /= 1 if all_to_all else size
+    shares: Floats = seconds / seconds.max()
+    return shares
+
+
+@partial(derived.cached, last=16)
+def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, list[Int32s]]]]:  # noqa: ARG001 - the key
+    """What :func:`_neighbours` said of groups on fabrics of this structure, by ranks and stride."""
+    return {}
+
+
+def _neighbours(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
+    """For each axis of a group its size, and both ways around it how many transfers between neighbours pass each link
+    in all groups together: [link]; nothing where groups have one rank."""
+    part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
+    if part is None:
+        return []
+    order = np.arange(ranks) if part.axes else part.ring_order()
+    members = derived.group_members(fabric.ranks, ranks, stride)[:, order]
+    passed: list[tuple[int, list[Int32s]]] = []
+    for axis in part.axes or (Axis(1, ranks),):
+        place = np.arange(ranks)
+        number = place // axis.stride % axis.size
+        ways = []
+        for step in (1, -1):
+            neighbour = place + ((number + step) % axis.size - number) * axis.stride
+            source, destination = members.ravel(), members[:, neighbour].ravel()
+            _, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+            ways.append(np.bincount(link, minlength=fabric.links).astype(np.int32))
+        passed.append((axis.size, ways))
+    return passed
+
+
+def _first_alike(levels: Sequence[Ints]) -> Ints:
+    """The first of all links whose numbers are equal in each of these arrays [link]."""
+    number = levels[0]
+    for other in levels[1:]:
+        number = number * (int(other.max()) + 1) + other
+        used = np.bincount(number) > 0
+        number = (np.cumsum(used) - 1)[number]
+    first = np.empty(int(number.max()) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return first
+
+
+def _undominated(table: Floats) -> Floats:
+    """Rows of which no other one is at least as large in every column: [row, column]."""
+    kept = [
+        row for row in range(len(table)) if not any((other >= table[row]).all() for other in np.delete(table, row, 0))
+    ]
+    return table[kept]
+
+
+# When an optical circuit switch is set anew within a step, and what of that a rank waits for.
+#
+# planes   │ data ─ turn ─│ tensor, pipeline              │ tensor, pipeline, data │─ turn ─ data    │─ turn ─
+# rank     │ gather  lead ▓▓▓▓ passes ▓▓▓▓ passes ▓▓▓▓▓▓▓▓│▓▓▓ last pass ▓▓ tail   │ gradients       │ update
+#
+# Planes turn from the last byte that their old groups send; those who are given planes wait for the turn, the others
+# go on. What a turn and computing have in common is hidden: the optimizer's update before the first phase, the *lead*
+# of the first pass before its first exchange, the *tail* of the last pass after its last exchange.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchTurns:
+    """Seconds of turns of a step of stages: a turn's length where planes that a phase uses are set anew, else 0."""
+
+    start: Floats
+    """Before the gather of parameters, what the last step's update has not hidden; each [stages]."""
+    passes: Floats
+    """Before the first exchange of the first pass, after the gather."""
+    lead: Floats
+    """Computing of the first pass before its first exchange."""
+    last: Floats
+    """For the gradients that are exchanged beside the last backward pass, from its begin on."""
+    gradients: Floats
+    """For those that are exchanged after it, from its last exchange on."""
+    tail: Floats
+    """Computing of the last backward pass after its last exchange."""
+    waits_for_send: Floats
+    """1 where planes of the pipeline turn after the last pass, which waits for the last send of the stage; else
+    0."""
+    exchange: Floats
+    """Before what is exchanged after that."""
+    tied: Floats
+    """Before the sums over tied tables."""
+    update: Floats
+    """After the last exchange, beside the update."""
+
+    @classmethod
+    def none(cls, stages: int) -> Self:
+        """Return turns of circuits that stand for the whole step."""
+        return cls(**{each.name: np.zeros(stages) for each in fields(cls)})
+
+    @property
+    def columns(self) -> Floats:
+        """What a compiled step takes of them: [10, stages]."""
+        return np.stack([np.asarray(getattr(self, each.name), np.float64) for each in fields(self)])

@@ -1,0 +1,397 @@
+"""A step of pipeline stages becomes tasks: micro-batches in 1F1B order, sends, exchanges between replicas.
+
+    stage 0   F0 ─ F1 ───── B0 ─ B1 ─ [exchange gradients] ─ update
+                ╲    ╲     ╱    ╱
+    stage 1      F0 ─ B0 ─ F1 ─ B1 ─ [exchange gradients] ─ update
+
+Interleaved stages hold several chunks of the model, and a pass is that of one micro-batch through one chunk.
+
+    last pass       [ unit 2 ][ unit 1 ][ unit 0 ]          gradients of a unit are exchanged while the units before
+    of a chunk               [ exchange of 2 and 1 ][ of 0 ]    it compute; or all of them after the pass
+
+One rank stands for all of its stage. Exchanges within a pass (tensor parallelism) are part of it; sends have links of
+their own in both directions; a stage gathers its parameters before its first pass and exchanges gradients during the
+last pass of each chunk or after its last. Stages that hold copies of a tied table then add up its gradients, once all
+of them are there. What of the gathers within a pass is not hidden by computing stands before the pass, with what the
+hidden part takes from computing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.planning.parallelism.plan import one_forward_one_backward
+from lightloom.planning.simulation.engine import Task, slowing
+from lightloom.planning.simulation.link_turns import SwitchTurns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """Seconds of each chunk, of shape [..., chunks], and of each stage, of shape [..., stages].
+
+    Chunk c belongs to stage c mod stages; without interleaving they are the same.
+    """
+
+    forward: Floats
+    """One micro-batch through a chunk, as the next seven."""
+    backward: Floats
+    forward_exchange: Floats
+    """Collectives of tensor and expert parallelism in a forward pass."""
+    backward_exchange: Floats
+    forward_ring: Floats
+    """Keys and values that attention of a context group waits for."""
+    backward_ring: Floats
+    """The same in a backward pass, with their gradients."""
+    forward_gather: Floats
+    """Gathers of sharded parameters in a forward pass that computing does not hide."""
+    backward_gather: Floats
+    """The same in a backward pass, with the gradients' reduce-scatter."""
+    send: Floats
+    """From the chunk before this one, or its gradient back; 0 for the first."""
+    early_exchange: Floats
+    """Gradients of all units of a chunk but the first, exchanged while its last backward pass runs; of each chunk."""
+    late_exchange: Floats
+    """Those of the first unit, after that pass."""
+    lead: Floats
+    """Share of the pass that is left when the first of these gradients exist."""
+    gather: Floats
+    """Before the first pass of a stage: sharded parameters; of each stage, as the next three."""
+    exchange: Floats
+    """After the last pass: what is left of the gradients' exchange."""
+    tied: Floats
+    """After that, and once all stages with such seconds are as far: gradients of tied tables are added up."""
+    update: Floats
+
+    @property
+    def passes(self) -> Floats:
+        """Seconds of whole passes, forward and backward: [2, ..., chunks]."""
+        computed_forward = self.forward + self.forward_ring + self.forward_exchange
+        return np.stack([self.forward_gather + computed_forward, self.backward_gather + self.computed_backward])
+
+    @property
+    def computed_backward(self) -> Floats:
+        """Seconds of backward passes without what they wait for of sharded parameters: [..., chunks]."""
+        return self.backward + self.backward_ring + self.backward_exchange
+
+    def row(self, index: int) -> Self:
+        """Return one row of columns of strategies."""
+        return type(self)(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinedStep:
+    """A step of stages whose micro-batches are alike, but for the last one, which may be smaller."""
+
+    times: StageTimes
+    """Arrays of shape [chunks] or [stages]."""
+    micro_batches: int
+    last: StageTimes | None = None
+    """Times of the last micro-batch, where it is smaller: only its passes and sends count."""
+    arithmetic_share: float = 0.0
+    """Share of the arithmetic that the gradients' exchange takes from the backward passes beside it."""
+    turns: SwitchTurns | None = None
+    """Turns of a circuit switch; none where circuits stand for the whole step."""
+
+    def of_micro_batch(self, micro: int) -> StageTimes:
+        """Return the times of one micro-batch."""
+        return self.last if self.last is not None and micro == self.micro_batches - 1 else self.times
+
+    @property
+    def slowed(self) -> Floats:
+        """Seconds by which the exchange of gradients beside it prolongs the last backward pass of a chunk: [chunks]."""
+        beside = self.times.lead * (self.last or self.times).computed_backward
+        return slowing(beside, self.times.early_exchange, self.arithmetic_share)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last stage has updated its parameters, as :meth:`play` finds them, and nothing else."""
+        return float(self._ends()[0].max())
+
+    def play(self) -> PlayedStep:
+        """Return when the step ends and what the rank of each stage spends it on.
+
+        Compiled; equal to running the tasks of ``pipelined_tasks.lower_pipelined``.
+        """
+        times, slowed = self.times, self.slowed
+        ends, sending, waiting, exchanging, turning = self._ends()
+        step_time = float(ends.max())
+        spent = {
+            "compute_s": self.pass_seconds("forward")
+            + self.pass_seconds("backward")
+            + slowed.reshape(-1, len(ends)).sum(axis=0),
+            "tensor_and_expert_exchange_s": self.pass_seconds("forward_exchange")
+            + self.pass_seconds("backward_exchange"),
+            "context_exchange_s": self.pass_seconds("forward_ring") + self.pass_seconds("backward_ring"),
+            "parameter_gather_s": self.pass_seconds("forward_gather")
+            + self.pass_seconds("backward_gather")
+            + times.gather,
+            "pipeline_send_s": sending,
+            "bubble_s": waiting + (step_time - ends),
+            "gradient_exchange_s": exchanging + times.exchange + times.tied,
+            "switch_turn_s": turning,
+            "update_s": times.update,
+        }
+        return PlayedStep(step_time, spent)
+
+    def _ends(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """When each stage ends, and what it sends, waits, exchanges and turns until then, in seconds: [stages] each."""
+        from lightloom.planning.simulation.kernels import play
+
+        times, last, slowed = self.times, self.last or self.times, self.slowed
+        turns = self.turns or SwitchTurns.none(len(times.gather))
+        played: tuple[Floats, Floats, Floats, Floats, Floats] = play(
+            np.ascontiguousarray(np.stack([times.passes, last.passes + [[0.0], [1.0]] * slowed], axis=1)),
+            np.stack([times.send, last.send]),
+            np.stack([times.lead * last.computed_backward + slowed, times.early_exchange, times.late_exchange]),
+            times.gather,
+            np.stack([times.exchange, times.tied, times.update]),
+            turns.columns,
+            self.micro_batches,
+        )
+        return played
+
+    def pass_seconds(self, name: str) -> Floats:
+        """Return the seconds that the passes of a stage spend on a field of the times, over the step: [stages]."""
+        last = self.last or self.times
+        chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(last, name)
+        stage: Floats = chunks.reshape(-1, len(self.times.gather)).sum(axis=0)
+        return stage
+
+    @property
+    def transmission(self) -> float:
+        """Seconds of all tasks that transmit, hidden or not, as ``Timeline.busy_time`` counts them."""
+        kinds = ("exchange", "ring", "gather")
+        passes = [f"{direction}_{kind}" for direction in ("forward", "backward") for kind in kinds] + ["send", "send"]
+        within = sum(float(self.pass_seconds(name).sum()) for name in passes)
+        times = self.times
+        once = (times.gather, times.early_exchange, times.late_exchange, times.exchange, times.tied)
+        return within + sum(float(seconds.sum()) for seconds in once)
+
+
+class PlayedStep(NamedTuple):
+    """The outcome of a step of stages."""
+
+    step_time: float
+    """Seconds until the last stage has updated its parameters."""
+    spent: Mapping[str, Floats]
+    """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
+
+    def breakdown(self) -> dict[str, float]:
+        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``."""
+        parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
+        for name, seconds in self.spent.items():
+            parts[SPENT[name]] += float(seconds.mean())
+        return parts
+
+
+SPENT: Mapping[str, str] = {
+    "compute_s": "compute_s",
+    "update_s": "compute_s",
+    "tensor_and_expert_exchange_s": "exposed_communication_s",
+    "context_exchange_s": "exposed_communication_s",
+    "parameter_gather_s": "exposed_communication_s",
+    "pipeline_send_s": "exposed_communication_s",
+    "gradient_exchange_s": "exposed_communication_s",
+    "switch_turn_s": "exposed_reconfiguration_s",
+    "bubble_s": "idle_s",
+}
+"""What a rank spends a step on, and the part of ``Timeline.breakdown`` that it counts to."""
+
+
+# The tasks of a step of pipeline stages, for the event engine: what a compiled step plays, with its timeline.
+
+_BESIDE = "beside the last pass"
+
+
+def lower_pipelined(step: PipelinedStep) -> list[Task]:
+    """Return the tasks of one step."""
+    builder = _Builder(step)
+    for stage in range(len(step.times.gather)):
+        builder.stage(stage)
+    builder.close()
+    return builder.linked()
+
+
+class _Edges(NamedTuple):
+    """Tasks of a pass that others wait for."""
+
+    before: tuple[int, ...]
+    """Those that it waits for itself."""
+    unit: int | None
+    """The one after which gradients of its first unit to compute exist, if they leave early."""
+    exchanged: int | None
+    """The one after which its groups exchange nothing any more."""
+
+
+class _Builder:
+    def __init__(self, step: PipelinedStep) -> None:
+        self._step = step
+        self._times = step.times
+        self._slowed = step.slowed
+        self._micro_batches = step.micro_batches
+        self._stages = len(step.times.gather)
+        self._chunks = len(step.times.forward)
+        self._turns = step.turns or SwitchTurns.none(self._stages)
+        self._tasks: list[Task] = []
+        self._ends: dict[tuple[str, int, int], tuple[int, int]] = {}
+        """The task that ends a pass and the pass's place in the order of its stage, by direction, chunk and
+        micro-batch."""
+        self._awaits: dict[int, tuple[str, int, int]] = {}
+        """The pass of another stage that a task waits for; it may not be listed yet."""
+        self._sends: dict[tuple[str, int, int], int] = {}
+        """The task that sends the outputs of a pass of another stage."""
+        self._stands: dict[int, tuple[int, ...]] = {}
+        """The turn of each stage after which its circuits stand for the passes."""
+        self._last: list[tuple[int, ...]] = []
+        """The last tasks of each stage before the sums over tied tables and its update."""
+
+    def stage(self, stage: int) -> None:
+        times, turns = self._times, self._turns
+        last = self._turn(stage, "before the step", turns.start)
+        if times.gather[stage]:
+            last = self._task(f"gather {stage}", f"replicas {stage}", "transmission", times.gather[stage], last)
+            self._say(part="gather", column=stage)
+        stands = self._turn(stage, "for the passes", turns.passes, last)
+        self._stands[stage] = () if stands is None else (stands,)
+        order = one_forward_one_backward(stage, self._stages, self._micro_batches, self._chunks // self._stages)
+        exchanged: tuple[int, ...] = ()
+        for place, (direction, chunk, micro) in enumerate(order):
+            edges = self._pass(direction, chunk, micro, last, first=place == 0)
+            last = len(self._tasks) - 1
+            self._ends[direction, chunk, micro] = last, place
+            if direction == "backward" and micro == self._micro_batches - 1:
+                exchanged = self._gradients(chunk, edges, last) or exchanged
+        sent = self._sends.get(("backward", stage, self._micro_batches - 1))
+        gone = () if sent is None or not turns.waits_for_send[stage] else (sent,)
+        ends = (*exchanged, *gone, *(() if last is None else (last,)))
+        turn = self._turn(stage, "for what follows", turns.exchange, None, *ends)
+        ends = ends if turn is None else (turn,)
+        if times.exchange[stage]:
+            name, seconds = f"exchange {stage}", times.exchange[stage]
+            ends = (self._task(name, f"replicas {stage}", "transmission", seconds, None, *ends),)
+            self._say(part="exchange", column=stage)
+        self._last.append(ends)
+
+    def _turn(self, stage: int, why: str, seconds: Floats, last: int | None = None, *after: int) -> int | None:
+        """Set planes of a stage's ranks anew; returns the task, or ``last`` where nothing turns."""
+        if not seconds[stage]:
+            return last
+        # Others may still turn when those for the first gradients do.
+        planes = f"planes {stage}, first gradients" if why == _BESIDE else f"planes {stage}"
+        return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], last, *after)
+
+    def close(self) -> None:
+        """Add the sums over tied tables, and the update of each stage."""
+        for stage, ends in enumerate(self._last):
+            turn = self._turn(stage, "for tied tables", self._turns.tied, None, *ends)
+            if self._times.tied[stage] and turn is not None:
+                self._last[stage] = (turn,)
+        tied = [end for seconds, ends in zip(self._times.tied, self._last, strict=True) if seconds for end in ends]
+        for stage, ends in enumerate(self._last):
+            seconds = self._times.tied[stage]
+            if seconds:
+                ends = (self._task(f"add up tied {stage}", f"replicas {stage}", "transmission", seconds, None, *tied),)
+                self._say(part="tied", column=stage)
+            self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], None, *ends)
+            self._turn(stage, "for the next step", self._turns.update, None, *ends)
+
+    def _gradients(self, chunk: int, edges: _Edges, end: int) -> tuple[int, ...]:
+        """Exchange the gradients of a chunk beside its last backward pass, and after its task ``end``."""
+        times, stage, turns = self._times, chunk % self._stages, self._turns
+        resource = f"gradients {stage}"
+        exchanged: tuple[int, ...] = ()
+        turn = self._turn(stage, _BESIDE, turns.last, None, *edges.before)
+        beside = () if turn is None else (turn,)
+        if times.early_exchange[chunk]:
+            name, seconds = f"exchange all but the first unit of {chunk}", times.early_exchange[chunk]
+            exchanged = (self._task(name, resource, "transmission", seconds, edges.unit, *beside),)
+            self._say(part="early_exchange", column=chunk)
+        if times.late_exchange[chunk]:
+            name, seconds = f"exchange the first unit of {chunk}", times.late_exchange[chunk]
+            sent = self._sends.get(("backward", chunk, self._micro_batches - 1))
+            alone = self._chunks == self._stages
+            gone = (sent,) if alone and sent is not None and turns.waits_for_send[stage] else ()
+            turn = self._turn(stage, "for gradients", turns.gradients, edges.exchanged, *gone)
+            after = (*beside, *gone) if turn is None or not turns.gradients[stage] else (*beside, turn)
+            exchanged = (self._task(name, resource, "transmission", seconds, end, *exchanged, *after),)
+            self._say(part="late_exchange", column=chunk)
+        return exchanged
+
+    def linked(self) -> list[Task]:
+        """Return the tasks, those that wait for another stage included; a link sends in the order of its source."""
+        tasks = list(self._tasks)
+        for index, source in self._awaits.items():
+            end, place = self._ends[source]
+            tasks[index] = replace(tasks[index], after=(*tasks[index].after, end), priority=place)
+        return tasks
+
+    def _pass(self, direction: str, chunk: int, micro: int, last: int | None, *, first: bool) -> _Edges:
+        """Add a pass; the ``first`` of a stage waits for the switch before it exchanges anything."""
+        forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
+        arrived = self._arrival(forward, chunk, micro)
+        before = (*arrived, *(() if last is None else (last,)))
+        compute = times.forward if forward else times.backward
+        gathered = times.forward_gather if forward else times.backward_gather
+        shared = times.forward_exchange if forward else times.backward_exchange
+        ring = times.forward_ring if forward else times.backward_ring
+        name, stands = f"{direction} {micro} on {chunk}", self._stands[stage] if first else ()
+        head = self._turns.lead[stage] if stands else 0.0
+        if stands and not head:
+            arrived, stands = (*arrived, *stands), ()
+        if gathered[chunk]:
+            gather = self._task(
+                f"gather for {name}", f"replicas {stage}", "transmission", gathered[chunk], last, *arrived
+            )
+            last, arrived = gather, ()
+        closing = not forward and micro == self._micro_batches - 1
+        early = closing and self._times.early_exchange[chunk] > 0
+        lead = float(self._times.lead[chunk])
+        parts = ((1 - lead, 0.0), (lead, self._slowed[chunk])) if early else ((1.0, 0.0),)
+        tail = self._turns.tail[stage] if closing and self._turns.gradients[stage] else 0.0
+        unit = exchanged = None
+        if head:
+            last, arrived = self._task(name, f"stage {stage}", direction, head, last, *arrived), stands
+        for number, (part, slowed) in enumerate(parts, start=1):
+            unit = last
+            seconds = part * compute[chunk] + slowed - head - (tail if number == len(parts) else 0.0)
+            last, head = self._task(name, f"stage {stage}", direction, seconds, last, *arrived), 0.0
+            self._say(part=direction, column=chunk, micro_batch=micro)
+            for kind, resource, waits in (("ring", "context", ring), ("exchange", "shards", shared)):
+                if waits[chunk]:
+                    wait = part * waits[chunk]
+                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", wait, last)
+                    self._say(part=f"{direction}_{kind}", column=chunk, micro_batch=micro, share=part)
+            arrived, exchanged = (), last
+        if tail:
+            self._task(name, f"stage {stage}", direction, tail, last)
+        return _Edges(before, unit, exchanged)
+
+    def _arrival(self, forward: bool, chunk: int, micro: int) -> tuple[int, ...]:
+        """Add the send that a pass waits for; none where it reads the model's inputs or follows the loss."""
+        source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
+        if not 0 <= source < self._chunks:
+            return ()
+        direction = "forward" if forward else "backward"
+        name, link = f"send {direction} {micro} from {source} to {chunk}", f"link {source % self._stages} to {stage}"
+        seconds = self._step.of_micro_batch(micro).send[max(chunk, source)]
+        send = self._task(name, link, "transmission", seconds, None, *self._stands[stage])
+        self._say(part="send", column=max(chunk, source), micro_batch=micro)
+        self._awaits[send] = (direction, source, micro)
+        self._sends[direction, source, micro] = send
+        return (send,)
+
+    def _task(self, name: str, resource: str, category: str, duration: float, last: int | None, *after: int) -> int:
+        before = () if last is None else (last,)
+        self._tasks.append(
+            Task(name=name, resource=resource, category=category, duration=float(duration), after=(*before, *after))
+        )
+        return len(self._tasks) - 1
+
+    def _say(self, **details: float | str) -> None:
+        """Add details to the last task."""
+        self._tasks[-1] = replace(self._tasks[-1], details=details)

@@ -1,0 +1,112 @@
+"""Work and state of a placed step, as the named tuples of arrays that compiled loops take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import (
+    Floats,
+    Int32s,
+    Ints,
+    Mask,
+)
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
+
+
+class Nodes(NamedTuple):
+    """The work of a step; arrays of shape [node] but for the followers."""
+
+    resource: Int32s
+    """Device 0 ... k − 1, pipe k + 0, 1, ..., or −1 for a node that takes no time."""
+    amount: Floats
+    """Seconds of computing, bytes of a hop."""
+    delay: Floats
+    """Seconds from a node's end to the start of those that follow it."""
+    pipe: Int32s
+    """Pipe of a hop, −1 of any other node."""
+    first: Ints
+    """[node + 1]: those that wait for node x are ``follower[first[x] : first[x + 1]]``."""
+    follower: Int32s
+
+
+class Ports(NamedTuple):
+    """Where pipes leave and enter devices; arrays of shape [pipe] but for those of the ports. A port has one parcel at
+    a time; ports that are left and ports that are entered are numbered together."""
+
+    leaves: Ints
+    """Port at the device that sends."""
+    enters: Ints
+    """Port at the device that receives."""
+    first: Ints
+    """[port + 1]: the pipes of port p are ``member[first[p] : first[p + 1]]``."""
+    member: Ints
+    turn: Ints
+    """Place among pipes whose parcels have been ready equally long."""
+    pipe: Ints
+    """The pipe of each place."""
+    shared: bool
+    """Whether some port has several pipes."""
+
+
+def ports_of(circuits: GroupCircuits) -> Ports:
+    """Return the ports of pipes."""
+    pipes = len(circuits.source)
+    sending, leaves = np.unique(circuits.port, return_inverse=True)
+    receiving, enters = np.unique(circuits.entry, return_inverse=True)
+    enters = enters + len(sending)
+    port = np.concatenate([leaves, enters])
+    member = np.argsort(port, kind="stable")
+    ports = len(sending) + len(receiving)
+    pipe = np.lexsort((circuits.source, (circuits.destination - circuits.source) % circuits.k))
+    return Ports(
+        leaves=leaves,
+        enters=enters,
+        first=np.searchsorted(port[member], np.arange(ports + 1)),
+        member=member % max(pipes, 1),
+        turn=np.argsort(pipe),
+        pipe=pipe,
+        shared=ports < 2 * pipes,
+    )
+
+
+class State(NamedTuple):
+    """The state of a simulated step, changed in place.
+
+    Queues are rows of ``key`` and ``item``: one for each device (a heap; nodes of smaller number first) and pipe (first
+    in, first out), then the ends of computing and arrivals, the ends of hops, and pipes that can send (heaps by time).
+    """
+
+    waits: Int32s
+    """[node] for how many others it still waits."""
+    ready: Floats
+    """[node] moment at which it waits for nothing more, in seconds; NaN until then."""
+    start: Floats
+    """[node] moment at which it begins, in seconds."""
+    piece: Floats
+    """[node] moment at which its last stretch without a dark period began, in seconds."""
+    end: Floats
+    """[node] moment at which it ends, in seconds."""
+    key: Floats
+    item: Int32s
+    first_row: Ints
+    """[queue + 1] where the rows of each queue begin."""
+    head: Ints
+    size: Ints
+    current: Int32s
+    """[resource] node at work, or −1."""
+    remaining: Floats
+    """[resource] bytes still to send of the node at work."""
+    listed: Mask
+    """[resource] whether it is listed in ``idle``."""
+    busy: Mask
+    """[port] whether a parcel leaves or enters there."""
+    idle: Int32s
+    """Resources that may begin a node."""
+    counts: Ints
+    """Nodes done; entries of ``idle``; devices and pipes at work."""
+    totals: Floats
+    """Seconds that hops waited in the dark; moment of the last event; then seconds of the step by what it waits for:
+    computing, else sending, else reconfiguration, else nothing."""
+    stack: Int32s

@@ -1,0 +1,705 @@
+"""A step of a placed plan, sub-operator by sub-operator and parcel by parcel, over the circuits that it was granted.
+
+    device 0       F F F ─────────────── B B B ── update
+    circuits 0→1       ▓▓▓ wait ▓▓
+    micro-rings    ░░         ░░         ░░              holds: between them no pipe sends, while devices compute on
+
+One group stands for all. Devices are never idle while a pass is ready: they take forward passes before backward
+ones, in the order of the placement. A pipe sends one parcel at a time, in the order in which they became ready.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import (
+    Column,
+    Effort,
+    Floats,
+    Int32s,
+    Ints,
+)
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.timeline import SHARES, Interval, Timeline
+from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
+from lightloom.planning.parallelism.circuits.group import Regrant, grants
+from lightloom.planning.parallelism.placement.place import start_order
+from lightloom.planning.parallelism.placement.placement import HybridPlan
+from lightloom.planning.parallelism.plan import groups_of
+from lightloom.planning.simulation.placed_state import Nodes, Ports, State, ports_of
+
+# The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
+#
+# device a   F(y) ──────────────┐                        ┌──► B(y)
+# pipe a→b        [parcel of y] │          [its gradient]│             a parcel is sent once, however many
+# device b                      └──► F(x) ──► B(x) ──────┘             sub-operators of b read it
+#
+# copied parameters     B(x) ─► sums to the owners of shares ─► [all-reduce between groups] ─► shares to all copies
+# update of a device    after its last backward pass and the last gradient that it waits for
+#
+# Where copies share out the optimizer's state, what goes to all copies are updated parameters, taken to be as large
+# as gradients; the update of the owned shares stands after them all the same, as it takes as long there.
+#
+# Source: SiP-ML (Khani et al., SIGCOMM 2021), section 3.2; buckets as in PyTorch's DistributedDataParallel.
+
+MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
+KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
+"""What is sent: the first two are parcels and their gradients; sums and shares run along copies of parameters."""
+
+
+class Messages(NamedTuple):
+    """What devices send, arrays of shape [message]; a message takes a node for every pipe that it passes."""
+
+    kind: Ints
+    """Position in ``KINDS``."""
+    about: Ints
+    """The sub-operator that it comes from or goes to, or the number of the bucket on its device."""
+    source: Ints
+    destination: Ints
+    """k + d for device d of the next group."""
+    nbytes: Floats
+    first: Ints
+    """Node of the first pipe."""
+    last: Ints
+    """Node of the last pipe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacedWork:
+    """Nodes: passes (of n sub-operators) and updates (of k devices), the earlier the smaller, then all that is sent."""
+
+    nodes: Nodes
+    """The nodes and those that follow each."""
+    waits: Int32s
+    """[node] for how many others it waits."""
+    forward: Ints
+    """[n] node of each forward pass."""
+    backward: Ints
+    """[n] node of each backward pass."""
+    update: Ints
+    """[k] node of each update."""
+    messages: Messages
+    ports: Ports
+    resources: int
+    """Devices and pipes."""
+
+
+def placed_work(
+    plan: HybridPlan,
+    circuits: GroupCircuits,
+    accelerator: Accelerator,
+    settings: TrainingSettings,
+    compression_ratio: float = 1.0,
+    *,
+    accumulates: bool = False,
+) -> PlacedWork:
+    """Lay out one step, or the passes of a micro-batch that ``accumulates`` gradients and updates nothing.
+
+    Raises:
+        UnsupportedError: two devices that exchange data have no path over the circuits.
+    """
+    builder = _Builder(plan, circuits)
+    builder.parcels()
+    if accumulates:
+        return builder.work(np.zeros(plan.k))
+    owned = builder.sums()
+    reduced = builder.all_reduce(owned, settings, compression_ratio)
+    builder.shares(reduced)
+    return builder.work(accelerator.update_time(updated_parameters(plan) * settings.optimizer_traffic_bytes))
+
+
+def updated_parameters(plan: HybridPlan) -> Floats:
+    """Return the parameters [k] that each device updates: a part that holds a copy updates all of its operator's, or
+    its share of those where copies share out the optimizer's state."""
+    balanced = plan.balanced
+    if plan.shares_state:
+        owned = np.bincount(plan.placement.device, balanced.parameters, plan.k).astype(np.float64)
+        return owned / plan.groups
+    of_operator = np.add.reduceat(balanced.parameters, balanced.first[:-1]) if balanced.size else balanced.parameters
+    copied = np.zeros(balanced.size, np.bool_)
+    for x in (_shared(plan), _shared(plan) - 1):
+        copied[x] = True
+    held = np.where(copied, of_operator[balanced.operator], balanced.parameters).astype(np.float64)
+    return np.bincount(plan.placement.device, held, plan.k).astype(np.float64)
+
+
+def _shared(plan: HybridPlan) -> Ints:
+    """Return the sub-operators that exchange gradients of copied parameters with the part before them."""
+    return np.flatnonzero(plan.balanced.synchronised > 0)
+
+
+class _Builder:
+    """Collects nodes, column by column, and who comes before whom."""
+
+    def __init__(self, plan: HybridPlan, circuits: GroupCircuits) -> None:
+        self._plan, self._circuits = plan, circuits
+        balanced, k = plan.balanced, plan.k
+        self._device = plan.placement.device.astype(np.int64)
+        self._order = start_order(balanced)
+        place = np.argsort(self._order)
+        self.forward, self.backward = place, 2 * balanced.size - 1 - place
+        self.update = 2 * balanced.size + np.arange(k)
+        self._size = 2 * balanced.size + k
+        self._hops: list[tuple[Ints, Floats, Floats, Ints]] = []
+        self._messages: list[tuple[Column, ...]] = []
+        self._pairs: list[tuple[Ints, Ints]] = [(self.forward, self.backward)]
+
+    def parcels(self) -> None:
+        """Activations to the devices that read them, and their gradients back."""
+        from lightloom.planning.simulation.kernels import parcels
+
+        balanced, device = self._plan.balanced, self._device
+        content = np.ascontiguousarray(balanced.content)
+        parcel, reader, edge = parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)
+        local, remote = np.flatnonzero(parcel < 0), np.flatnonzero(parcel >= 0)
+        self._pairs += [
+            (self.forward[balanced.parent[local]], self.forward[reader[local]]),
+            (self.backward[reader[local]], self.backward[balanced.parent[local]]),
+        ]
+        producer, nbytes, to = balanced.parent[edge].astype(np.int64), balanced.nbytes[edge], device[reader[edge]]
+        first, last = self._send("activation", producer, device[producer], to, nbytes)
+        self._pairs += [(self.forward[producer], first), (last[parcel[remote]], self.forward[reader[remote]])]
+        first, last = self._send("gradient", producer, to, device[producer], nbytes)
+        self._pairs += [(self.backward[reader[remote]], first[parcel[remote]]), (last, self.backward[producer])]
+
+    def sums(self) -> Ints:
+        """Gradients of copied parameters, added up part after part towards the part that owns each share.
+
+        Returns the node [n] at which the gradients that a sub-operator owns are complete.
+        """
+        shared = _shared(self._plan)
+        owned = self.backward.copy()
+        parts = np.union1d(shared, shared - 1)
+        owned[parts] = self._join(len(parts))
+        self._along("sum", shared, self.backward, inwards=True, waiting=owned)
+        self._pairs.append((self.backward[parts], owned[parts]))
+        return owned
+
+    def shares(self, reduced: Ints) -> None:
+        """Sums, once they are reduced, from those who own them to all who hold copies."""
+        self._pairs.append((reduced, self.update[self._device]))
+        arrived = self.update[self._device]
+        self._along("share", _shared(self._plan), reduced, inwards=False, waiting=arrived)
+
+    def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
+        """Buckets of owned gradients between counterparts; returns the node [n] after which they are reduced."""
+        reduced, groups = owned.copy(), self._plan.groups
+        if groups == 1:
+            return reduced
+        members = _buckets(self._plan, self._order, settings)
+        device = np.array([self._device[parts[0]] for parts in members], dtype=np.int64)
+        number = np.arange(len(device)) - np.searchsorted(device, device)
+        gradients = self._plan.balanced.parameters * float(self._plan.balanced.gradient_bytes)
+        sums = np.array([gradients[parts].sum() for parts in members])
+        sent = 2 * (groups - 1) / groups * sums / ratio
+        first, last = self._send("all-reduce", number, device, device + self._plan.k, sent, steps=2 * (groups - 1))
+        for parts, begin, end in zip(members, first, last, strict=True):
+            self._pairs.append((owned[parts], np.full(len(parts), begin)))
+            reduced[parts] = end
+        return reduced
+
+    def work(self, update: Floats) -> PlacedWork:
+        """All nodes and messages; updates take so many seconds [k]."""
+        self._pairs.append((self.backward, self.update[self._device]))
+        balanced, order = self._plan.balanced, self._order
+        passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
+        seconds = np.concatenate([balanced.forward[order], balanced.backward[order[::-1]], update])
+        none = np.full(len(passes), -1)
+        columns = [(passes, seconds, np.zeros(len(passes)), none), *self._hops]
+        resource, amount, delay, pipe = map(np.concatenate, zip(*columns, strict=True))
+        before, after = (np.concatenate(nodes) for nodes in zip(*self._pairs, strict=True))
+        first, follower = _followers(before, after, self._size)
+        nodes = Nodes(resource.astype(np.int32), amount, delay, pipe.astype(np.int32), first, follower)
+        messages = Messages(*map(np.concatenate, zip(*self._messages, strict=True)))
+        return PlacedWork(
+            nodes=nodes,
+            waits=np.bincount(after, minlength=self._size).astype(np.int32),
+            forward=self.forward,
+            backward=self.backward,
+            update=self.update,
+            messages=messages,
+            ports=ports_of(self._circuits),
+            resources=self._plan.k + len(self._circuits.source),
+        )
+
+    def _along(self, kind: MessageKind, shared: Ints, sendable: Ints, *, inwards: bool, waiting: Ints) -> None:
+        """Shares along the copies of a parameter, from each part to its neighbour and on, in both directions.
+
+        Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
+        from the side on which it is. ``sendable`` [n] is what a part waits for before it sends, ``waiting`` [n]
+        what waits for what it receives.
+        """
+        balanced, device = self._plan.balanced, self._device
+        operator = balanced.operator[shared]
+        owned = np.concatenate(([0], np.cumsum(balanced.parameters)))
+        start, end = owned[balanced.first[operator]], owned[balanced.first[operator + 1]]
+        below = (owned[shared] - start) / np.maximum(end - start, 1)
+        joined = np.flatnonzero(np.diff(shared) == 1)
+        for share, source, to in ((below, shared, shared - 1), (1 - below, shared - 1, shared)):
+            part = share if inwards else 1 - share
+            first, last = self._send(kind, source, device[source], device[to], balanced.synchronised[shared] * part)
+            # Towards smaller parts the link behind comes first, towards larger ones the link before. Passing on goes
+            # before what the part that receives begins.
+            earlier, later = (joined + 1, joined) if source is shared else (joined, joined + 1)
+            self._pairs += [(sendable[source], first), (last[earlier], first[later]), (last, waiting[to])]
+
+    def _send(
+        self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1
+    ) -> tuple[Ints, Ints]:
+        """Add messages, each a node a pipe; what stays on its device, or has no bytes, takes no time.
+
+        Returns their first and last nodes.
+        """
+        circuits = self._circuits
+        nbytes = np.where(source == destination, 0.0, nbytes)
+        needed = nbytes > 0
+        start, path = circuits.paths(np.where(needed, source, 0), np.where(needed, destination, 0))
+        hops = np.maximum(np.diff(start), 1)
+        first = self._size + np.cumsum(hops) - hops
+        pipe = np.full(int(hops.sum()), -1)
+        pipe[np.repeat(needed, hops)] = path
+        moved = pipe >= 0
+        resource, delay = np.full(len(pipe), -1), np.zeros(len(pipe))
+        resource[moved] = self._plan.k + pipe[moved]
+        delay[moved] = steps * circuits.latency[pipe[moved]]
+        self._hops.append((resource, np.repeat(nbytes, hops), delay, pipe))
+        relayed = np.delete(np.arange(len(pipe)), first - self._size) + self._size
+        self._pairs.append((relayed - 1, relayed))
+        self._size += len(pipe)
+        last = first + hops - 1
+        number = np.full(len(first), KINDS.index(kind))
+        self._messages.append((number, about, source, destination, nbytes, first, last))
+        return first, last
+
+    def _join(self, count: int) -> Ints:
+        """Add nodes that only wait for others, and return them."""
+        none = np.full(count, -1)
+        self._hops.append((none, np.zeros(count), np.zeros(count), none))
+        self._size += count
+        return np.arange(self._size - count, self._size)
+
+
+def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
+    """Return pairs (before, after) as rows: nodes that follow x, in the order given, are entries first[x : x + 1]."""
+    from scipy.sparse import csr_array
+
+    pair = np.arange(len(before))
+    rows = csr_array((np.ones(len(before), np.bool_), (before, pair)), shape=(size, len(before)))
+    return rows.indptr.astype(np.int64), after[rows.indices].astype(np.int32)
+
+
+def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
+    """Return the sub-operators of each gradient bucket, device after device, each in backward order."""
+    gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
+    backward_order = order[::-1]
+    backward_order = backward_order[gradients[backward_order] > 0]
+    members = (backward_order[plan.placement.device[backward_order] == device] for device in range(plan.k))
+    marks = settings.bucket_size, settings.first_bucket_size
+    return [parts[begin:end] for parts in members for begin, end in groups_of(gradients[parts], *marks)]
+
+
+# A placed step as a timeline: passes on devices, transfers on circuits, reconfigurations on micro-rings.
+
+MOST_TRANSFERS: Effort = 100_000
+"""Number of transfers that a timeline shows one by one; beyond it, back-to-back transfers are shown as one."""
+
+
+class Stretches(NamedTuple):
+    """Sending, without the time in which a pipe was dark; arrays of shape [stretch]."""
+
+    node: Ints
+    start: Floats
+    end: Floats
+
+
+class PlacedEvents(NamedTuple):
+    """Times of the nodes of a :class:`PlacedWork`, in seconds."""
+
+    ready: Floats
+    """[node] all that it waited for had happened."""
+    start: Floats
+    """[node]."""
+    end: Floats
+    """[node]; of a hop the last byte sent, which arrives ``nodes.delay`` later."""
+    stretches: Stretches
+    dark: Floats
+    """[reconfiguration, 2] from and to."""
+
+
+def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, events: PlacedEvents) -> Timeline:
+    """Every pass, transfer and reconfiguration of a group; a transfer that ran into the dark in several intervals."""
+    transfers = _transfers(plan, circuits, work, events.stretches)
+    return Timeline.of([*_passes(plan, work, events), *transfers, *_reconfigurations(events.dark)])
+
+
+def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
+    balanced, device = plan.balanced, plan.placement.device
+    label = [balanced.label(x) for x in range(balanced.size)]
+    start, end = events.start, events.end
+    tasks = [
+        (device[x], category, f"{label[x]} {category}", node)
+        for category, nodes in (("forward", work.forward), ("backward", work.backward))
+        for x, node in enumerate(nodes.tolist())
+    ]
+    updates = enumerate(work.update.tolist())
+    tasks += [(d, "update", f"optimizer update {d}", node) for d, node in updates if end[node] > start[node]]
+    return [
+        Interval(resource=f"device {d}", category=category, name=name, start=float(start[node]), end=float(end[node]))
+        for d, category, name, node in tasks
+    ]
+
+
+def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
+    messages, balanced = work.messages, plan.balanced
+    k, message = circuits.k, _message_of(work)
+    shared = np.bincount(circuits.port).max(initial=0) > 1
+    resources = [
+        f"port {port} of device {a}" if shared else f"circuits {a}→{b if b < k else 'next group'}"
+        for port, a, b in zip(
+            (circuits.port // k).tolist(), circuits.source.tolist(), circuits.destination.tolist(), strict=True
+        )
+    ]
+    names = [
+        f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
+        for kind, about in zip(messages.kind.tolist(), messages.about.tolist(), strict=True)
+    ]
+    node, start, end = stretches
+    pipe, nbytes = work.nodes.pipe[node], work.nodes.amount[node]
+    if len(node) > MOST_TRANSFERS:
+        order, first = _runs(circuits.port[pipe], start, end)
+        last = np.append(first[1:], len(order)) - 1
+        nbytes = np.add.reduceat(nbytes[order], first)
+        count = (last - first + 1).tolist()
+        pipe, start, end = pipe[order[first]], start[order[first]], end[order[last]]
+        labels = [f"{parcels} parcels" for parcels in count]
+    else:
+        labels = [names[index] for index in message[node].tolist()]
+    return [
+        Interval(resource=resources[p], category="transmission", name=label, start=a, end=b, details={"bytes": size})
+        for p, label, a, b, size in zip(
+            pipe.tolist(), labels, start.tolist(), end.tolist(), nbytes.tolist(), strict=True
+        )
+    ]
+
+
+def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
+    """Return an order by port and time, and where in it a transfer does not follow at once on the one before."""
+    # A transfer without bytes ends when it starts: after the one that ends then, and before the one that starts then.
+    order = np.lexsort((end, start, port))
+    follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
+    return order, np.concatenate(([0], np.flatnonzero(~follows) + 1))
+
+
+def _message_of(work: PlacedWork) -> Ints:
+    """Return the message of every node; −1 where there is none."""
+    message = np.full(len(work.waits), -1)
+    hops = work.messages.last - work.messages.first + 1
+    offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
+    message[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
+    return message
+
+
+def _reconfigurations(dark: Floats) -> list[Interval]:
+    return [
+        Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
+        for hold, (start, end) in enumerate(dark.tolist())
+    ]
+
+
+# A placed step while it runs: its events, hold by hold, and when hops that ran into the dark have sent.
+
+
+class PlacedRun:
+    """The state of the events, and the stretches in which hops that ran into the dark have sent."""
+
+    def __init__(self, work: PlacedWork, devices: int, pipes: int) -> None:
+        from lightloom.planning.simulation import kernels
+
+        nodes, size, resources = work.nodes, len(work.waits), work.resources
+        most = np.bincount(nodes.resource[nodes.resource >= 0], minlength=resources)
+        first_row = np.concatenate(([0], np.cumsum(np.concatenate([most, [size, resources, pipes]]))))
+        self.work, self._devices, self._pipes, self._now = work, devices, pipes, 0.0
+        self.dark: list[tuple[float, float]] = []
+        self._stretches: list[tuple[Ints, Floats, Floats]] = []
+        self.state = State(
+            waits=work.waits.copy(),
+            **{name: np.full(size, np.nan) for name in ("ready", "start", "piece", "end")},
+            key=np.empty(int(first_row[-1])),
+            item=np.empty(int(first_row[-1]), np.int32),
+            first_row=first_row,
+            head=np.zeros(resources + 3, np.int64),
+            size=np.zeros(resources + 3, np.int64),
+            current=np.full(resources, -1, np.int32),
+            remaining=np.zeros(resources),
+            listed=np.zeros(resources, np.bool_),
+            busy=np.zeros(len(work.ports.first) - 1, np.bool_),
+            idle=np.empty(resources, np.int32),
+            counts=np.zeros(4, np.int64),
+            totals=np.zeros(6),
+            stack=np.empty(size, np.int32),
+        )
+        kernels.begin(nodes, self.state, devices)
+
+    def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
+        """Run to ``until``; True when all is done."""
+        from lightloom.planning.simulation import kernels
+
+        # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
+        until, rate = max(until, self._now), np.ascontiguousarray(rate)
+        nodes, ports = self.work.nodes, self.work.ports
+        done: bool = kernels.advance(nodes, ports, self.state, self._devices, (self._now, until), rate, dark)
+        self._now = until
+        if until < np.inf:
+            node = self.state.current[self._devices :]
+            node = node[node >= 0]
+            node = node[(rate[self.work.nodes.pipe[node]] > 0) & (self.state.piece[node] < until)]
+            self._stretches.append((node.astype(np.int64), self.state.piece[node], np.full(len(node), until)))
+        elif not done:
+            raise AssertionError("a placed step waits for itself")
+        return done
+
+    def reconfigure(self, start: float, timing: Timing) -> bool:
+        """Run through the dark that begins at ``start``."""
+        if not timing.reconfiguration:
+            return False
+        until = start + timing.reconfiguration
+        self.dark.append((start, until))
+        return self.advance(until, np.zeros(self._pipes), dark=True)
+
+    @property
+    def sent(self) -> Floats:
+        """Bytes [pipe] of the whole step."""
+        nodes = self.work.nodes
+        hops = nodes.pipe >= 0
+        return np.bincount(nodes.pipe[hops], nodes.amount[hops], self._pipes).astype(np.float64)
+
+    @property
+    def waiting(self) -> Floats:
+        """Bytes [pipe] queued or partly sent."""
+        state, nodes, nbytes = self.state, self.work.nodes, np.zeros(self._pipes)
+        for pipe in self._devices + np.flatnonzero(state.size[self._devices : self.work.resources]):
+            first = state.first_row[pipe] + state.head[pipe]
+            queued = state.item[first : first + state.size[pipe]]
+            np.add.at(nbytes, nodes.pipe[queued], nodes.amount[queued])
+        sending = self._devices + np.flatnonzero(state.current[self._devices :] >= 0)
+        np.add.at(nbytes, nodes.pipe[state.current[sending]], state.remaining[sending])
+        return nbytes
+
+    @property
+    def stretches(self) -> Stretches:
+        """All stretches in which hops sent, those of the last part of each included."""
+        nodes, state = self.work.nodes, self.state
+        hops = np.flatnonzero(nodes.pipe >= 0)
+        sent = hops[state.end[hops] > state.piece[hops]]
+        last = (sent, state.piece[sent], state.end[sent])
+        return Stretches(*(np.concatenate(column) for column in zip(*self._stretches, last, strict=True)))
+
+    def dark_until(self, end: float) -> Floats:
+        """Beginning and end of what is dark before a time: [reconfigurations, 2]."""
+        dark = np.array(self.dark).reshape(-1, 2)
+        before: Floats = np.minimum(dark[dark[:, 0] < end], end)
+        return before
+
+
+_BREAKDOWN = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
+MOST_HOLDS: Effort = 1_000_000
+"""Number of holds of one step after which the simulation is given up."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlacedStep:
+    """Times, bytes and memory of one step of a placed plan, in every group."""
+
+    plan: HybridPlan
+    circuits: GroupCircuits
+    step_time: float
+    """Duration of the step, in seconds."""
+    breakdown: dict[str, float]
+    """As :meth:`Timeline.breakdown`: compute where any device computes."""
+    busy_time: dict[str, float]
+    """As :meth:`Timeline.busy_time`: seconds by category, over all devices and pipes."""
+    waited_for_circuits: float
+    """Seconds, summed over transfers, in which they were ready but their pipe was dark."""
+    relayed_bytes: float
+    """Bytes of a group that had no circuit of their own, each counted once."""
+    sent_bytes: float
+    """Bytes over all pipes of a group, what is relayed once a hop."""
+    memory: Floats
+    """Bytes [k] that each device holds, as the placement counts."""
+    work: PlacedWork
+    """The work of the step."""
+    events: PlacedEvents
+    """Times of the work, of a step's last micro-batch."""
+    micro_batches: int = 1
+    earlier: PlacedStep | None = None
+    """The passes of each micro-batch before the last, which accumulate gradients."""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
+        last = placed_timeline(self.plan, self.circuits, self.work, self.events)
+        if self.earlier is None:
+            return last
+        period, before = self.earlier.step_time, self.earlier.timeline.intervals
+        starts = [number * period for number in range(self.micro_batches)]
+        parts = [*((start, before) for start in starts[:-1]), (starts[-1], last.intervals)]
+        return Timeline.of(
+            replace(each, start=each.start + start, end=each.end + start) for start, part in parts for each in part
+        )
+
+    def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
+        """Return the step of which this is the last micro-batch, after ``count`` others, one after the other."""
+
+        def added(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:
+            return {name: ours[name] + count * theirs[name] for name in ours}
+
+        return replace(
+            self,
+            step_time=self.step_time + count * earlier.step_time,
+            breakdown=added(self.breakdown, earlier.breakdown),
+            busy_time=added(self.busy_time, earlier.busy_time),
+            waited_for_circuits=self.waited_for_circuits + count * earlier.waited_for_circuits,
+            relayed_bytes=self.relayed_bytes + count * earlier.relayed_bytes,
+            sent_bytes=self.sent_bytes + count * earlier.sent_bytes,
+            micro_batches=count + 1,
+            earlier=earlier,
+        )
+
+
+def simulate_placed(
+    plan: HybridPlan,
+    circuits: GroupCircuits,
+    accelerator: Accelerator,
+    settings: TrainingSettings,
+    *,
+    compression_ratio: float = 1.0,
+    regrant: Regrant | None = None,
+    accumulates: bool = False,
+) -> PlacedStep:
+    """Simulate one step.
+
+    Args:
+        circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
+        compression_ratio: bytes of a gradient for each byte sent between groups.
+        accumulates: whether these are the passes of a micro-batch that neither exchanges gradients nor updates.
+        regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
+            before the reconfiguration; the first from all that the step sends. See ``circuits.regrant.regrants``.
+
+    Raises:
+        UnsupportedError: two devices that exchange data have no path over the circuits, or the step has no end.
+        ConfigError: the circuits are of another group size or, to be granted anew, without timing, or the ratio is not
+            positive.
+    """
+    _check(plan, circuits, compression_ratio, regrant)
+    work = placed_work(plan, circuits, accelerator, settings, compression_ratio, accumulates=accumulates)
+    run = PlacedRun(work, plan.k, len(circuits.source))
+    if circuits.timing is None:
+        run.advance(np.inf, circuits.bandwidth[0])
+    elif regrant is None:
+        _cycle(run, circuits, circuits.timing)
+    else:
+        _replan(run, circuits.timing, regrant)
+    return _result(run, plan, circuits)
+
+
+def _check(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
+    if circuits.k != plan.k:
+        raise ConfigError(f"circuits of groups of {circuits.k} devices: expected {plan.k}, as placed")
+    if regrant is not None and circuits.timing is None:
+        raise ConfigError("circuits that stand from step to step: expected the timing of holds to grant them anew")
+    if not 0 < ratio < math.inf:
+        raise ConfigError(f"compression ratio of {ratio}: expected more than 0, and finite")
+
+
+def simulate_best(
+    plan: HybridPlan,
+    fabric: Fabric,
+    accelerator: Accelerator,
+    settings: TrainingSettings,
+    *,
+    compression_ratio: float = 1.0,
+    timing: Timing | None = None,
+) -> PlacedStep:
+    """Return the shortest step of all that the fabric can grant (``circuits.group.grants``).
+
+    Raises:
+        UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
+    """
+    steps = [
+        simulate_placed(plan, circuits, accelerator, settings, compression_ratio=compression_ratio)
+        for circuits in grants(plan, fabric, timing)
+    ]
+    return min(steps, key=lambda step: step.step_time)
+
+
+def _cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
+    """Holds come round, each after a reconfiguration."""
+    for hold in range(MOST_HOLDS):
+        start = hold * timing.period
+        if run.reconfigure(start, timing):
+            return
+        if run.advance(start + timing.period, circuits.bandwidth[hold % len(circuits.bandwidth)]):
+            return
+    raise _endless()
+
+
+def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
+    """Every hold is granted from what waited when its counters were read; where nothing did, circuits stay."""
+    rate, changed = regrant(run.sent), True
+    early = max(timing.hold - timing.controller_latency, 0.0)
+    for hold in range(MOST_HOLDS):
+        start = hold * timing.period
+        lit = start + timing.reconfiguration
+        if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
+            return
+        if run.advance(lit + early, rate):
+            return
+        waiting = run.waiting
+        if run.advance(start + timing.period, rate):
+            return
+        changed = bool(waiting.any())
+        rate = regrant(waiting) if changed else rate
+    raise _endless()
+
+
+def _endless() -> UnsupportedError:
+    return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
+
+
+def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
+    """Return the figures of the step that has run."""
+    work, state, stretches = run.work, run.state, run.stretches
+    step_time = float(state.totals[1])
+    dark, messages = run.dark_until(step_time), work.messages
+    return PlacedStep(
+        plan=plan,
+        circuits=circuits,
+        step_time=step_time,
+        breakdown=dict(zip(_BREAKDOWN, state.totals[2:].tolist(), strict=True)),
+        busy_time=_busy_time(work, stretches, dark),
+        waited_for_circuits=float(state.totals[0]),
+        relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
+        sent_bytes=float(work.nodes.amount[work.nodes.pipe >= 0].sum()),
+        memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
+        work=work,
+        events=PlacedEvents(state.ready, state.start, state.end, stretches, dark),
+    )
+
+
+def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
+    amount = work.nodes.amount
+    busy = dict.fromkeys(SHARES, 0.0)
+    busy["forward"] = float(amount[work.forward].sum())
+    busy["backward"] = float(amount[work.backward].sum())
+    busy["update"] = float(amount[work.update].sum())
+    busy["transmission"] = float((stretches.end - stretches.start).sum())
+    busy["reconfiguration"] = float((dark[:, 1] - dark[:, 0]).sum())
+    return busy

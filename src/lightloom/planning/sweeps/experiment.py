@@ -1,0 +1,460 @@
+"""The YAML file of a sweep: blocks of collectives and of plans, each field a value or a list of values.
+
+A block stands for the product of its lists.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import entry_points, version
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool, model_validator
+from pydantic.json_schema import models_json_schema
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+from lightloom.collectives.collective import OF_SIZE
+from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.collectives.registry import algorithms, find
+from lightloom.core.configfile import read_yaml, validate
+from lightloom.core.errors import ConfigError, InputError, UnknownNameError
+from lightloom.core.fields import (
+    Config,
+    Count,
+    FewRanks,
+    Ranks,
+    Size,
+)
+from lightloom.core.files import cannot_read
+from lightloom.core.plugins import load_plugins
+from lightloom.core.results import content_hash
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import load_cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import load_fabric
+from lightloom.models.zoo import ZOO, search_path
+from lightloom.planning.parallelism.plan import STRATEGIES
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Config)
+
+
+def _listed(value: object) -> list[object]:
+    if value is None or value == []:
+        raise ValueError("expected a value, or a list of at least one")
+    return value if isinstance(value, list) else [value]
+
+
+@dataclass(frozen=True)
+class _OneOrMore:
+    """Read a single value as a list of one, and document both forms in the JSON Schema."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(_listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several | {"minItems": 1}]}
+
+
+Several = Annotated[tuple[T, ...], _OneOrMore()]
+"""One value or a list of them."""
+Text = Annotated[str, Field(strict=True, min_length=1)]
+
+
+class Block(Config):
+    """Fields that blocks of collectives and of plans share."""
+
+    cluster: Several[Text] = ()
+    """Clusters of the catalog, or YAML files relative to the experiment's."""
+    ranks: Several[Ranks] = ()
+    """Numbers of ranks; by default the cluster's own."""
+    set: dict[Text, Several[Any]] = Field(default_factory=dict)
+    """Fields of the fabric (``wavelengths``) or of the cluster (``fabric.wavelengths``) and the values they take."""
+    algorithm: Several[Text] = ("all",)
+    """Names of algorithms; ``all`` stands for every algorithm."""
+    cost_model: Several[Text] = ("physical",)
+    """Cost models: ``physical`` or ``paper``."""
+
+
+class CollectiveBlock(Block):
+    """Collectives on fabrics: kind x fabric or cluster x ranks x set x size x cost model x algorithm."""
+
+    kind: Several[Text]
+    """Kinds of collectives: all-gather, reduce-scatter, all-reduce, ..."""
+    fabric: Several[Text] = ()
+    """Fabrics of the catalog, or YAML files relative to the experiment's."""
+    nbytes: Several[Size] = ()
+    """Bytes that every rank holds at the end (all-gather) or at the start (all other kinds)."""
+    nbytes_per_rank: Several[Size] = ()
+    """The same, divided by the number of ranks."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> CollectiveBlock:
+        if not self.fabric and not self.cluster:
+            raise ValueError("expected 'fabric' or 'cluster'")
+        if self.fabric and not self.ranks:
+            raise ValueError("expected 'ranks': a fabric has none of its own")
+        if self.fabric and self.cluster and self.set:
+            raise ValueError("'set' names fields of a fabric or of a cluster: expected one of them, not both")
+        if not self.nbytes and not self.nbytes_per_rank:
+            raise ValueError("expected 'nbytes' or 'nbytes_per_rank'")
+        return self
+
+
+class PlanBlock(Block):
+    """Training steps: model x cluster x ranks x set x batch x sequence length x strategy x algorithm, ..."""
+
+    ranks: Several[FewRanks] = ()
+    """Numbers of ranks; by default the cluster's own."""
+    model: Several[Text]
+    """Zoo names, package.module:factory, or file.py:factory relative to the experiment's file."""
+    strategy: Several[Text] = ("all",)
+    """Strategies: ``ddp``, ``fsdp``; ``all`` stands for every strategy."""
+    batch: Several[Count] = ()
+    """Samples per rank; by default the cluster's."""
+    sequence_length: Several[Count] = ()
+    """Tokens per sample, for models that take tokens; by default the model's own."""
+    overlap: Several[StrictBool] = (True,)
+    """Whether communication runs beside computation."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> PlanBlock:
+        if not self.cluster:
+            raise ValueError("expected 'cluster'")
+        return self
+
+
+class _Head(Config):
+    name: Annotated[str, Field(strict=True, pattern=r"^[^./][^/]*$")]
+    """Name of the sweep, without a slash; a folder holds the results of one name."""
+    description: str = ""
+    """Description of the sweep in one line."""
+    collectives: list[dict[str, Any]] = Field(default_factory=list)
+    plans: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Experiment(Config):
+    """An experiment that was read from a file and checked."""
+
+    name: str
+    description: str
+    collectives: tuple[CollectiveBlock, ...]
+    plans: tuple[PlanBlock, ...]
+    path: Path
+    """Path of the file; paths inside it are relative to its folder."""
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment from a YAML file.
+
+    Raises:
+        ConfigError: unreadable, not YAML, a field that is unknown, missing or malformed, or no block at all; one line
+            that names file, block, field, value and expectation.
+    """
+    head: _Head = validate(_Head, read_yaml(path), str(path))
+    if not head.collectives and not head.plans:
+        raise ConfigError(f"{path}: nothing to compute: expected a block under 'collectives' or 'plans'")
+    return Experiment(
+        name=head.name,
+        description=head.description,
+        collectives=_blocks(CollectiveBlock, head.collectives, f"{path}: collectives"),
+        plans=_blocks(PlanBlock, head.plans, f"{path}: plans"),
+        path=path,
+    )
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of an experiment's file."""
+    _, document = models_json_schema([(kind, "validation") for kind in (_Head, CollectiveBlock, PlanBlock)])
+    head = document["$defs"].pop(_Head.__name__)
+    for field, block in (("collectives", CollectiveBlock), ("plans", PlanBlock)):
+        head["properties"][field]["items"] = {"$ref": f"#/$defs/{block.__name__}"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **head,
+        "title": "lightloom experiment",
+        **document,
+    }
+
+
+def _blocks(kind: type[M], blocks: list[dict[str, Any]], where: str) -> tuple[M, ...]:
+    return tuple(validate(kind, block, f"{where}[{place}]") for place, block in enumerate(blocks))
+
+
+# The version of the code that computes a row, so that results of different versions are never mixed.
+
+_GROUPS = ("algorithms", "fabrics", "accelerators", "models")
+"""Groups of plug-ins that can change a result."""
+
+
+@cache
+def code_version() -> str:
+    """Return 16 hex digits that change with every source file, catalog and plug-in version."""
+    root = Path(__file__).parents[2]
+    digest = sha256(version("lightloom").encode())
+    for file in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
+        digest.update(f"\n{file.relative_to(root)}\n".encode())
+        digest.update(file.read_bytes())
+    plugins = [plugin for group in _GROUPS for plugin in entry_points(group=f"lightloom.{group}")]
+    for name in sorted(f"{plugin.value} {plugin.dist.version if plugin.dist else ''}" for plugin in plugins):
+        digest.update(name.encode())
+    return digest.hexdigest()[:16]
+
+
+# The points of a sweep: one collective or one plan each, with everything that the result depends on.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where points run: a fabric with its ranks or a cluster, or the reason why it cannot be built."""
+
+    name: str
+    """Name in the experiment."""
+    ranks: int
+    settings: str
+    """Settings as ``field=value, ...``; may be empty."""
+    place: Fabric | Cluster | None
+    """The fabric or cluster; None if it cannot be built with these ranks and settings."""
+    why: str
+    """Reason why it cannot be built; empty if it can."""
+    content: str
+    """Hash of the name, ranks, settings and definition."""
+
+    @classmethod
+    def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> Site:
+        """Return a site with its hash."""
+        description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
+        content = content_hash([name, ranks, settings, description, why])
+        return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric, or the fabric of the cluster."""
+        assert self.place is not None
+        return self.place.fabric if isinstance(self.place, Cluster) else self.place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectivePoint:
+    """One collective, built by one algorithm."""
+
+    site: Site
+    kind: str
+    nbytes: float
+    algorithm: str
+    cost_model: CostModel
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that identify the point in its row."""
+        return _columns(self.site, "collective") | {
+            "collective": self.kind,
+            "nbytes": self.nbytes,
+            "algorithm": self.algorithm,
+            "cost_model": self.cost_model,
+        }
+
+    @property
+    def key(self) -> str:
+        """Hash of the code and of everything that the result depends on."""
+        return content_hash([code_version(), self.site.content, self.columns()])
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What points that share a schedule have in common."""
+        return (self.site.content, self.kind, self.algorithm, self.cost_model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPoint:
+    """One training step of one model by one strategy and algorithm."""
+
+    site: Site
+    model: str
+    """Name in the experiment."""
+    workload: str
+    """Name for :func:`load_workload`, with the path of a file resolved."""
+    workload_content: str
+    """Hash of the user's file; empty for a model of the zoo."""
+    batch: int
+    """Samples per rank."""
+    sequence_length: int | None
+    strategy: str
+    algorithm: str
+    overlap: bool
+    cost_model: CostModel
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that identify the point in its row."""
+        return _columns(self.site, "plan") | {
+            "model": self.model,
+            "batch_per_rank": self.batch,
+            "sequence_length": self.sequence_length,
+            "strategy": self.strategy,
+            "algorithm": self.algorithm,
+            "overlap": self.overlap,
+            "cost_model": self.cost_model,
+        }
+
+    @property
+    def key(self) -> str:
+        """Hash of the code and of everything that the result depends on."""
+        return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What points that share a traced model have in common."""
+        return (self.site.content, self.workload, self.batch, self.sequence_length)
+
+
+Point = CollectivePoint | PlanPoint
+
+
+def _columns(site: Site, what: str) -> dict[str, Any]:
+    return {"what": what, "site": site.name, "ranks": site.ranks, "settings": site.settings}
+
+
+# Expand an experiment into its points, in its order and without repetition.
+
+_ALL = "all"
+
+
+def points_of(experiment: Experiment) -> dict[str, Point]:
+    """Return the points by key; a point that several blocks contain occurs once, at its first position.
+
+    Raises:
+        UnknownNameError: no such model, cluster, fabric, collective, strategy, algorithm or cost model.
+        ConfigError: a fabric or cluster that cannot be built with any of its ranks and settings.
+    """
+    points_by_key: dict[str, Point] = {}
+    folder = experiment.path.parent
+    blocks: list[tuple[str, CollectiveBlock | PlanBlock]] = [
+        *((f"collectives[{place}]", each) for place, each in enumerate(experiment.collectives)),
+        *((f"plans[{place}]", each) for place, each in enumerate(experiment.plans)),
+    ]
+    for where, block in blocks:
+        try:
+            points = _collectives(block, folder) if isinstance(block, CollectiveBlock) else _plans(block, folder)
+            for each in points:
+                points_by_key.setdefault(each.key, each)
+        except InputError as error:
+            raise ConfigError(f"{experiment.path}: {where}: {error}") from error
+    return points_by_key
+
+
+def _collectives(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
+    for kind in block.kind:
+        if kind not in OF_SIZE:
+            raise UnknownNameError("collective", kind, OF_SIZE)
+    named, models = _algorithms(block), [known_cost_model(value) for value in block.cost_model]
+    for site in _sites(block, block.fabric, folder):
+        sizes = [*block.nbytes, *(value * site.ranks for value in block.nbytes_per_rank)]
+        for kind, nbytes, model, algorithm in product(block.kind, sizes, models, named):
+            yield CollectivePoint(site=site, kind=kind, nbytes=nbytes, algorithm=algorithm, cost_model=model)
+
+
+def _plans(block: PlanBlock, folder: Path) -> Iterator[Point]:
+    named, costs = _algorithms(block), [known_cost_model(name) for name in block.cost_model]
+    strategies = _all_of(block.strategy, STRATEGIES)
+    for name in strategies:
+        if name not in STRATEGIES:
+            raise UnknownNameError("strategy", name, [*STRATEGIES, _ALL])
+    workloads = [(name, *_workload(name, folder)) for name in block.model]
+    for (model, workload, content), site in product(workloads, _sites(block, (), folder)):
+        batches = block.batch or (site.place.training.batch_per_rank if isinstance(site.place, Cluster) else 1,)
+        for batch, length, overlap, cost, strategy, algorithm in product(
+            batches, block.sequence_length or (None,), block.overlap, costs, strategies, named
+        ):
+            yield PlanPoint(
+                site=site,
+                model=model,
+                workload=workload,
+                workload_content=content,
+                batch=batch,
+                sequence_length=length,
+                strategy=strategy,
+                algorithm=algorithm,
+                overlap=overlap,
+                cost_model=cost,
+            )
+
+
+def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(choice for name in names for choice in (known if name == _ALL else (name,))))
+
+
+def _algorithms(block: Block) -> tuple[str, ...]:
+    return tuple(find(name).name for name in _all_of(block.algorithm, algorithms()))
+
+
+def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[Site]:
+    """Return every fabric or cluster with all of its ranks and settings; at least one of each can be built."""
+    sites: list[Site] = []
+    for name, is_fabric in [*((place, True) for place in fabrics), *((place, False) for place in block.cluster)]:
+        candidates, refused = [], []
+        for ranks, *values in product(block.ranks or (None,), *block.set.values()):
+            settings = dict(zip(block.set, values, strict=True))
+            try:
+                candidates.append(_site(name, is_fabric, ranks, settings, folder))
+            except UnknownNameError:
+                raise
+            except InputError as error:
+                refused.append(error)
+                candidates.append(Site.of(name, ranks or 0, _settings_text(settings), None, str(error)))
+        if len(refused) == len(candidates):
+            raise refused[0]
+        sites += candidates
+    return sites
+
+
+def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> Site:
+    path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
+    if is_fabric:
+        assert ranks is not None
+        return Site.of(name, ranks, _settings_text(settings), load_fabric(path, ranks, settings))
+    cluster = load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
+    return Site.of(name, cluster.ranks, _settings_text(settings), cluster)
+
+
+def _settings_text(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{field}={value}" for field, value in settings.items())
+
+
+def _workload(spec: str, folder: Path) -> tuple[str, str]:
+    """Return what to load and the hash of the user's file, so that a changed file is computed again."""
+    place, _, factory = spec.rpartition(":")
+    if not place:
+        if spec not in ZOO and spec not in load_plugins("models"):
+            raise UnknownNameError("model", spec, [*ZOO, *load_plugins("models")])
+        return spec, ""
+    if place.endswith(".py"):
+        file = (folder / place).resolve()
+        return f"{file}:{factory}", _file_hash(file)
+    return spec, _module_hash(spec, place)
+
+
+def _module_hash(spec: str, module: str) -> str:
+    try:
+        with search_path(spec):
+            spec_found = find_spec(module)
+    except (ImportError, ValueError):
+        spec_found = None
+    if spec_found is None:
+        raise ConfigError(f"model {spec!r}: there is no module {module!r} in {sys.path[0] or '.'} or installed")
+    return _file_hash(Path(spec_found.origin)) if spec_found.has_location and spec_found.origin else ""
+
+
+def _file_hash(file: Path) -> str:
+    try:
+        return sha256(file.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise cannot_read(file, error, "model file") from error

@@ -1,0 +1,448 @@
+"""The report of a sweep on one page: the winners, their margins, and the points that could not be computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lightloom.core.units import format_ratio, format_size, format_time
+from lightloom.planning.sweeps.run import Swept
+from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row
+from lightloom.reports.figures.canvas import FAINT, INK, cyclic_colours, plain, styled, to_svg
+from lightloom.reports.report import Picture, Report, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# The contests of a sweep: rows that answer the same question, ranked by time.
+
+_QUESTION: Mapping[str, tuple[str, ...]] = {
+    "collective": ("collective", "cost_model", "site", "ranks", "settings", "nbytes"),
+    "plan": ("model", "cost_model", "site", "ranks", "settings", "batch_per_rank", "sequence_length", "overlap"),
+}
+_ROUNDING = 1e-9
+"""Relative difference below which two times count as equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One collective or one model on one fabric or cluster, with every algorithm that was tried."""
+
+    ranking: tuple[Row, ...]
+    """Rows by time, equal times by name; never empty."""
+
+    @property
+    def winner(self) -> Row:
+        """The fastest row."""
+        return self.ranking[0]
+
+    @property
+    def equals(self) -> int:
+        """Number of other rows that are as fast as the winner."""
+        return sum(_as_fast(row, self.winner["time_s"]) for row in self.ranking) - 1
+
+    @property
+    def next(self) -> Row | None:
+        """The fastest row that is slower than the winner."""
+        return next((row for row in self.ranking if not _as_fast(row, self.winner["time_s"])), None)
+
+    @property
+    def place(self) -> str:
+        """The fabric or cluster and its settings, in words."""
+        row = self.winner
+        words = [f"{row['site']}, {row['ranks']} ranks", row["settings"]]
+        if row["what"] == "plan":
+            tokens = row["sequence_length"]
+            words += [f"batch {row['batch_per_rank']}", "" if tokens is None else f"{tokens} tokens"]
+            words += ["" if row["overlap"] else "no overlap"]
+        return ", ".join(filter(None, words))
+
+
+def contests(rows: Iterable[Row], what: str) -> list[Contest]:
+    """Return the contests of the finished rows of a kind (``collective`` or ``plan``), in their order."""
+    entrants: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row["what"] == what and row["status"] == DONE:
+            entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
+    return [_ranked(rivals) for rivals in entrants.values()]
+
+
+def _ranked(rows: list[Row]) -> Contest:
+    best = min(row["time_s"] for row in rows)
+    return Contest(tuple(sorted(rows, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
+
+
+def _as_fast(row: Row, best: float) -> bool:
+    return bool(row["time_s"] <= best * (1 + _ROUNDING))
+
+
+def entrant(row: Row) -> str:
+    """Return the name of what was tried: an algorithm, preceded by the strategy in a plan."""
+    return f"{row['strategy']} · {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
+
+
+def exposed(row: Row) -> float:
+    """Return the time that a training step waits for communication and for circuits, in seconds."""
+    return float(row["exposed_communication_s"] + row["exposed_reconfiguration_s"])
+
+
+def fastest(contests: Iterable[Contest]) -> Counter[str]:
+    """Count how often each entrant is fastest; equally fast ones all count."""
+    return Counter(entrant(row) for contest in contests for row in contest.ranking[: contest.equals + 1])
+
+
+def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
+    """Group contests by the values of their rows in the columns ``names``."""
+    groups: dict[tuple[Any, ...], list[Contest]] = {}
+    for contest in contests:
+        groups.setdefault(tuple(contest.winner[name] for name in names), []).append(contest)
+    return list(groups.items())
+
+
+# The tables of a sweep's page.
+
+_TABLE_ROWS = 200
+"""Rows of a table on the page; results.parquet holds all rows."""
+
+
+def wins(group: Sequence[Contest], title: str) -> Table:
+    """Return the table of how often each entrant is fastest."""
+    alone = Counter(entrant(contest.winner) for contest in group if not contest.equals)
+    rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(group).most_common())
+    return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
+
+
+def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
+    """Return a table of winners for each kind of collective."""
+    return [
+        Table(
+            title=f"Fastest {kind}, {model} cost",
+            columns=("where", "bytes", "fastest", "time", "vs bound", "next", "times as long"),
+            rows=tuple(
+                (
+                    contest.place,
+                    format_size(contest.winner["nbytes"]),
+                    _names(contest),
+                    format_time(contest.winner["time_s"]),
+                    format_ratio(contest.winner["ratio"]),
+                    *_next(contest),
+                )
+                for contest in group[:_TABLE_ROWS]
+            ),
+            caption=_rest(group),
+        )
+        for (kind, model), group in grouped(collectives, "collective", "cost_model")
+    ]
+
+
+def plan_table(plans: Sequence[Contest]) -> Table:
+    """Return the table of the fastest training steps."""
+    return Table(
+        title="Fastest training steps",
+        columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
+        rows=tuple(
+            (
+                contest.winner["model"],
+                contest.place,
+                _names(contest),
+                format_time(contest.winner["time_s"]),
+                format_time(contest.winner["compute_s"]),
+                format_time(exposed(contest.winner)),
+                _memory(contest.winner),
+                *_next(contest),
+            )
+            for contest in plans[:_TABLE_ROWS]
+        ),
+        caption=_rest(plans),
+    )
+
+
+def reasons(rows: Iterable[Row]) -> Table:
+    """Return the table of reasons why rows could not be computed, with their counts."""
+    counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
+    return Table(
+        title="Not computed",
+        columns=("points", "status", "why"),
+        rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
+        caption=_rest(counts),
+    )
+
+
+def _memory(row: Row) -> str:
+    fits = {True: "", False: ", does not fit", None: ", of unknown"}[row["fits_memory"]]
+    return format_size(row["memory_bytes"]) + fits
+
+
+def _names(contest: Contest) -> str:
+    return entrant(contest.winner) + (f" and {contest.equals} as fast" if contest.equals else "")
+
+
+def _next(contest: Contest) -> tuple[str, str]:
+    if contest.next is None:
+        return "–", "–"
+    best = contest.winner["time_s"]
+    return entrant(contest.next), format_ratio(contest.next["time_s"] / best if best else None)
+
+
+def _rest(rows: Sequence[object]) -> str:
+    return f"The first {_TABLE_ROWS} of {len(rows):,}; results.parquet holds all." if len(rows) > _TABLE_ROWS else ""
+
+
+# A figure of the winners: a cell for each contest, coloured by the fastest entrant.
+
+Colours = Mapping[str, Any]
+"""Colour of each name."""
+_CELL, _ROW, _LABEL = 1.05, 0.36, 0.068
+"""Width and height of a cell, and width of a letter of a row's label, in inches."""
+_SHADE = 0.38
+"""Opacity of a cell: ink stays readable on light and on dark ground."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The cell of one contest."""
+
+    row: str
+    column: str
+    winner: str
+    text: str
+    """Text of the cell, one or two lines."""
+
+
+def colours_of(names: Sequence[str]) -> dict[str, Any]:
+    """Return a colour for each name, the same in all figures of a page."""
+    ordered = list(dict.fromkeys(names))
+    return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))
+
+
+@styled
+def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
+    """Draw cells; rows and columns keep the order in which they first occur."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch, Rectangle
+
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    label = _LABEL * max(len(row) for row in rows) + 0.2
+    size = (max(label + _CELL * len(columns), 7.0), 0.9 + _ROW * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    for cell in cells:
+        x, y = columns.index(cell.column), rows.index(cell.row)
+        axes.add_patch(Rectangle((x, y), 0.97, 0.94, color=colours[cell.winner], alpha=_SHADE, linewidth=0))
+        axes.text(x + 0.485, y + 0.47, plain(cell.text), ha="center", va="center", fontsize=7.2, linespacing=1.15)
+    axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
+    axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(tick) for tick in columns])
+    axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(tick) for tick in rows])
+    axes.tick_params(length=0, color=FAINT)
+    axes.xaxis.tick_top()
+    axes.spines[:].set_visible(False)
+    won = [name for name in colours if any(cell.winner == name for cell in cells)]
+    handles = [Patch(color=colours[name], alpha=_SHADE, linewidth=0, label=plain(name)) for name in won]
+    figure.legend(handles=handles, loc="outside lower left", ncols=min(4, len(won)))
+    return figure
+
+
+# A figure of time over bytes: a curve for each algorithm, above the lower bound.
+
+_ACROSS, _WIDTH, _HEIGHT = 3, 3.0, 2.4
+_LETTERS = 40
+"""Letters in a line of a panel's title."""
+_TICKS = 4
+"""Largest number of ticks on an axis."""
+
+
+@styled
+def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
+    """Draw a panel for each place; algorithms without an entry in ``colours`` never win and are thin and grey."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    across = min(_ACROSS, len(places))
+    down = -(-len(places) // across)
+    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + 0.5), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for axes, contests in zip(panels, places, strict=False):
+        _panel(axes, contests, colours)
+    for axes in panels[len(places) :]:
+        axes.set_axis_off()
+    named = {entrant(row) for contests in places for contest in contests for row in contest.ranking}
+    handles = [Line2D([], [], color=colours[name], label=plain(name)) for name in colours if name in named]
+    if named - set(colours):
+        handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="never fastest"))
+    handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=":", label="lower bound"))
+    figure.legend(handles=handles, loc="outside lower left", ncols=4)
+    return figure
+
+
+def _panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for contest in ordered:
+        for row in contest.ranking:
+            curves.setdefault(entrant(row), []).append((row["nbytes"], row["time_s"]))
+    for name, points in curves.items():
+        ours = name in colours
+        look = {"color": colours[name], "linewidth": 1.4, "zorder": 2} if ours else {"color": FAINT, "linewidth": 0.5}
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=2.6 if ours else 0, **look)
+    bound = [(entry.winner["nbytes"], entry.winner["lower_bound_s"]) for entry in ordered]
+    axes.plot(*zip(*bound, strict=True), color=INK, linewidth=1, linestyle=":", zorder=3)
+    axes.set(xscale="log", yscale="log")
+    axes.set_title(plain(fill(ordered[0].place, _LETTERS)), fontsize=7.6)
+    sizes = [entry.winner["nbytes"] for entry in ordered]
+    shown = sizes[:: -(-len(sizes) // _TICKS)]
+    axes.set_xticks(shown, [format_size(size) for size in shown])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(LogLocator(10, numticks=_TICKS + 1))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_time(float(f"{value:.3g}"))))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(labelsize=7)
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+T = TypeVar("T")
+_CELL_ROWS, _CELL_COLUMNS, _PANELS = 32, 10, 6
+"""Largest numbers of rows, columns and panels on a page; results.parquet holds everything."""
+
+
+def sweep_report(result: Swept, description: str) -> Report:
+    """Return the page of a finished sweep."""
+    collectives, plans = contests(result.rows, "collective"), contests(result.rows, "plan")
+    statuses = result.statuses
+    pictures = (*_collective_pictures(collectives), *_plan_pictures(plans))
+    tables = (
+        wins(collectives, "Collectives won"),
+        wins(plans, "Training steps won"),
+        *collective_tables(collectives),
+        plan_table(plans),
+        reasons(result.rows),
+    )
+    return Report(
+        title=f"sweep {result.name}",
+        headline=_headline(collectives, plans) or "nothing could be computed",
+        explanation=description,
+        facts=(
+            ("points", f"{len(result.rows):,}"),
+            *((name, f"{statuses[name]:,}") for name in (DONE, REFUSED, FAILED)),
+            ("collectives compared", f"{len(collectives):,}"),
+            ("training steps compared", f"{len(plans):,}"),
+        ),
+        notes=("Every schedule was replayed by the verifier; no time lies below its lower bound.",) if pictures else (),
+        pictures=pictures,
+        tables=tuple(table for table in tables if table.rows),
+        provenance=result.provenance,
+    )
+
+
+def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
+    parts = []
+    for group, what in ((collectives, "collectives"), (plans, "training steps")):
+        if group:
+            name, count = fastest(group).most_common(1)[0]
+            parts.append(f"{name} is fastest in {count} of {len(group)} {what}")
+    return "; ".join(parts)
+
+
+def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
+    colours = colours_of([entrant(contest.winner) for contest in collectives])
+    pictures = []
+    for (kind, model), group in grouped(collectives, "collective", "cost_model"):
+        title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
+        cells = _size_cells(group)
+        pictures.append(
+            Picture(
+                title=title,
+                svg=to_svg(winners_figure(_cut(cells), colours)),
+                caption="Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
+                + _left_out(cells),
+            )
+        )
+        pictures += _curves(group, colours, title)
+    return pictures
+
+
+def _size_cells(group: Sequence[Contest]) -> list[Cell]:
+    """Return cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
+    totals, shares = (
+        {_size(contest, of_rank=False) for contest in group},
+        {_size(contest, of_rank=True) for contest in group},
+    )
+    of_rank = len(shares) < len(totals)
+    places = list(dict.fromkeys(contest.place for contest in group))
+    return [
+        Cell(
+            row=contest.place,
+            column=format_size(_size(contest, of_rank)) + (" a rank" if of_rank else ""),
+            winner=entrant(contest.winner),
+            text=f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
+        )
+        for contest in sorted(group, key=lambda contest: (_size(contest, of_rank), places.index(contest.place)))
+    ]
+
+
+def _size(contest: Contest, of_rank: bool) -> float:
+    row = contest.winner
+    return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
+
+
+def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
+    if not by_place:
+        return []
+    shown = _spread(by_place, _PANELS)
+    left_out = f" {len(shown)} of {len(by_place)} places." if len(shown) < len(by_place) else ""
+    return [
+        Picture(
+            title=f"{title}: time over bytes",
+            svg=to_svg(curves_figure(shown, colours)),
+            caption="What every rank holds in the end (all-gather) or at the start (all others)." + left_out,
+        )
+    ]
+
+
+def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
+    colours = colours_of([entrant(contest.winner) for contest in plans])
+    return [
+        Picture(
+            title=f"Training steps, {model} cost",
+            svg=to_svg(winners_figure(_cut([_plan_cell(contest) for contest in group]), colours)),
+            caption="Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
+            + _left_out([_plan_cell(contest) for contest in group]),
+        )
+        for (model,), group in grouped(plans, "cost_model")
+    ]
+
+
+def _plan_cell(contest: Contest) -> Cell:
+    row = contest.winner
+    return Cell(
+        row=contest.place,
+        column=row["model"],
+        winner=entrant(row),
+        text=f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed",
+    )
+
+
+def _cut(cells: Sequence[Cell]) -> list[Cell]:
+    rows = _spread(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
+    columns = _spread(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
+    return [cell for cell in cells if cell.row in rows and cell.column in columns]
+
+
+def _left_out(cells: Sequence[Cell]) -> str:
+    shown = len(_cut(cells))
+    return f" {shown} of {len(cells):,} cells; results.parquet holds all." if shown < len(cells) else ""
+
+
+def _spread(items: list[T], most: int) -> list[T]:
+    """Return at most ``most`` items, evenly spaced, the first and the last included."""
+    if len(items) <= most:
+        return items
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]

@@ -1,0 +1,311 @@
+"""Workers of a sweep: processes on this machine, or an existing Dask or Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import find
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.models.zoo import load_workload
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, Point, code_version
+
+# Compute the rows of points, as a worker does. Points of a batch share a schedule or a traced model.
+
+Row = dict[str, Any]
+DONE, REFUSED, FAILED = "done", "refused", "failed"
+_COLLECTIVES, _PLANS = 32, 8
+"""Number of points in a batch: small, so that a killed process loses little; large, so that sharing pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Points of one family, with their keys, and the version of the code that must compute them."""
+
+    code: str
+    points: tuple[tuple[str, Point], ...]
+
+
+def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
+    """Group points by family, in their order; every point is in one batch."""
+    families: dict[tuple[object, ...], list[tuple[str, Point]]] = {}
+    for key, point in points:
+        families.setdefault(point.family, []).append((key, point))
+    parts = []
+    for members in families.values():
+        first = members[0][1]
+        most = _PLANS if isinstance(first, PlanPoint) else 1 if find(first.algorithm).by_size else _COLLECTIVES
+        parts += [Batch(code_version(), tuple(members[at : at + most])) for at in range(0, len(members), most)]
+    return parts
+
+
+def compute(batch: Batch) -> list[tuple[str, Row]]:
+    """Return the rows of a batch with their keys.
+
+    Raises:
+        ConfigError: this worker runs another version of the code than the process that made the batch.
+    """
+    if batch.code != code_version():
+        raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
+    built: dict[str, Any] = {}
+    return [(key, _row(point, built)) for key, point in batch.points]
+
+
+def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
+    """Return the row of a point; ``built`` holds the prices of the previous points, where one schedule serves all."""
+    algorithm, fabric = find(point.algorithm), point.site.fabric
+    reason = algorithm.refusal(point.kind, fabric, point.cost_model)
+    if reason:
+        return _refused(reason)
+    collective = Collective(cast(Any, point.kind), fabric.ranks, point.nbytes)
+    if algorithm.by_size:
+        evaluation = evaluate(algorithm, collective, fabric, point.cost_model)
+        cost, bound = evaluation.cost, evaluation.bound
+    else:
+        prices = built.setdefault("prices", SchedulePrices(algorithm, fabric, point.cost_model))
+        cost, bound = prices.cost(collective.kind, collective.nbytes)
+    return {
+        "time_s": cost.time,
+        "energy_j": cost.energy,
+        "lower_bound_s": bound.time,
+        "bound_by": bound.bound_by,
+        "ratio": cost.time / bound.time if bound.time else None,
+        "steps": cost.steps,
+        "transmission_s": cost.transmission,
+        "conversion_s": cost.conversion,
+        "reconfiguration_s": cost.reconfiguration,
+        "static_circuits": cost.static,
+    }
+
+
+def _plan(point: PlanPoint) -> Row:
+    cluster = point.site.place
+    assert isinstance(cluster, Cluster)
+    graph = _graph(point.workload, point.workload_content, point.batch, point.sequence_length)
+    training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
+    request = SearchRequest(
+        global_batches=(point.batch * cluster.ranks,),
+        strategies=(point.strategy,),
+        algorithms=() if point.algorithm == "all" else (point.algorithm,),
+        pins=Pins(recomputation="none"),
+        cost_model=point.cost_model,
+        overlap=point.overlap,
+        must_fit=False,
+    )
+    plan = search(graph, replace(cluster, training=training, reference=None), request).winner
+    return {
+        "time_s": plan.step_time,
+        "energy_j": plan.energy.total_j,
+        **plan.ledger.figures(),
+        **plan.breakdown,
+        "communication_s": plan.communication_time,
+        "memory_bytes": float(plan.memory),
+        "fits_memory": plan.fits,
+    }
+
+
+@lru_cache(maxsize=2)
+def _graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
+    return load_workload(workload, batch=batch, sequence_length=sequence_length)
+
+
+def _row(point: Point, built: dict[str, Any]) -> Row:
+    row = point.columns() | {"status": DONE}
+    if point.site.why:
+        return row | _refused(point.site.why)
+    try:
+        return row | (_plan(point) if isinstance(point, PlanPoint) else _collective(point, built))
+    except InputError as error:
+        return row | _refused(str(error))
+    except (MemoryError, OSError):
+        raise  # The machine failed, not the point.
+    except Exception as error:  # A plug-in may raise anything; the other points are computed.
+        return row | {"status": FAILED, "why": f"{type(error).__name__}: {error}"}
+
+
+def _refused(why: str) -> Row:
+    return {"status": REFUSED, "why": " ".join(why.split())}
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+Rows = Generator[list[tuple[str, Row]], None, None]
+"""Yields the rows of one finished batch at a time."""
+_PATIENCE = 10
+"""Time that a cluster has to answer, in seconds."""
+_CHECK_INTERVAL = 1.0
+"""Time between a worker's checks that its coordinator is alive, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """``jobs`` processes on this machine, or the workers of the cluster at an address.
+
+    Raises:
+        ConfigError: no process, or two clusters.
+    """
+
+    jobs: int | None = None
+    """Number of processes; None starts one per core."""
+    dask: str | None = None
+    ray: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise ConfigError(f"--jobs {self.jobs}: expected at least one process")
+        if self.dask is not None and self.ray is not None:
+            raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
+
+    def rows(self, work: Sequence[Batch]) -> Rows:
+        """Yield the rows of each batch as :meth:`results` does."""
+        return self.results(compute, work)
+
+    def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+        """Yield what a function of a module returns for each item, as it finishes, in any order; closing the generator
+        stops the work.
+
+        Raises:
+            UnsupportedError: joblib, Dask or Ray is not installed.
+            ConfigError: no cluster at the address, one that is lost, a worker that died or has other code.
+        """
+        if self.dask is not None:
+            return _on_dask(self.dask, function, work)
+        return _local(function, work, self.jobs or -1) if self.ray is None else _on_ray(self.ray, function, work)
+
+
+def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generator[R, None, None]:
+    joblib = _import("joblib", "sweep")
+    parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+    work_on = joblib.delayed(partial(_compute_for, os.getpid(), function))
+    with _ignoring_interrupts():
+        results = parallel(work_on(batch) for batch in work)
+    with warnings.catch_warnings(), closing(results):
+        # joblib warns that unfinished tasks are dropped, which is what stopping means.
+        warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
+        try:
+            yield from results
+        except BrokenExecutor as error:
+            raise ConfigError(
+                "a worker was killed, perhaps for lack of memory: run the same command with fewer --jobs to resume"
+            ) from error
+
+
+def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
+    """Compute in a process that ends with its coordinator, so that none competes with a resumed sweep."""
+    if os.getpid() != coordinator:
+        _watch(coordinator)
+    return function(item)
+
+
+@cache
+def _watch(coordinator: int) -> None:
+    def end() -> None:
+        while os.getppid() == coordinator:
+            time.sleep(_CHECK_INTERVAL)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, which a terminal sends to the whole group: the coordinator stops them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+    distributed = _import("distributed", "dask")
+    with _quiet_dask(), _dask_client(distributed, address) as client:
+        futures = client.map(function, work, pure=False)
+        try:
+            for future in distributed.as_completed(futures, loop=client.loop):
+                yield future.result()
+        except (CancelledError, OSError, ImportError, RuntimeError, distributed.scheduler.KilledWorker) as error:
+            raise ConfigError(
+                f"--dask {address}: the cluster was lost, or lacks lightloom: {_first(error)}; the same command resumes"
+            ) from error
+
+
+def _dask_client(distributed: Any, address: str) -> Any:
+    try:
+        # The address is checked first: a client that cannot connect takes long to close.
+        distributed.comm.get_address_host_port(address)
+        return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first(error)}") from error
+
+
+@contextmanager
+def _quiet_dask() -> Iterator[None]:
+    """Keep Dask from logging what the raised error says."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not port.isdecimal():
+        raise ConfigError(f"--ray {address}: expected host:port")
+    ray = _import("ray", "ray")
+    try:
+        # The address is checked first: Ray itself retries for minutes.
+        socket.create_connection((host, int(port)), _PATIENCE).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
+    try:
+        remote = ray.remote(function)
+        pending = [remote.remote(item) for item in work]
+        while pending:
+            done, pending = ray.wait(pending)
+            yield from ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ConfigError(
+            f"--ray {address}: the cluster was lost: {_first(error)}; the same command resumes"
+        ) from error
+    finally:
+        ray.shutdown()
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _import(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise UnsupportedError(f"needs {module}, which is not installed: pip install 'lightloom[{extra}]'") from error

@@ -1,0 +1,381 @@
+"""Jobs as people write them: ``gpt2-355m@0-31:tp=4,global-batch=64``, ``all-reduce@32-63:nbytes=64MiB``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.evaluate import Evaluation
+from lightloom.collectives.joint import Part
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.machines.fabrics.derived import links_of
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import PartFabric
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.collective_prices import LowerPrice
+from lightloom.planning.pricing.group_prices import Pricing
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import ExchangeUse, StrategyStep
+from lightloom.planning.simulation.engine import Price, Priced
+
+FORM = "WHAT@RANKS[:option=value,...], e.g. gpt2-355m@0-31:tp=4,global-batch=64 or all-reduce@32-63:nbytes=64MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficJob:
+    """One job: what it does and the ranks that it has to itself."""
+
+    what: str
+    """A model, or the kind of a collective that repeats without a pause."""
+    ranks: tuple[int, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the plan or of the collective, by name."""
+    name: str = ""
+    """What tables call it; the model or the collective without a name."""
+
+    @property
+    def label(self) -> str:
+        """What tables and messages call the job: its name, or what it runs where it has none."""
+        return self.name or self.what
+
+    @property
+    def ranks_text(self) -> str:
+        """The ranks in a few characters: 0-31, 0-62/2, or the first ones."""
+        first, last, count = self.ranks[0], self.ranks[-1], len(self.ranks)
+        step = (last - first) // (count - 1) if count > 1 else 1
+        if step > 0 and self.ranks == tuple(range(first, last + 1, step)):
+            return f"{first}-{last}" + (f"/{step}" if step > 1 else "")
+        return ", ".join(map(str, self.ranks[:6])) + (", ..." if count > 6 else "")
+
+    @classmethod
+    def parse(cls, text: str) -> TrafficJob:
+        """Read a job.
+
+        Raises:
+            ConfigError: not of the form.
+        """
+        head, _, tail = text.partition(":")
+        what, at, ranks = head.partition("@")
+        if not what or not at:
+            raise ConfigError(f"job {text!r}: expected {FORM}")
+        options: dict[str, str] = {}
+        for part in filter(None, tail.split(",")):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip() or not value.strip():
+                raise ConfigError(f"job {text!r}: option {part!r}: expected {FORM}")
+            options[name.strip().replace("_", "-")] = value.strip()
+        name = options.pop("name", "")
+        return cls(what=what.strip(), ranks=_ranks(ranks, text), options=options, name=name)
+
+
+def _ranks(text: str, job: str) -> tuple[int, ...]:
+    """Ranks of ``first-last`` or ``first-last/step``."""
+    span, slash, step = text.partition("/")
+    first, dash, last = span.partition("-")
+    try:
+        begin, end, by = int(first), int(last if dash else first), int(step) if slash else 1
+    except ValueError:
+        raise ConfigError(f"job {job!r}: ranks {text!r}: expected first-last or first-last/step, e.g. 0-31") from None
+    if by < 1 or end <= begin:
+        raise ConfigError(f"job {job!r}: ranks {text!r}: expected at least two ranks in ascending order, e.g. 0-31")
+    return tuple(range(begin, end + 1, by))
+
+
+def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
+    """Refuse what no cluster of so many ranks can run at once.
+
+    Raises:
+        ConfigError: fewer than two jobs, a rank that does not exist, or one that two jobs have.
+    """
+    if len(jobs) < 2:
+        raise ConfigError(f"{len(jobs)} jobs: expected at least two, each as {FORM}")
+    owner: dict[int, TrafficJob] = {}
+    for job in jobs:
+        outside = next((rank for rank in job.ranks if not 0 <= rank < ranks), None)
+        if outside is not None:
+            raise ConfigError(f"job {job.label}: rank {outside}: the cluster has ranks 0 to {ranks - 1}")
+        for rank in job.ranks:
+            if rank in owner:
+                raise ConfigError(
+                    f"rank {rank} is in jobs {owner[rank].label}@{owner[rank].ranks_text} and "
+                    f"{job.label}@{job.ranks_text}: expected each rank in one job at most"
+                )
+            owner[rank] = job
+
+
+# Where jobs lie: the part of a cluster's fabric that each one has, and which of them divide wavelengths.
+#
+# packets       the ranks on the links of the whole fabric, which other jobs load too
+# planes        a switch of as many ranks: circuits of jobs end at different ports, and share nothing
+# wavelengths   ranks at even distances; jobs whose arcs overlap divide the wavelengths, so that none is used twice
+
+
+def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> Fabric:
+    """The fabric of a job's ranks, with so many channels of each of its links, or with all.
+
+    Raises:
+        ConfigError: ranks of a ring that do not lie at even distances.
+        UnsupportedError: a fabric whose parts nobody knows.
+    """
+    ranks = len(job.ranks)
+    if not fabric.exclusive:
+        if fabric.in_network_reduction:
+            raise UnsupportedError(f"jobs on a {fabric.kind_name}: expected links that transfers share, or circuits")
+        return PartFabric.on(fabric, job.ranks)
+    held = fabric.shared_channels if channels is None else channels
+    if fabric.wavelength_routed:
+        stride = ring_stride(job)
+        part = fabric.share(ranks, stride, held * stride)
+    else:
+        part = fabric.share(ranks, 1, held)
+    if part is None:
+        raise UnsupportedError(
+            f"job {job.label}: {ranks} ranks of a {fabric.kind_name} with {held} channels have no circuits among them"
+        )
+    return part
+
+
+def ring_stride(job: TrafficJob) -> int:
+    """The even distance between neighbouring ranks of a job on a ring.
+
+    Raises:
+        ConfigError: distances differ.
+    """
+    strides = set(np.diff(job.ranks).tolist())
+    if len(strides) != 1:
+        raise ConfigError(f"job {job.label}: ranks {job.ranks_text} of a ring: expected even distances, e.g. 0-62/2")
+    return int(strides.pop())
+
+
+def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
+    """Links that circuits of a job may use: on a ring those between its first and its last rank, both ways."""
+    members = np.array(job.ranks)
+    if not fabric.wavelength_routed:
+        _, link = links_of(fabric.footprint(members, np.roll(members, 1), np.zeros(len(members), np.int64)))
+        return np.unique(link)
+    onward = np.roll(members, -1) if len(members) * ring_stride(job) == fabric.ranks else members[1:]
+    before = members[: len(onward)]
+    ways = [
+        links_of(fabric.footprint(a, b, np.full(len(a), way)))[1]
+        for way, a, b in ((0, before, onward), (1, onward, before))
+    ]
+    return np.unique(np.concatenate(ways))
+
+
+def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
+    """Jobs that divide channels, as sets of their numbers: those whose links overlap, directly or by way of others."""
+    if not fabric.wavelength_routed:
+        return [[number] for number in range(len(jobs))]
+    links = [set(held_links(job, fabric).tolist()) for job in jobs]
+    left, parts = set(range(len(jobs))), []
+    while left:
+        part, found = set(), {min(left)}
+        while found:
+            part |= found
+            reached = set().union(*(links[number] for number in part))
+            found = {number for number in left - part if links[number] & reached}
+        parts.append(sorted(part))
+        left -= part
+    return parts
+
+
+def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
+    """Ways to share out all of ``total`` channels among jobs, in whole parts of them, at most ``most`` parts."""
+    parts = min(total, most)
+
+    def compose(left: int, count: int) -> Iterator[tuple[int, ...]]:
+        if count == 1:
+            yield (left,)
+            return
+        for first in range(1, left - count + 2):
+            for rest in compose(left - first, count - 1):
+                yield (first, *rest)
+
+    for counts in compose(parts, jobs):
+        channels = [count * total // parts for count in counts]
+        channels[-1] += total - sum(channels)
+        yield tuple(channels)
+
+
+# What a job sends, by axis: how long a step of it is on the network, and which links it loads.
+
+PASSES, DATA, SENDS = "passes", "data", "sends"
+"""Collectives within passes (tensor and expert groups), between replicas, and sends from stage to stage."""
+_BLOCK: Effort = 1 << 18
+
+
+class Exchange(NamedTuple):
+    """Exchanges of one sort in a job's step."""
+
+    sort: str
+    busy: float
+    """Seconds of a step in which they are under way, alone."""
+    usage: Floats
+    """Share of each link of the whole fabric that the largest of them takes on average: [link]."""
+    flow_rate: Floats
+    """Bytes per second of each of its flows on a link meanwhile: [link]; 0 where there are none."""
+
+
+def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
+    """Seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
+    piece = schedule.first_piece().unfolded(fabric.fibre_channels)
+    pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
+    chunks = np.zeros(fabric.links)
+    for begin in range(0, len(piece), _BLOCK):
+        _, link = links_of(fabric.footprint(*piece.ends(slice(begin, begin + _BLOCK))))
+        chunks += np.bincount(link, minlength=fabric.links)
+    bandwidth = fabric.link_bandwidth()
+    lit = np.where(bandwidth > 0, bandwidth, np.inf)
+    seconds: Floats = chunks * pieces * schedule.chunk_nbytes / lit
+    return seconds
+
+
+def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
+    """Flows that cross each link at a time while a schedule's bytes do, pairs of ranks each, on average: [link]."""
+    piece = schedule.first_piece().unfolded(fabric.fibre_channels)
+    chunks, weighted = np.zeros((2, fabric.links))
+    for begin in range(0, len(piece), _BLOCK):
+        rows = slice(begin, begin + _BLOCK)
+        source, destination, route = piece.ends(rows)
+        transfer, link = links_of(fabric.footprint(source, destination, route))
+        at = piece.step[rows][transfer].astype(np.int64) * fabric.links + link
+        pair = source[transfer].astype(np.int64) * fabric.ranks + destination[transfer]
+        crossed, count = np.unique(np.unique(np.stack((at, pair)), axis=1)[0], return_counts=True)
+        of_rows = count[np.searchsorted(crossed, at)]
+        chunks += np.bincount(link, minlength=fabric.links)
+        weighted += np.bincount(link, of_rows, minlength=fabric.links)
+    flows: Floats = weighted / np.maximum(chunks, 1)
+    return flows
+
+
+def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
+    """Bytes per second of a flow on each link, of which it takes a share of ``usage`` with others of its exchange."""
+    rate: Floats = usage * fabric.link_bandwidth() / np.maximum(flows, 1)
+    return rate
+
+
+def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
+    """A collective that repeats without a pause."""
+    if not seconds:
+        return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
+    usage = link_seconds(evaluation.schedule, fabric) / seconds
+    return Exchange(DATA, seconds, usage, _flow_rate(usage, link_flows(evaluation.schedule, fabric), fabric))
+
+
+def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
+    """The exchanges of a strategy's step on a packet fabric."""
+    busy = _busy(strategy, step)
+    exchanges = []
+    for sort in (PASSES, DATA):
+        uses = [use for use in step.exchanges if sort_of(strategy, use.kind, use.ranks, use.stride) == sort]
+        if uses and busy[sort] > 0:
+            exchanges.append(Exchange(sort, busy[sort], *_usage(job, strategy, uses[0], part)))
+    if busy[SENDS] > 0:
+        exchanges.append(Exchange(SENDS, busy[SENDS], *_send_usage(strategy, part)))
+    return exchanges
+
+
+def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
+    """Whether a collective is one within passes or between replicas."""
+    tensor = strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)
+    return PASSES if tensor or kind == "all-to-all" else DATA
+
+
+def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
+    """Seconds of a step by sort, on average over the stages."""
+    if step.stages is None:
+        return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
+    times, micro = step.stages.times, strategy.micro_batches
+    stages = len(times.update)
+    passes = micro * float((times.forward_exchange + times.backward_exchange).sum())
+    sends = 2 * micro * float(times.send.sum()) + micro * float((times.forward_ring + times.backward_ring).sum())
+    gathers = micro * float((times.forward_gather + times.backward_gather).sum())
+    once = (times.early_exchange, times.late_exchange, times.gather, times.exchange, times.tied)
+    data = gathers + sum(float(part.sum()) for part in once)
+    return {PASSES: passes / stages, DATA: data / stages, SENDS: sends / stages}
+
+
+def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tuple[Floats, Floats]:
+    """Share of each link that a collective takes on average, and the rate of its flows there."""
+    group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
+    assert group is not None
+    schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
+    prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.exchange, use.stride)
+    seconds = prices(use.kind, use.nbytes).cost.time
+    usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
+    return usage, _flow_rate(usage, link_flows(schedule, group), group)
+
+
+def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:
+    """Links while every rank sends to the next stage, and the rate of its flows there."""
+    stride = strategy.replicas * strategy.tp
+    source = np.arange(part.ranks)
+    destination = (source + stride) % part.ranks
+    _, link = links_of(part.footprint(source, destination, part.route(source, destination)))
+    flows = np.bincount(link, minlength=part.links)
+    load = flows / part.link_bandwidth()
+    usage: Floats = load / load.max()
+    return usage, _flow_rate(usage, flows.astype(np.float64), part)
+
+
+class SlowedPrices(Pricing):
+    """Prices of exchanges that other jobs slow down."""
+
+    def __init__(self, pricing: Pricing, strategy: Strategy, slowdown: Mapping[str, float]) -> None:
+        """``slowdown`` says how many times longer exchanges of a sort take: :data:`PASSES` or :data:`DATA`."""
+        self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
+
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        whole = self._pricing.price(algorithm, ranks, exchange, stride)
+
+        def priced(kind: Kind, nbytes: float) -> Priced:
+            longer = self._slowdown.get(sort_of(self._strategy, kind, ranks, stride), 1.0)
+            price = whole(kind, nbytes)
+            return replace(price, cost=replace(price.cost, time=price.cost.time * longer))
+
+        return priced
+
+    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
+        return self._pricing.algorithm(kind, nbytes, algorithm, ranks, exchange, stride)
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        return self._pricing.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
+
+
+# What a job runs on its part of the fabric.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A job on its fabric: what it runs, and how its step depends on how much its exchanges are slowed down."""
+
+    job: TrafficJob
+    fabric: Fabric
+    seconds: float
+    """Seconds of a step, or of one collective."""
+    label: str
+    """The plan, or the algorithm."""
+    exchanges: Sequence[Exchange] = ()
+    """What it sends over packet links; none on circuits."""
+    slowed: Callable[[Mapping[str, float]], float] = field(repr=False)
+    """Seconds of a step where the exchanges of each sort take so many times longer."""
+    parts: Sequence[Part] = ()
+    """Its collectives as parts of a joint schedule, on circuits."""
+    job_priced: Job | None = None
+    """The model at the prices of the fabric; None of a collective."""
+    choice: Strategy | None = None
+    """The plan; None of a collective."""
+    channels: int | None = None
+    """Channels of every link that it holds; None on packet fabrics."""

@@ -1,0 +1,359 @@
+"""What jobs take alone and together.
+
+Packets. While exchanges of several jobs are under way their flows share links by max-min fairness. Jobs are not
+aligned: at any time another job is in each of its exchanges with the chance that is their share of its step, so that
+an exchange is slowed down by the mean over what the others may be doing; steps grow with it until shares and slowdowns
+agree.
+
+Circuits. Jobs whose lightpaths could meet divide the wavelengths, every division in eighths is tried, and the one of
+the least worst slowdown wins. The lightpaths of all jobs are verified together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from lightloom.collectives.collective import CLASSIC, Collective
+from lightloom.collectives.evaluate import evaluate_all
+from lightloom.collectives.joint import GroupPart, Part, max_min_rates
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify.stepped import verify_joint, verify_light
+from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.machines.fabrics.fabric import AxisShare, Fabric
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import (
+    StrategyStep,
+    on_divided_channels,
+    simulate,
+    strategy_seconds,
+)
+from lightloom.planning.reconfiguration.in_step import joint_parts
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.search import search
+from lightloom.planning.traffic.jobs import (
+    SENDS,
+    SlowedPrices,
+    TrafficJob,
+    Work,
+    collective_exchange,
+    held_links,
+    job_fabric,
+    neighbours,
+    plan_exchanges,
+    splits,
+)
+
+# Proof that the lightpaths of all jobs are legal together: no wavelength is used twice on a link.
+
+
+def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
+    """Prove that the circuits of all jobs can be there at once, and return their lightpaths.
+
+    Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
+    first = np.zeros(len(works), np.int64)
+    for numbers in neighbours([work.job for work in works], fabric):
+        begin = 0
+        for number in numbers:
+            first[number] = begin
+            begin += works[number].channels or 0
+    parts: list[dict[str, Ints]] = []
+    steps = paths = 0
+    dependencies: list[Ints] = []
+    for work, begin in zip(works, first.tolist(), strict=True):
+        local = work.fabric.embedding()
+        joint = verify_joint(work.parts, local)
+        members = np.array(work.job.ranks, np.int64)
+        channel = joint.fibre.astype(np.int64) * local.fibre_channels + joint.first_wavelength + begin
+        parts.append(
+            {
+                "step": joint.step + steps,
+                "lightpath": joint.lightpath + paths,
+                "source": members[joint.source],
+                "destination": members[joint.destination],
+                "route": joint.route.astype(np.int64),
+                "fibre": channel // fabric.fibre_channels,
+                "first_wavelength": channel % fabric.fibre_channels,
+                "wavelength_count": joint.wavelength_count.astype(np.int64),
+                "chunk": joint.chunk.astype(np.int64),
+                "reduces": joint.reduces.astype(np.int64),
+            }
+        )
+        assert joint.dependencies is not None
+        dependencies.append(joint.dependencies.astype(np.int64) + steps)
+        steps, paths = steps + joint.steps, paths + int(joint.lightpath.max(initial=-1)) + 1
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    together = Schedule(
+        algorithm="jobs",
+        collective=Collective("all-gather", fabric.ranks, 0.0),
+        chunks=fabric.ranks,
+        steps=steps,
+        dependencies=np.concatenate(dependencies),
+        **columns,  # type: ignore[arg-type]
+    )
+    verify_light(together, fabric)
+    return together
+
+
+_ROUNDS: Effort = 40
+_CLOSE = 1e-6
+_MOST_STATES: Effort = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTraffic:
+    """One job alone and beside the others."""
+
+    alone: Work
+    together: Work
+    """With the channels that it holds then; the same on packet fabrics."""
+    seconds: float
+    """Seconds of a step beside the other jobs."""
+    slowdowns: Mapping[str, float]
+    """How many times longer its exchanges take on average, by sort."""
+
+    @property
+    def slowdown(self) -> float:
+        """How many times longer its step takes."""
+        return self.seconds / self.alone.seconds if self.alone.seconds else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A job with its model traced; ``graph`` is None for a collective."""
+
+    job: TrafficJob
+    graph: ComputeGraph | None
+    search: SearchRequest | None
+    training: TrainingSettings | None = None
+    """How it trains, where that is not as the cluster says."""
+    nbytes: float = 0.0
+    algorithm: str | None = None
+
+
+def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[], None]) -> list[JobTraffic]:
+    """Every job alone and beside the others.
+
+    Raises:
+        InputError: a job that its ranks cannot run.
+    """
+    fabric = cluster.fabric
+    alone = []
+    for request in requests:
+        alone.append(_work(request, cluster, None))
+        advance()
+    if not fabric.exclusive:
+        return _on_packets(alone)
+    together = list(alone)
+    for numbers in neighbours([request.job for request in requests], fabric):
+        if len(numbers) > 1:
+            for number, work in zip(numbers, _divided(requests, alone, numbers, cluster), strict=True):
+                together[number] = work
+            advance()
+    verify_jobs(together, fabric)
+    return [
+        JobTraffic(alone=one, together=other, seconds=other.seconds, slowdowns={})
+        for one, other in zip(alone, together, strict=True)
+    ]
+
+
+def _work(request: Request, cluster: Cluster, channels: int | None, same: Work | None = None) -> Work:
+    """A job on its part of the fabric, with so many channels of each of its links, or with all; by the same plan as
+    another time, where that is given."""
+    part = job_fabric(request.job, cluster.fabric, channels)
+    held = None if not cluster.fabric.exclusive else (channels or cluster.fabric.shared_channels)
+    if request.graph is None:
+        return _collective(request, part, held)
+    training = request.training or cluster.training
+    on = replace(cluster, fabric=part, ranks=part.ranks, reference=None, training=training)
+    return _plan(request, on, held, same)
+
+
+def _collective(request: Request, part: Fabric, held: int | None) -> Work:
+    kind = request.job.what
+    assert kind in CLASSIC
+    collective = Collective(kind, part.ranks, request.nbytes)  # type: ignore[arg-type]
+    candidates = None if request.algorithm is None else [find(request.algorithm)]
+    evaluations, refused = evaluate_all(collective, part, candidates=candidates)
+    if not evaluations:
+        raise UnsupportedError(f"job {request.job.label}: {refused[0].why}")
+    best = min(evaluations, key=lambda each: (each.cost.repeated_time, each.algorithm.name))
+    seconds = best.cost.repeated_time
+    exchange = [] if held is not None else [collective_exchange(best, part, seconds)]
+    return Work(
+        job=request.job,
+        fabric=part,
+        seconds=seconds,
+        label=best.algorithm.name,
+        exchanges=exchange,
+        slowed=lambda slowdown: seconds * slowdown.get("data", 1.0),
+        parts=[] if held is None else [_whole(best.schedule, part)],
+        channels=held,
+    )
+
+
+def _whole(schedule: Schedule, part: Fabric) -> GroupPart:
+    """A collective of all ranks of a job."""
+    return GroupPart("data", AxisShare(part.ranks, 1, 0, part.shared_channels), schedule)
+
+
+def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | None) -> Work:
+    assert request.graph is not None and request.search is not None
+    fabric = cluster.fabric
+    if same is None:
+        try:
+            plan = search(request.graph, cluster, request.search).winner
+        except UnsupportedError as error:
+            raise UnsupportedError(f"job {request.job.label}: {error}") from error
+        choice, step, job, label = plan.choice, plan.step, plan.job, plan.label
+    else:
+        assert same.job_priced is not None and same.choice is not None
+        prices = GroupPrices(fabric, cluster.training, choices=request.search.algorithms)
+        job = replace(same.job_priced, fabric=fabric, pricing=prices, shares=None)
+        choice, label = same.choice, same.label
+        step = simulate(job, choice)
+    assert isinstance(choice, Strategy) and isinstance(step, StrategyStep)
+    exchanges = [] if held is not None else plan_exchanges(job, choice, step, fabric)
+    return Work(
+        job=request.job,
+        fabric=fabric,
+        seconds=step.step_time,
+        label=label,
+        exchanges=exchanges,
+        slowed=partial(_slowed, job, choice),
+        parts=[] if held is None else _parts(job, choice, step),
+        channels=held,
+        job_priced=job,
+        choice=choice,
+    )
+
+
+def _slowed(job: Job, choice: Strategy, slowdown: Mapping[str, float]) -> float:
+    """Seconds of a step on packet links where the exchanges of each sort take so many times longer."""
+    slower = job.fabric.model_copy(update={"slowed": slowdown.get(SENDS, 1.0)})
+    return strategy_seconds(replace(job, pricing=SlowedPrices(job.pricing, choice, slowdown), fabric=slower), choice)
+
+
+def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
+    """The largest collective of each axis, on circuits."""
+    if not choice.plain:
+        return joint_parts(on_divided_channels(job, choice), choice, step)
+    if not step.exchanges:
+        return []
+    use = step.exchanges[0]
+    schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), job.fabric)
+    return [_whole(schedule, job.fabric)]
+
+
+def _divided(
+    requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
+) -> list[Work]:
+    """The works of jobs that divide the wavelengths, by the division of the least worst slowdown."""
+    known: dict[tuple[int, int], Work | None] = {}
+
+    def work(number: int, channels: int) -> Work | None:
+        if (number, channels) not in known:
+            try:
+                known[number, channels] = _work(requests[number], cluster, channels, alone[number])
+            except UnsupportedError:
+                known[number, channels] = None
+        return known[number, channels]
+
+    best: tuple[float, list[Work]] | None = None
+    for channels in splits(cluster.fabric.shared_channels, len(numbers)):
+        works = [work(number, count) for number, count in zip(numbers, channels, strict=True)]
+        if any(each is None for each in works):
+            continue
+        found = [each for each in works if each is not None]
+        worst = max(each.seconds / alone[number].seconds for number, each in zip(numbers, found, strict=True))
+        if best is None or worst < best[0]:
+            best = worst, found
+    if best is None:
+        names = " and ".join(requests[number].job.label for number in numbers)
+        raise ConfigError(
+            f"jobs {names} meet on links of {cluster.fabric.shared_channels} channels, too few for the circuits of "
+            "all: expected other ranks, or more wavelengths"
+        )
+    return best[1]
+
+
+def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
+    """Slowdowns and shares of steps that agree."""
+    slowdown = [dict.fromkeys((each.sort for each in work.exchanges), 1.0) for work in works]
+    seconds = [work.seconds for work in works]
+    scale = [work.seconds / work.slowed({}) if work.slowed({}) else 1.0 for work in works]
+    for _ in range(_ROUNDS):
+        shares = [_shares(work, own, total) for work, own, total in zip(works, slowdown, seconds, strict=True)]
+        slowdown = _mean_slowdowns(works, shares)
+        longer = [
+            max(work.seconds, work.slowed(own) * factor)
+            for work, own, factor in zip(works, slowdown, scale, strict=True)
+        ]
+        done = np.allclose(longer, seconds, rtol=_CLOSE, atol=0)
+        seconds = longer
+        if done:
+            break
+    return [
+        JobTraffic(alone=work, together=work, seconds=total, slowdowns=own)
+        for work, own, total in zip(works, slowdown, seconds, strict=True)
+    ]
+
+
+def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
+    """Share of a step in which each exchange is under way, and none: [exchange + 1]."""
+    busy = np.array([each.busy * slowdown[each.sort] for each in work.exchanges]) / (seconds or 1.0)
+    busy = busy / max(float(busy.sum()), 1.0)
+    return np.append(busy, max(1 - float(busy.sum()), 0.0))
+
+
+def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dict[str, float]]:
+    """How many times longer each exchange takes, on average over what the other jobs do."""
+    if np.prod([len(each) for each in shares]) > _MOST_STATES:
+        raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
+    slowdowns: list[dict[str, float]] = []
+    for number, work in enumerate(works):
+        others = [other for other in range(len(works)) if other != number]
+        mean = dict.fromkeys((each.sort for each in work.exchanges), 0.0)
+        for state in product(*(range(len(shares[other])) for other in others)):
+            chance = float(np.prod([shares[other][at] for other, at in zip(others, state, strict=True)]))
+            active = [
+                works[other].exchanges[at]
+                for other, at in zip(others, state, strict=True)
+                if at < len(works[other].exchanges)
+            ]
+            for each in work.exchanges if chance > 0 else ():
+                usage = np.stack([one.usage for one in (each, *active)])
+                flow_rates = np.stack([one.flow_rate for one in (each, *active)])
+                rate = float(max_min_rates(usage, flow_rates)[0])
+                mean[each.sort] += chance / rate
+        slowdowns.append(mean)
+    return slowdowns
+
+
+# Shares of every link that jobs take: what their exchanges load on average, or the wavelengths that they hold.
+
+
+def link_shares(jobs: Sequence[JobTraffic], fabric: Fabric) -> Floats:
+    """Share of each link that each job takes on average over its step alone, or of its channels: [job, link]."""
+    shares = np.zeros((len(jobs), fabric.links))
+    for row, each in zip(shares, jobs, strict=True):
+        work = each.together
+        if work.channels is not None:
+            row[held_links(work.job, fabric)] = work.channels / fabric.shared_channels
+        for exchange in work.exchanges:
+            row += exchange.usage * exchange.busy / (work.seconds or 1.0)
+    return shares

@@ -1,0 +1,244 @@
+"""What all figures share: fonts, colours and saving. Without pyplot, so that no state remains between figures."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.configfile import read_yaml
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+
+    from lightloom.core.arrays import Floats
+
+    Panels: TypeAlias = Axes | Sequence[Axes]
+
+
+# One colour per meaning, the same in figures, pages and terminals; mid-tones that read on white and on black.
+
+INK = "#1b2330"
+"""Text and axes of figures; pages replace it by their own text colour."""
+FAINT = "#8b94a3"
+"""Ticks, grids and dark channels."""
+
+SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "compute_s": ("compute", "#4c78c8"),
+        "exposed_communication_s": ("exposed communication", "#e0892b"),
+        "exposed_reconfiguration_s": ("exposed reconfiguration", "#c2449a"),
+        "idle_s": ("idle", "#a3abb8"),
+    }
+)
+"""Key of a breakdown: (words for people, colour), in the order in which bars are stacked."""
+
+TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "forward": ("forward", "#6f9be0"),
+        "backward": ("backward", "#3b62ad"),
+        "update": ("optimizer", "#7d6bc4"),
+        "codec": ("codec", "#5ba8a0"),
+        "all-reduce": ("all-reduce", "#e0892b"),
+        "all-gather": ("all-gather", "#d9a821"),
+        "reduce-scatter": ("reduce-scatter", "#c9603a"),
+        "all-to-all": ("all-to-all", "#b5842f"),
+        "transmission": ("transmission", "#e0892b"),
+        "reconfiguration": ("reconfiguration", "#c2449a"),
+    }
+)
+"""What a stretch of a timeline is: (words for people, colour)."""
+
+
+PARALLELISM = ("#3f7fd0", "#e0892b")
+"""Model parallelism's traffic, and data parallelism's."""
+RELAYED = "#c2449a"
+"""Pairs without a circuit of their own."""
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipeline": "#d9a821", "placed": "#c9603a"}
+)
+"""Kinds of split."""
+
+
+def cyclic_colours(count: int) -> Floats:
+    """Return ``count`` colours around the circle of hues, equally light, as RGB floats of shape [count, 3].
+
+    OKLCH with fixed lightness and chroma, so that no rank stands out and the first follows on the last.
+    """
+    lightness, chroma = 0.72, 0.125
+    hue = 2 * np.pi * np.arange(count) / count + 0.5
+    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = np.stack(
+        [
+            4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+        ],
+        axis=-1,
+    ).clip(0, 1)
+    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def light_ramp() -> ListedColormap:
+    """Return a colour map from nothing (the ground shows) to full light."""
+    return ramp((0.86, 0.47, 0.10))
+
+
+def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
+    """Return a colour map from ``least`` opaque to full in one colour."""
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
+    colours[:, 3] = np.linspace(least, 1.0, 256)
+    return ListedColormap(colours)
+
+
+FORMATS = (".svg", ".png", ".pdf")
+_INKED = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor")
+_FAINT = ("axes.edgecolor", "xtick.color", "ytick.color")
+_DOTS_PER_INCH = 160
+_P = ParamSpec("_P")
+
+
+@cache
+def _style() -> dict[str, Any]:
+    return read_yaml(Path(__file__).with_name("style.yaml"))
+
+
+@contextmanager
+def _look() -> Iterator[None]:
+    import matplotlib
+
+    settings = _style() | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
+    with matplotlib.rc_context(settings):  # type: ignore[arg-type, unused-ignore]
+        yield
+
+
+def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
+    """Make a function draw with lightloom's fonts and colours, whatever the user's matplotlib settings are."""
+
+    @wraps(draw)
+    def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Figure:
+        with _look():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of one panel without a box; sizes are in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    return figure, axes
+
+
+def hide_spines(axes: Axes, *more: str) -> None:
+    """Hide the top and the right side of a panel's box, and ``more`` of its sides."""
+    axes.spines[["top", "right", *more]].set_visible(False)
+
+
+def headline(figure: Figure | SubFigure, text: str) -> None:
+    """Write the title of a figure at its left."""
+    figure.suptitle(plain(text), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
+
+
+def integer_ticks(axis: Axis, most: int) -> None:
+    """Put at most so many ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most, integer=True))
+
+
+def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
+    """Draw shares, shape [bins of steps, bins of links], from none to ``most``, the first of ``steps`` on top."""
+    extent = (-0.5, links - 0.5, steps + 0.5, 0.5)
+    return axes.imshow(shares, aspect="auto", interpolation="none", cmap=light_ramp(), vmin=0, vmax=most, extent=extent)
+
+
+def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:
+    """Draw the colour bar of an image of shares, in percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    bar = figure.colorbar(image, ax=axes, aspect=aspect, pad=0.015, fraction=0.035, format=PercentFormatter(1))
+    bar.set_label(label)
+    bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
+
+
+def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label: str, aspect: float) -> None:
+    """Draw the colour bar of numbered things, such as ranks: ``colours`` are RGB, shape [things, 3]."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    legend = ScalarMappable(Normalize(-0.5, len(colours) - 0.5), ListedColormap(colours))
+    bar = figure.colorbar(legend, ax=axes, aspect=aspect, pad=0.015, fraction=0.035)
+    bar.set_label(label)
+    bar.locator = MaxNLocator(5, integer=True)
+    bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib shows as it is: a dollar sign does not start a formula."""
+    return text.replace("$", r"\$")
+
+
+def to_svg(figure: Figure, origin: str = "") -> str:
+    """Return the figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
+    buffer = io.StringIO()
+    with _look():
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Description": origin or None})
+    # Text is measured in DejaVu Sans, which is wide: any common sans-serif fits where it does.
+    return re.sub(
+        r"'DejaVu Sans'(, '?[\w ]+'?)*", "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif", buffer.getvalue()
+    )
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file name that :func:`save` cannot write.
+
+    Raises:
+        ConfigError: the suffix is none of :data:`FORMATS`.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"cannot draw {str(path)!r}: expected a name that ends in {', '.join(FORMATS)}")
+
+
+def save(figure: Figure, path: Path, origin: str = "") -> Path:
+    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; completely or not at all.
+
+    ``origin`` (one line of provenance) goes into the file's metadata.
+
+    Raises:
+        ConfigError: another suffix, or the place cannot be written to.
+    """
+    check_format(path)
+    suffix = path.suffix.lower()
+    if suffix == ".svg":
+        return write_atomically(path, to_svg(figure, origin))
+    png = suffix == ".png"
+    metadata: dict[str, Any] = {"Software": None} if png else {"CreationDate": None}
+    if origin:
+        metadata["Description" if png else "Subject"] = origin
+    buffer = io.BytesIO()
+    with _look():
+        figure.savefig(buffer, format=suffix[1:], dpi=_DOTS_PER_INCH, metadata=metadata, facecolor="white")
+    return write_atomically(path, buffer.getvalue())

@@ -1,0 +1,433 @@
+"""Predicted times against measured ones: a point for each row, with its interval, around the line of equality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lightloom.core.arrays import Floats
+from lightloom.core.units import format_energy, format_time
+from lightloom.machines.fabrics.link_budget import LinkBudget, dbm
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    INK,
+    KINDS,
+    SHARES,
+    TASKS,
+    hide_spines,
+    integer_ticks,
+    plain,
+    single_panel,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_ACCURACY_FIGURE_COLOURS = [colour for _, colour in TASKS.values()]
+
+
+@dataclass(frozen=True)
+class PredictedSeries:
+    """Rows of one table: arrays of shape [rows], in seconds."""
+
+    name: str
+    measured: Floats
+    predicted: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    """Ends of the 90 % intervals; None where there are none."""
+
+
+@styled
+def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Figure:
+    """Draw predicted against measured seconds of ``what`` on logarithmic axes, with 90 % intervals where there are."""
+    figure, axes = single_panel(5.2, 5.0)
+    everything = np.concatenate(
+        [
+            part
+            for entry in series
+            for part in (entry.measured, entry.predicted, entry.low, entry.high)
+            if part is not None
+        ]
+    )
+    ends = np.array([everything.min() * 0.8, everything.max() * 1.25])
+    axes.plot(ends, ends, color=FAINT, lw=1, zorder=1, label="equal")
+    axes.fill_between(ends, ends * 0.9, ends * 1.1, color=FAINT, alpha=0.15, lw=0, zorder=0, label="within 10 %")
+    for index, entry in enumerate(series):
+        colour = _ACCURACY_FIGURE_COLOURS[index % len(_ACCURACY_FIGURE_COLOURS)]
+        widths = None
+        if entry.low is not None and entry.high is not None:
+            widths = np.stack([entry.predicted - entry.low, entry.high - entry.predicted])
+        axes.errorbar(
+            entry.measured,
+            entry.predicted,
+            yerr=widths,
+            fmt="o",
+            ms=3,
+            lw=0.6,
+            color=colour,
+            label=f"{entry.name} ({len(entry.measured)})",
+            zorder=2,
+        )
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    intervals = " with its 90 % interval" if any(entry.low is not None for entry in series) else ""
+    axes.set_xlabel(f"measured {what}, s")
+    axes.set_ylabel(f"predicted {what}{intervals}, s")
+    axes.legend(loc="upper left")
+    hide_spines(axes)
+    return figure
+
+
+# Below which speed of links each exchange of gradients shortens a step, by the number of ranks.
+
+_BREAK_EVEN_FIGURE_COLOURS = ("#1f6f8b", "#c8553d", "#588b3a", "#8a5a9e", "#b08900", "#5a6570", "#2d9d8f")
+_MARKS = "osD^vPX"
+
+
+@styled
+def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
+    """Draw a line for each method; where it pays at no speed, the line has a gap.
+
+    Args:
+        lines: of each method, (ranks, speed in bytes per second, None where it pays at none).
+        title: of the figure.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for place, (name, points) in enumerate(lines.items()):
+        ranks = [count for count, _ in points]
+        speeds = [float("nan") if speed is None else 8e-9 * speed for _, speed in points]
+        colour, mark = _BREAK_EVEN_FIGURE_COLOURS[place % len(_BREAK_EVEN_FIGURE_COLOURS)], _MARKS[place % len(_MARKS)]
+        axes.plot(ranks, speeds, color=colour, marker=mark, markersize=4, linewidth=1.2, label=plain(name))
+    counts = sorted({count for points in lines.values() for count, _ in points})
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="ranks", ylabel="speed of a rank's link, Gb/s")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+    axes.set_title(title, loc="left", fontsize=9)
+    return figure
+
+
+# Stacked bars: where the step time of each result goes.
+
+_WIDTH = 9.0
+
+
+@styled
+def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
+    """One bar for each ``(name, breakdown)``, the first on top; breakdowns as ``Timeline.breakdown()`` gives them, of a
+    step or of what ``per`` says."""
+    from matplotlib.patches import Patch
+
+    lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
+    figure, axes = single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
+    totals = [sum(breakdown.values()) for _, breakdown in rows]
+    longest = max(totals, default=0.0) or 1e-9
+    scale, unit = (1e6, "microseconds") if longest < 2e-4 else (1e3, "milliseconds")
+    shown: dict[str, None] = {}
+    for row, (_, breakdown) in enumerate(rows):
+        left = 0.0
+        for key, (_, colour) in SHARES.items():
+            width = breakdown.get(key, 0.0) * scale
+            if width > 0:
+                axes.barh(row, width, left=left, height=0.66, color=colour, linewidth=0)
+                shown[key] = None
+            left += width
+        axes.text(left + longest * scale * 0.008, row, format_time(totals[row]), va="center", ha="left")
+    axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+    axes.set_xlim(0, longest * scale * 1.1)
+    axes.set_xlabel(f"{unit} a {per}")
+    hide_spines(axes, "left")
+    handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
+
+
+# Power of a wavelength along a lightpath: what is left after every node, and what receivers need.
+#
+# dBm ┤▔▔╲___
+# │      ╲___╷
+# │          ╰╴●╲___╷        ● a tap takes its part, the rest goes on
+# │┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄╰╴●┄    what the farthest needs
+# └──────────────────────
+# nodes passed
+
+_MOST_LINKS = 256
+
+
+@styled
+def budget_figure(budget: LinkBudget, taps: int) -> Figure:
+    """Draw the longest lightpath with so many destinations, one link more in grey, and what a receiver needs.
+
+    Where there is no limit, or a very far one, a lightpath of 256 links.
+    """
+    reach = budget.reach(taps)
+    links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
+    figure, axes = single_panel(7.2, 3.4)
+    light, need = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
+    for length, colour, name in ((links + 1, FAINT, "one link more"), (links, light, "light in the fibre")):
+        served = min(taps, length)
+        level = budget.levels(length, served)
+        axes.plot(np.arange(1, length + 1), level, color=colour, marker=".", label=name, zorder=2)
+        tapped = np.arange(length - served + 1, length + 1)
+        if colour == light:
+            axes.plot(tapped, level[tapped - 1], "o", color=light, label="served here", zorder=3)
+    floor = dbm(budget.sensitivity) + budget.receiving_loss
+    axes.axhline(floor, color=need, lw=1, ls="--", label="least that a receiver needs there")
+    axes.axhline(floor + budget.margin, color=need, lw=0.6, ls=":", label="the same with margin")
+    axes.set_xlabel("links from the sender")
+    axes.set_ylabel("dBm of one wavelength")
+    integer_ticks(axes.xaxis, 10)
+    destinations = "one destination" if taps == 1 else f"up to {taps} destinations"
+    far = "no limit" if reach is None else f"{reach} links"
+    axes.set_title(f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}")
+    axes.legend(loc="upper right")
+    return figure
+
+
+# What failures cost: the time of each case beside the bound of what is left.
+#
+# nothing       ████████┃
+# wavelength:3  █████████┃
+# cable:17      ██████████████ ┃        ┃ the lower bound
+
+
+@styled
+def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
+    """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s``, the sound ring first."""
+    figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
+    place = np.arange(len(rows))
+    times = [row["time_s"] * 1e6 for row in rows]
+    bounds = [row["lower_bound_s"] * 1e6 for row in rows]
+    axes.barh(place, times, height=0.6, color=TASKS[kind][1], label="time")
+    axes.plot(bounds, place, "|", color=INK, markersize=14, markeredgewidth=2, label="lower bound of what is left")
+    axes.set_yticks(place, [plain(_case(row["failures"])) for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("µs from dark circuits")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
+    return figure
+
+
+def _case(failures: Sequence[str]) -> str:
+    return f"all {len(failures)} together" if len(failures) > 1 else "".join(failures) or "nothing failed"
+
+
+# Bytes against loss: what each exchange saves and what it costs.
+
+_COLOUR, _FRONT = "#7a8896", "#1f6f8b"
+
+
+class ExchangePoint(NamedTuple):
+    """One method as a point."""
+
+    name: str
+    ratio: float
+    """Bytes saved, as a factor."""
+    difference: float
+    """Loss less the plain exchange's, nats."""
+    low: float
+    """Smallest difference over seeds."""
+    high: float
+    on_front: bool
+
+
+@styled
+def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
+    """Draw methods as dots with their spread over seeds; those that no other beats in both are filled and joined."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xscale("log", base=2)
+    for point in points:
+        colour = _FRONT if point.on_front else _COLOUR
+        axes.vlines(point.ratio, point.low, point.high, color=colour, linewidth=1.2, zorder=2)
+        face = colour if point.on_front else "white"
+        axes.scatter(point.ratio, point.difference, s=30, facecolors=face, edgecolors=colour, zorder=3)
+    front = sorted((point.ratio, point.difference) for point in points if point.on_front)
+    axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.8, drawstyle="steps-post", zorder=1)
+    axes.xaxis.set_major_locator(LogLocator(2))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} x"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    largest = max(point.ratio for point in points)
+    axes.set_xlim(0.9, largest * 1.6)
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="bytes saved, relative to an all-reduce of float32", ylabel="validation loss less the plain run's")
+    axes.set_title(title, loc="left", fontsize=9)
+    _label(figure, axes, points)
+    return figure
+
+
+def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
+    """Write each name beside its dot, at the first of some places where it covers no other name."""
+    figure.draw_without_rendering()
+    scale, taken = figure.dpi / 72, list[tuple[float, float, float]]()
+    for point in points:
+        x, y = axes.transData.transform((point.ratio, point.difference)) / scale
+        width = 4.2 * len(point.name) + 4
+        for right, up in ((5, 5), (5, -11), (-5 - width, 5), (-5 - width, -11), (5, 15), (5, -21), (5, 25)):
+            left, low = x + right, y + up
+            free = all(low >= b + 9 or b >= low + 9 or left >= a + w or a >= left + width for a, b, w in taken)
+            if free and left > axes.bbox.x0 / scale:
+                break
+        taken.append((left, low, width))
+        axes.annotate(
+            plain(point.name),
+            (point.ratio, point.difference),
+            xytext=(right, up),
+            textcoords="offset points",
+            fontsize=7,
+        )
+
+
+# Time against energy: every plan that was simulated, and those that no other beats in both.
+
+_MARKERS = "osD^vP*Xph"
+_MOST_NAMES = 10
+"""Of the front; of more, the fastest, the thriftiest and some between are named."""
+_ROW = 0.5
+"""Inches of a name: up to three lines and where it runs."""
+_LETTERS = 52
+"""Of a line."""
+
+
+class Point(NamedTuple):
+    """One plan as a point: its time and its energy for a sample."""
+
+    kind: str
+    """A key of :data:`palette.KINDS`."""
+    site: str
+    """Where it runs: cluster and ranks."""
+    name: str
+    time: float
+    """Seconds a sample."""
+    energy: float
+    """Joules a sample, over all ranks."""
+
+
+@styled
+def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
+    """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    named = _spread(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
+    sites = list(dict.fromkeys(point.site for point in points))
+    marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
+    figure = Figure(figsize=(9.0, max(4.2, 1.4 + _ROW * len(named))), layout="constrained")
+    axes, side = figure.subplots(1, 2, width_ratios=(5, 3.4))
+    for kind, colour in KINDS.items():
+        for site in sites:
+            here = [point for point in points if point.kind == kind and point.site == site]
+            times, energies = [point.time for point in here], [point.energy for point in here]
+            axes.scatter(times, energies, s=22, marker=marks[site], color=colour, alpha=0.75, linewidth=0, zorder=2)
+    _scales(axes, points)
+    _line(axes, sorted(front, key=lambda point: point.time))
+    _names(figure, axes, side, named)
+    used = {point.kind for point in points}
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
+    handles = [
+        Line2D([], [], marker="o", color=colour, label=kind, **dot) for kind, colour in KINDS.items() if kind in used
+    ]
+    if len(sites) > 1:
+        handles += [Line2D([], [], marker=marks[site], color=FAINT, label=plain(site), **dot) for site in sites]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4)
+    return figure
+
+
+def _scales(axes: Axes, points: Sequence[Point]) -> None:
+    """Logarithmic, with a little air, and ticks in units for people."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, values, words in (
+        (axes.xaxis, [point.time for point in points], format_time),
+        (axes.yaxis, [point.energy for point in points], format_energy),
+    ):
+        least, most = min(values), max(values)
+        air = max((most / least) ** 0.06, 1.06)
+        if axis is axes.xaxis:
+            axes.set(xscale="log", xlim=(least / air, most * air))
+        else:
+            axes.set(yscale="log", ylim=(least / air, most * air))
+        steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+        axis.set_major_locator(LogLocator(10, steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, words=words: words(float(f"{value:.3g}"))))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("time a sample")
+    axes.set_ylabel("energy a sample")
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _line(axes: Axes, front: Sequence[Point]) -> None:
+    times, joules = [point.time for point in front], [point.energy for point in front]
+    axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
+    axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
+
+
+def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
+    """Names in a column of their own, in the order of their dots, a thin line from each to its dot."""
+    from matplotlib.patches import ConnectionPatch
+
+    side.set_axis_off()
+    side.set_xlim(0, 1)
+    side.set_ylim(0, 1)
+    heights = _heights(
+        [
+            axes.transAxes.inverted().transform(axes.transData.transform((point.time, point.energy)))[1]
+            for point in named
+        ]
+    )
+    for point, height in zip(named, heights, strict=True):
+        where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
+        text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
+        side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
+        ends: dict[str, Any] = {"coordsA": "data", "coordsB": "data", "axesA": axes, "axesB": side}
+        dot = (point.time, point.energy)
+        link = ConnectionPatch(dot, (0.02, height), **ends, color=FAINT, linewidth=0.4, shrinkA=4)
+        link.set_in_layout(False)
+        figure.add_artist(link)
+
+
+def _heights(preferred: Sequence[float]) -> list[float]:
+    """Return heights from 0 to 1 in falling order, near the preferred ones, with room for names between."""
+    stride = min(1 / len(preferred), 0.12)
+    heights: list[float] = []
+    for place, height in enumerate(preferred):
+        lowest = stride * (len(preferred) - place - 0.5)
+        highest = heights[-1] - stride if heights else 1 - stride / 2
+        heights.append(min(max(height, lowest), highest))
+    return heights
+
+
+def _spread(front: Sequence[Point], most: int) -> list[Point]:
+    """The first, the last and as many between as there is room for."""
+    if len(front) <= most:
+        return list(front)
+    return [front[round(place * (len(front) - 1) / (most - 1))] for place in range(most)]

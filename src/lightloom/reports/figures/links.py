@@ -1,0 +1,422 @@
+"""Pictures of a schedule where there are no wavelengths: link loads of packets, circuits of a circuit switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.cost.queued import play
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.arrays import Floats, Ints
+from lightloom.core.units import format_size
+from lightloom.machines.fabrics.derived import Footprint
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    INK,
+    cyclic_colours,
+    headline,
+    hide_spines,
+    integer_ticks,
+    number_bar,
+    share_bar,
+    share_image,
+    single_panel,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+
+# What a schedule occupies: link by link, step by step, wavelength by wavelength.
+#
+# Every count is a difference array: +1 where a lightpath enters, −1 where it leaves, one running sum at the end; so
+# the work is linear in lightpaths plus cells.
+
+_BLOCK = 1 << 19
+_MAXIMUM_CELLS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Lightpaths:
+    """One entry a lightpath of a circuit-switched fabric; of a multicast, its farthest destination."""
+
+    step: Ints
+    source: Ints
+    destination: Ints
+    route: Ints
+    channel: Ints
+    """First channel, counted through all fibres (or the switch plane)."""
+    count: Ints
+    """Consecutive channels."""
+    hops: Ints
+    """Links crossed."""
+
+    @property
+    def cells(self) -> int:
+        """Channels times links, summed over lightpaths."""
+        return int((self.hops * self.count).sum())
+
+    def of_step(self, step: int) -> Lightpaths:
+        """The lightpaths of one step."""
+        chosen = self.step == step
+        return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+
+PARTS = 24
+"""Equal parts of the time into which queued schedules of packets are drawn."""
+
+
+def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """The schedule itself, or of a queued one its circuits, which all stand in one step; of packets, which have none,
+    its rows by the part of the time in which they begin."""
+    if not schedule.queued:
+        return schedule.unfolded(fabric.fibre_channels)
+    if fabric.exclusive:
+        return schedule.standing(fabric.fibre_channels)
+    rows = schedule.unfolded(fabric.fibre_channels)
+    seconds, _, begin = play(rows, fabric)
+    part = np.minimum((begin / max(seconds, 1e-300) * PARTS).astype(np.int64), PARTS - 1)
+    return rows.with_columns({"step": part}, steps=PARTS, queued=False)
+
+
+def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
+    """The lightpaths of a schedule on a circuit-switched fabric."""
+    hops = np.concatenate(
+        [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _blocks(len(schedule)))]
+    )
+    order = np.lexsort((hops, schedule.lightpath))
+    path = schedule.lightpath[order]
+    last = order[np.flatnonzero(np.append(path[1:] != path[:-1], True))] if len(order) else order
+    column = {name: values[last].astype(np.int64) for name, values in schedule.columns().items()}
+    return Lightpaths(
+        step=column["step"],
+        source=column["source"],
+        destination=column["destination"],
+        route=column["route"],
+        channel=column["fibre"] * fabric.fibre_channels + column["first_wavelength"],
+        count=column["wavelength_count"],
+        hops=hops[last],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """How much every link carries in every step."""
+
+    amount: Floats
+    """Shape [bins, links]: lit channels on circuit-switched fabrics, bytes on others; sums over a bin's steps."""
+    steps_per_bin: int
+    """More than 1 when a schedule has too many steps to keep each."""
+
+    def downsampled(self, links: int) -> Floats:
+        """Mean over neighbouring links, at most ``links`` columns."""
+        group = -(-self.amount.shape[1] // links)
+        edges = np.arange(0, self.amount.shape[1], group)
+        sizes = np.diff(np.append(edges, self.amount.shape[1]))
+        mean: Floats = np.add.reduceat(self.amount, edges, axis=1) / sizes
+        return mean
+
+
+def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
+    """What each link carries in each step, steps joined into at most ``bins`` bins."""
+    bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
+    per_bin = -(-schedule.steps // bins)
+    change = np.zeros((-(-schedule.steps // per_bin), fabric.links + 1))
+    if fabric.exclusive:
+        paths = lightpaths(schedule, fabric)
+        _enter_and_leave(
+            change, fabric.footprint(paths.source, paths.destination, paths.route), paths.step // per_bin, paths.count
+        )
+    else:
+        weights = schedule.weights
+        for rows in _blocks(len(schedule)):
+            sent = 1 if weights is None else weights[rows]
+            _enter_and_leave(change, fabric.footprint(*schedule.ends(rows)), schedule.step[rows] // per_bin, sent)
+    # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after. Chunks that differ in
+    # size are not.
+    carried = np.maximum(np.cumsum(change, axis=1)[:, :-1], 0.0)
+    return LinkUse(carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin)
+
+
+def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int64]:
+    """The rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels]."""
+    now = paths.of_step(step)
+    change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
+    for _, first, end in _runs(fabric.footprint(now.source, now.destination, now.route)):
+        for links, sign in ((first, 1), (end, -1)):
+            np.add.at(change, (links, now.channel), sign * (now.source + 1))
+            np.add.at(change, (links, now.channel + now.count), -sign * (now.source + 1))
+    lit: NDArray[np.int64] = change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] - 1
+    return lit
+
+
+def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
+    """Share of the channels of all links, over all steps, that carry light (circuit-switched fabrics)."""
+    return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
+
+
+def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
+    width = change.shape[1]
+    weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
+    for _, first, end in _runs(print_):
+        for links, sign in ((first, 1.0), (end, -1.0)):
+            flat = bin_.astype(np.int64) * width + links
+            change += sign * np.bincount(flat, weights, minlength=change.size).reshape(change.shape)
+
+
+def _runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
+    """Every run as (run, first link, link after the last), cut in two where it passes the end of its track."""
+    for run in range(print_.base.shape[1]):
+        base, start, length, period = (
+            part[:, run] for part in (print_.base, print_.start, print_.length, print_.period)
+        )
+        start = start % period
+        reach = start + length
+        yield run, base + start, base + np.minimum(reach, period)
+        yield run, base, base + np.maximum(reach - period, 0)
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(begin, begin + _BLOCK) for begin in range(0, rows, _BLOCK)]
+
+
+_WIDTH = 9.0
+_MAXIMUM_COLUMNS = 2048
+
+
+def steps_shown(steps: int, panels: int = 4) -> list[int]:
+    """All steps if there are few, else the first, the middle and the last."""
+    return list(range(steps)) if steps <= panels else [0, steps // 2, steps - 1]
+
+
+@styled
+def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
+    """Draw the bytes on each link in each step, as a share of the fullest; ``time`` names what a step is."""
+    use = link_use(schedule, fabric)
+    load = use.downsampled(_MAXIMUM_COLUMNS)
+    most = float(load.max(initial=0.0)) or 1.0
+    figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
+    image = share_image(axes, load / most, 1.0, fabric.links, schedule.steps)
+    title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
+    title += f"mean load {load.mean() / most:.0%} of the largest"
+    headline(figure, title)
+    axes.set_xlabel(f"link (0: {fabric.link_name(0)}, {fabric.links - 1}: {fabric.link_name(fabric.links - 1)})")
+    axes.set_ylabel(time)
+    integer_ticks(axes.yaxis, 5)
+    integer_ticks(axes.xaxis, 8)
+    share_bar(figure, image, axes, "load", 20)
+    return figure
+
+
+@styled
+def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
+    """Draw the source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
+    from matplotlib.figure import Figure
+
+    paths, n = lightpaths(schedule, fabric), fabric.ranks
+    shown = steps_shown(schedule.steps)
+    colours = cyclic_colours(fabric.channels)
+    figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
+    title = f"{schedule.algorithm}: {schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
+    headline(figure, title)
+    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+    for axes, step in zip(panels, shown, strict=True):
+        now = paths.of_step(step)
+        _circuits(axes, now.destination, now.source, colours[now.channel], n)
+        axes.set_title(f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports")
+        axes.set_xlabel("destination rank")
+        for axis in (axes.xaxis, axes.yaxis):
+            integer_ticks(axis, 5)
+    panels[0].set_ylabel("source rank")
+    number_bar(figure, colours, panels, "switch plane", 20)
+    return figure
+
+
+def _circuits(axes: Axes, x: Ints, y: Ints, colours: Floats, ranks: int) -> None:
+    side = float(np.clip(150 / ranks, 1.2, 10))
+    # Many thousand squares are smaller and faster as one picture.
+    axes.scatter(x, y, s=side**2, c=colours, marker="s", linewidths=0, rasterized=len(x) > 2000)
+    axes.set_xlim(-0.7, ranks - 0.3)
+    axes.set_ylim(ranks - 0.3, -0.7)
+    axes.set_box_aspect(1)
+
+
+# The wavelength map: which rank's light is on which wavelength of which link, step by step.
+#
+# a few steps, one panel a direction         all steps, how full each link is
+# wavelength │▓▓▓░░░▒▒▒                      step │███▓▓░
+# │░░░▒▒▒▓▓▓                           │▓▓▓███
+# └────────── link                     └────── link
+#
+# Colour is the source rank, around a circle of hues as the ranks are around the ring.
+
+_WAYS = ("clockwise", "counter-clockwise")
+
+
+def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
+    """Draw a schedule: wavelengths on a WDM ring, circuits on a circuit switch, link loads elsewhere.
+
+    Of a queued schedule, the circuits that stand throughout, and on packet links equal parts of the time.
+    """
+    if not fabric.exclusive:
+        time = "part of the time" if schedule.queued else "step"
+        return link_load_map(in_steps(schedule, fabric), fabric, time)
+    schedule = in_steps(schedule, fabric)
+    return _ring_map(schedule, fabric) if fabric.wavelength_routed else circuit_map(schedule, fabric)
+
+
+def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
+    """Return what the picture shows, in one or two sentences."""
+    collective = schedule.collective
+    steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
+    if schedule.queued:
+        steps = "on circuits that stand throughout" if fabric.exclusive else "without barriers"
+    what = (
+        f"{schedule.algorithm} runs {collective.kind} of {format_size(collective.nbytes)} among {fabric.ranks} ranks "
+        f"{steps}."
+    )
+    if not fabric.exclusive:
+        when = f"{PARTS} equal parts of the time" if schedule.queued else "each step"
+        return f"{what} Colour: bytes on each link in {when}, as a share of the most on any."
+    schedule = in_steps(schedule, fabric)
+    paths = lightpaths(schedule, fabric)
+    if not fabric.wavelength_routed:
+        share = paths.count.sum() / (fabric.ranks * fabric.channels * max(schedule.steps, 1))
+        return f"{what} {share:.0%} of the ports on all {fabric.channels} switch planes hold a circuit."
+    dark = [way for number, way in enumerate(_WAYS) if not np.any(paths.route == number)]
+    return (
+        f"{what} {utilisation(paths, schedule.steps, fabric):.0%} of all wavelengths on all links carry light, "
+        "averaged over the steps."
+        + "".join(f" The {way} fibres stay dark." for way in dark)
+        + " Colour is the rank that sends."
+    )
+
+
+@styled
+def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
+    from matplotlib.figure import Figure
+
+    paths = lightpaths(schedule, fabric)
+    ways = [number for number in range(len(_WAYS)) if np.any(paths.route == number)] or [0]
+    shown = steps_shown(schedule.steps)
+    rest = len(shown) < schedule.steps
+    panel = float(np.clip(fabric.channels * 0.16, 1.1, 2.1))
+    figure = Figure(figsize=(_WIDTH, 0.95 + panel * len(ways) + (2.1 if rest else 0.0)), layout="constrained")
+    title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
+    title += f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit"
+    parts: Any = figure.subfigures(2, 1, height_ratios=[0.7 + panel * len(ways), 2.1]) if rest else None
+    top = figure if parts is None else parts[0]
+    headline(top, title)
+    _panels(top, paths, fabric, ways, shown, schedule.steps)
+    if parts is not None:
+        _heat(parts[1], schedule, fabric, ways)
+    return figure
+
+
+def _panels(
+    figure: Figure | SubFigure, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int
+) -> None:
+    n = fabric.ranks
+    colours = cyclic_colours(n)
+    axes = figure.subplots(len(ways), len(shown), squeeze=False, sharex=True, sharey=True)
+    for column, step in enumerate(shown):
+        sources = channel_map(paths, fabric, step)
+        for row, way in enumerate(ways):
+            _paint(axes[row][column], sources[way * n : (way + 1) * n].T, colours, fabric)
+        axes[0][column].set_title(f"step {step + 1} of {steps}")
+        axes[-1][column].set_xlabel("link")
+        integer_ticks(axes[-1][column].xaxis, 5)
+    for row, way in enumerate(ways):
+        axes[row][0].set_ylabel(f"{_WAYS[way]}\n{_channel_word(fabric)}")
+        integer_ticks(axes[row][0].yaxis, 4)
+    number_bar(figure, colours, axes.ravel().tolist(), "source rank", 25)
+
+
+def _channel_word(fabric: Fabric) -> str:
+    fibres = fabric.channels // fabric.fibre_channels
+    return "wavelength" if fibres == 1 else f"wavelength, {fibres} fibres"
+
+
+def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
+    """One direction in one step; ``sources`` has shape [channels, links]."""
+    channels, links = sources.shape
+    picture = np.zeros((channels, links, 4))
+    lit = sources >= 0
+    picture[lit] = np.concatenate([colours[sources[lit]], np.ones((np.count_nonzero(lit), 1))], axis=-1)
+    axes.imshow(
+        picture, origin="lower", aspect="auto", interpolation="none", extent=(-0.5, links - 0.5, -0.5, channels - 0.5)
+    )
+    for edge in range(fabric.fibre_channels, channels, fabric.fibre_channels):
+        axes.axhline(edge - 0.5, color=INK, linewidth=0.8)
+    if links <= 16 and channels <= 8:
+        axes.hlines(np.arange(1, channels) - 0.5, -0.5, links - 0.5, color=FAINT, linewidth=0.4)
+        axes.vlines(np.arange(1, links) - 0.5, -0.5, channels - 0.5, color=FAINT, linewidth=0.4)
+        for channel, link in np.argwhere(lit):
+            axes.text(link, channel, str(sources[channel, link]), ha="center", va="center", fontsize=7, color="#10151d")
+
+
+def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
+    n = fabric.ranks
+    use = link_use(schedule, fabric)
+    share = use.amount / (fabric.channels * _steps_in_bins(use.amount.shape[0], use.steps_per_bin, schedule.steps))
+    most = float(share.max(initial=0.0)) or 1.0
+    panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
+    for axes, way in zip(panels, ways, strict=True):
+        picture = share[:, way * n : (way + 1) * n]
+        image = share_image(axes, picture, most, n, schedule.steps)
+        axes.set_title(f"{_WAYS[way]}: {picture.mean():.0%} lit")
+        axes.set_xlabel("link")
+        integer_ticks(axes.xaxis, 5)
+        integer_ticks(axes.yaxis, 5)
+    panels[0].set_ylabel("step")
+    share_bar(figure, image, panels, "wavelengths lit", 25)
+
+
+def _steps_in_bins(bins: int, per_bin: int, steps: int) -> Ints:
+    sizes = np.full(bins, per_bin)
+    sizes[-1] = steps - per_bin * (bins - 1)
+    return sizes[:, None]
+
+
+# Which job loads which links, or holds which part of their channels: a bar a link, stacked by job.
+
+_MOST_LINKS = 48
+
+
+@styled
+def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
+    """Draw the links that carry most.
+
+    Args:
+        title: above the figure.
+        jobs: a name each.
+        loads: share of each link that each job takes: [job, link], 0 to 1 a job.
+        links: names: [link].
+        unit: what the share is of.
+    """
+    total = loads.sum(axis=0)
+    several = (loads > 0).sum(axis=0) > 1
+    order = np.lexsort((np.arange(len(total)), -total, ~several))
+    shown = np.sort(order[: min(_MOST_LINKS, int((total > 0).sum()))])
+    figure, axes = single_panel(9.0, 3.6)
+    place, below = np.arange(len(shown)), np.zeros(len(shown))
+    for job, load, colour in zip(jobs, loads, cyclic_colours(max(len(jobs), 2)), strict=False):
+        axes.bar(place, 100 * load[shown], bottom=100 * below, color=colour, width=0.86, label=job)
+        below = below + load[shown]
+    axes.axhline(100, color=FAINT, linewidth=0.8, linestyle="--")
+    axes.set_ylabel(unit)
+    axes.set_xlim(-0.6, max(len(shown), 1) - 0.4)
+    axes.set_ylim(0, max(108.0, 104 * float(below.max(initial=0.0))))
+    axes.set_xticks(place, [links[link] for link in shown], rotation=90, fontsize=5.5)
+    hide_spines(axes)
+    axes.legend(loc="upper left", ncols=max(len(jobs), 1), frameon=False, bbox_to_anchor=(0, 1.12), fontsize=7)
+    left = int((total > 0).sum()) - len(shown)
+    headline(figure, title + (f"; {left} more links carry as much or less, not drawn" if left > 0 else ""))
+    return figure

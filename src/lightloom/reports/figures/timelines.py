@@ -1,0 +1,171 @@
+"""A step over time: one lane a resource, and below what the step waits for.
+
+compute      │ forward █████│ backward ████████│      │ update ██│
+network      │        reconfigure ░│ all-reduce ▓▓▓▓▓▓│
+waits for    │ compute                         │ com. │ compute  │
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lightloom.core.timeline import SHARES as SHARE_OF
+from lightloom.core.timeline import Interval, Timeline
+from lightloom.core.units import format_time
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    SHARES,
+    TASKS,
+    hide_spines,
+    plain,
+    single_panel,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH = 9.0
+_DRAWN_WIDTH_POINTS = 540.0
+_POINTS_PER_LETTER = 4.9
+_NARROW = 0.004
+"""Neighbours of one kind that are narrower than this share of the step are drawn as one."""
+_PRECEDENCE = {
+    "compute": "compute_s",
+    "communication": "exposed_communication_s",
+    "reconfiguration": "exposed_reconfiguration_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a lane in one colour; times in seconds."""
+
+    key: str
+    start: float
+    end: float
+    name: str = ""
+    """Of the interval, or of the first of those that are joined."""
+    count: int = 1
+    """Intervals that are joined in it."""
+
+
+def kind_of(interval: Interval) -> str:
+    """Key of :data:`palette.TASKS`: the collective where one is transmitted, else the category."""
+    collective = str(interval.details.get("collective", ""))
+    return collective if interval.category == "transmission" and collective in TASKS else interval.category
+
+
+def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool = True) -> list[Stretch]:
+    """Return the stretches of one resource.
+
+    Neighbours of one kind are joined when one is shorter than ``least``; with ``join_compute`` also when they compute.
+    """
+    joined: list[Stretch] = []
+    for interval in intervals:
+        key = kind_of(interval)
+        before = joined[-1] if joined else None
+        if before is not None and before.key == key and interval.start - before.end < least / 4:
+            narrow = min(interval.duration, before.end - before.start) < least
+            if narrow or (join_compute and SHARE_OF[interval.category] == "compute"):
+                joined[-1] = Stretch(key, before.start, interval.end, before.name, before.count + 1)
+                continue
+        if interval.duration > 0:
+            joined.append(Stretch(key, interval.start, interval.end, interval.name))
+    return joined
+
+
+def waits(timeline: Timeline) -> list[Stretch]:
+    """Return what the step waits for, moment by moment; the lengths of each key add up to ``timeline.breakdown()``."""
+    times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
+    active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
+    for interval in timeline.intervals:
+        change = active[SHARE_OF[interval.category]]
+        change[np.searchsorted(times, interval.start)] += 1
+        change[np.searchsorted(times, interval.end)] -= 1
+    key = np.full(len(times), "idle_s", dtype=object)
+    for share in reversed(_PRECEDENCE):
+        key[np.cumsum(active[share]) > 0] = _PRECEDENCE[share]
+    stretched: list[Stretch] = []
+    for start, end, name in zip(times[:-1], times[1:], key[:-1], strict=True):
+        if stretched and stretched[-1].key == name:
+            stretched[-1] = Stretch(name, stretched[-1].start, float(end))
+        else:
+            stretched.append(Stretch(name, float(start), float(end)))
+    return stretched
+
+
+def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
+    """Return the resources that get a lane, the busiest of those that compute first.
+
+    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest, one of them
+    the busiest of what only sets circuits anew. Lanes are in the order of their first use, numbered ones by their
+    numbers.
+    """
+    by_resource: dict[str, list[Interval]] = {}
+    for interval in timeline.intervals:
+        by_resource.setdefault(interval.resource, []).append(interval)
+    computing = [name for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"]
+    sending = [name for name in by_resource if name not in set(computing)]
+    load = {name: sum(interval.duration for interval in intervals) for name, intervals in by_resource.items()}
+    half = max(most - len(sending), most // 2)
+    chosen = sorted(computing, key=lambda name: -load[name])[:half]
+    turns = [name for name in sending if {each.category for each in by_resource[name]} == {"reconfiguration"}]
+    turning = max(turns, key=lambda name: load[name], default=None)
+    chosen += sorted(sending, key=lambda name: (name != turning, -load[name]))[: most - len(chosen)]
+    prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
+    chosen.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
+    return {name: by_resource[name] for name in chosen}
+
+
+def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
+    """What stands before the first number, and all numbers."""
+    return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
+
+
+@styled
+def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
+    """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
+    from matplotlib.patches import Patch
+
+    total = timeline.step_time or 1e-9
+    shown = busiest(timeline, most)
+    lanes = [(name, stretches(intervals, _NARROW * total), TASKS) for name, intervals in shown.items()]
+    lanes.append(("waits for", waits(timeline), SHARES))
+    lane = 0.5 if len(lanes) <= 8 else 0.32
+    figure, axes = single_panel(_WIDTH, 1.25 + lane * len(lanes))
+    for row, (_, lane_stretches, colours) in enumerate(lanes):
+        for stretch in lane_stretches:
+            _draw(axes, row, stretch, colours, total)
+    axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlim(0, total * 1e3)
+    axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
+    hide_spines(axes, "left")
+    used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
+    handles = [Patch(color=colour, label=words) for key, (words, colour) in TASKS.items() if key in used]
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
+
+
+def _draw(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
+    words, colour = colours[stretch.key]
+    width = stretch.end - stretch.start
+    low = row >= 1 and colours is SHARES
+    height = 0.36 if low else 0.72
+    axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
+    if width > _NARROW * total:
+        axes.vlines([stretch.start * 1e3], row - height / 2, row + height / 2, color="white", linewidth=0.5)
+    if stretch.key != "idle_s" and width / total * _DRAWN_WIDTH_POINTS > len(words) * _POINTS_PER_LETTER + 6:
+        middle = (stretch.start + stretch.end) / 2 * 1e3
+        axes.text(middle, row, words, ha="center", va="center", color="white", fontsize=8, fontweight="bold")
+    elif stretch.key == "idle_s":
+        axes.hlines(row, stretch.start * 1e3, stretch.end * 1e3, color=FAINT, linewidth=0.6)

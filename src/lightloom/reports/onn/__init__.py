@@ -1,1 +1,0 @@
-"""Figures of averaging networks and their meshes."""

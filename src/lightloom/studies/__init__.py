@@ -1,1 +1,0 @@
-"""Reproductions of papers: their tables and figures, and ours."""

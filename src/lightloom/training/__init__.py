@@ -1,1 +1,0 @@
-"""Running it for real."""

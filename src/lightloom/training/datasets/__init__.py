@@ -1,1 +1,0 @@
-"""Public data sets, read from a folder that the user has; nothing is downloaded."""

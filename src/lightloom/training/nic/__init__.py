@@ -1,1 +1,0 @@
-"""An emulated network interface that compresses gradient packets."""

@@ -1,1 +1,0 @@
-"""Verified schedules executed by real processes on real tensors."""

@@ -1,1 +1,0 @@
-"""Workloads: compute graphs of models, traced or read."""
