@@ -14,7 +14,8 @@ Results of a refactoring that is meant to change some are kept again by ``--writ
 all others as they are.
 
 A comparison is of JSON values: 1 and 1.0 differ, the order of an object's keys does not count. What the command adds
-about itself is dropped before (:data:`DROPPED`). A command that refuses its input is kept as the line that says why.
+about itself and its duration is dropped before (:data:`DROPPED`, :data:`DURATIONS`). A command that refuses its input
+is kept as the line that says why.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ DROPPED = {
     "compared": "the provenance of two plans in what `lightloom compare` prints",
 }
 """Keys that are left out of every JSON object before it is kept, and why."""
+DURATIONS = {
+    "cpu_seconds": "how long the command computed",
+    "seconds": "the same by the clock; elsewhere it is a result",
+}
+"""Keys that are left out of objects with ``cpu_seconds`` alone, and why."""
 SETTINGS = {
     "COLUMNS": "200",
     "LIGHTLOOM_DATA": "",
@@ -66,6 +72,8 @@ SLOWEST = 10
 CASES_PER_TASK = 4
 """Cases that a process takes at once: neighbours in the table share models and kernels."""
 
+REFERENCE = re.compile(r":\w+:`[^`]*`")
+"""A reference to a module or a name of it, in docstrings that JSON Schemas show; it is left out, as names may move."""
 NUMBER = re.compile(r"\d[\d.,e+-]*")
 """A number in a sentence."""
 
@@ -161,9 +169,8 @@ def run(case: Case, folder: Path) -> Outcome:
         (folder / name).write_text(text)
     began = time.process_time()
     with contextlib.chdir(folder):
-        for arguments in case.preparations:
-            prepare(case, arguments)
-        result = result_of(case)
+        failures = filter(None, map(prepare, case.preparations))
+        result = next(failures, None) or result_of(case)
     seconds = time.process_time() - began
     shutil.rmtree(folder)
     places = {str(folder): "."}
@@ -172,20 +179,24 @@ def run(case: Case, folder: Path) -> Outcome:
     return Outcome(case.name, normalised(result, places), seconds)
 
 
-def prepare(case: Case, arguments: tuple[str, ...]) -> None:
-    """Run a command that writes a file for a case: by itself, or what it prints into the file after ``>``."""
+def prepare(arguments: tuple[str, ...]) -> Json:
+    """Run a command that writes a file for a case, by itself or by ``>``; return why it failed, or None."""
     words, _, target = " ".join(arguments).partition(" > ")
     code, output, error = call(tuple(words.split()))
     if code:
-        raise RuntimeError(f"{case.name}: {words}: {error}")
+        return {"exit": 1, "error": f"{words}: {error}"}
     if target:
         Path(target).write_text(output)
+    return None
 
 
 def result_of(case: Case) -> Json:
     """Return what a case prints and writes into the current folder, or why it is refused."""
     if case.expression:
-        return {"exit": 0, "output": evaluated(case.expression)}
+        try:
+            return {"exit": 0, "output": evaluated(case.expression)}
+        except Exception as failure:
+            return {"exit": 1, "error": f"{type(failure).__name__}: {failure}"}
     code, output, error = call(tuple(map(os.path.expandvars, case.arguments)))
     if code:
         return {"exit": code, "error": error}
@@ -252,14 +263,16 @@ def parsed(text: str) -> Json:
 
 
 def normalised(value: Json, places: Mapping[str, str]) -> Json:
-    """Return a JSON value without the keys of :data:`DROPPED`, and with `places` instead of folders of this run."""
+    """Return a JSON value without provenance, durations and references; `places` stand in place of folders."""
     if isinstance(value, dict):
-        return {key: normalised(entry, places) for key, entry in value.items() if key not in DROPPED}
+        dropped = DROPPED | DURATIONS if "cpu_seconds" in value else DROPPED
+        return {key: normalised(entry, places) for key, entry in value.items() if key not in dropped}
     if isinstance(value, list):
         return [normalised(entry, places) for entry in value]
     if isinstance(value, str):
         for folder, place in places.items():
             value = value.replace(folder, place)
+        return REFERENCE.sub(":`...`", value)
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from scripts.kept_cases import CASES
-from scripts.kept_results import DROPPED, differences, normalised, read_results, write_results
+from scripts.kept_results import differences, normalised, read_results, write_results
 
 ROOT = Path(__file__).parents[2]
 NAMES = {case.name for case in CASES}
@@ -80,8 +80,10 @@ def test_every_difference_is_found_and_provenance_is_none(tmp_path: Path) -> Non
     other["output"]["rows"][1]["why"] = "3 steps are taken"
     assert len(list(differences(old, other, "$", False))) == 1
     assert not list(differences(old, other, "$", True))
-    named = {"provenance": {"seed": 1}, "path": "/there/out.json"}
-    assert "provenance" in DROPPED and normalised(named, {"/there": "."}) == {"path": "./out.json"}
+    named = {"provenance": {"seed": 1}, "path": "/there/out.json", "seconds": 3.0}
+    assert normalised(named, {"/there": "."}) == {"path": "./out.json", "seconds": 3.0}
+    assert normalised(["as :mod:`there.x` has"], {}) == ["as :`...` has"]
+    assert normalised({"rows": [{"cpu_seconds": 2.0, "seconds": 3.0, "epochs": 4}]}, {}) == {"rows": [{"epochs": 4}]}
 
 
 @pytest.mark.slow
