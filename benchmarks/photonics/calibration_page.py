@@ -19,7 +19,10 @@ phases, fits a twin of it, and programs the twin.
 In Python, with a chip of your own (a class with `wiring`, `dac_bits` and `powers(settings, vectors)`):
 
 ```python
-from lightloom.photonics.meshes import SimulatedChip, calibrate, decompose, disturb
+from lightloom.photonics.meshes.calibration.calibrate import calibrate
+from lightloom.photonics.meshes.calibration.chip import SimulatedChip
+from lightloom.photonics.meshes.decompose import decompose
+from lightloom.photonics.meshes.disturb import disturb
 
 mesh = decompose(unitary)
 chip = SimulatedChip(disturb(mesh, NonIdealities(phase_error=0.1, coupler_error=0.02), rng), power_noise=1e-3)

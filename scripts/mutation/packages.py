@@ -10,28 +10,31 @@ from scripts.mutation.operators import Mutant, mutants
 from scripts.mutation.selection import SOURCE, Module
 
 PACKAGES = {
-    "verify": ("collectives/verify/**/*.py",),
-    "cost": ("collectives/cost/**/*.py",),
-    "bounds": ("collectives/bounds/**/*.py",),
-    "fabrics": ("fabrics/**/*.py",),
-    "planner": ("planner/**/*.py",),
-    "codec": ("compression/*.py",),
+    "verify": ("collectives/verify/*.py",),
+    "cost": ("collectives/cost/*.py",),
+    "bounds": ("collectives/bounds/*.py",),
+    "fabrics": ("machines/fabrics/**/*.py",),
+    "planner": (
+        "planning/gradients.py", "planning/pricing/*.py", "planning/reconfiguration/*.py", "planning/search/*.py",
+        "planning/traffic/*.py", "planning/export/*.py",
+    ),
+    "codec": ("exchange/compression/*.py",),
     "meshes": ("photonics/meshes/**/*.py",),
-    "placement": ("parallelism/placement/**/*.py", "parallelism/hybrid.py"),
-    "simulation": ("simulation/**/*.py",),
-    "reports": ("reports/**/*.py",),
-    "interchange": ("interchange/**/*.py",),
-    "economics": ("economics/**/*.py",),
-    "exchange": ("exchange/**/*.py", "training/gradients/**/*.py"),
-    "link": ("photonics/link/**/*.py", "photonics/detection.py", "photonics/reducers.py"),
-    "tracing": ("workloads/torch/*.py",),
-    "api": ("api/*.py",),
-    "transports": ("transports/*.py",),
-    "workloads": ("workloads/*.py",),
-    "blocks": ("compression/blocks/*.py",),
-    "calibration": ("calibration/*.py",),
-    "designs": ("designs/*.py",),
-}
+    "placement": ("planning/parallelism/placement/*.py",),
+    "simulation": ("planning/simulation/*.py",),
+    "reports": ("reports/**/*.py", "planning/figures.py"),
+    "interchange": ("collectives/files/**/*.py", "models/traces/*.py", "models/onnx*.py"),
+    "economics": ("planning/economics/*.py",),
+    "exchange": ("exchange/*.py", "exchange/distributed/*.py"),
+    "link": ("photonics/link/*.py", "photonics/detection.py", "machines/reducers/*.py"),
+    "tracing": ("models/torch/*.py",),
+    "api": ("app/api/*.py",),
+    "transports": ("machines/transports/*.py",),
+    "workloads": ("models/*.py",),
+    "blocks": ("exchange/compression/blocks.py",),
+    "calibration": ("planning/calibration/*.py",),
+    "designs": ("planning/designs/*.py",),
+}  # fmt: skip
 """Source files of each package, under ``src/lightloom``."""
 PROSE = ("explain", "verdict", "drawing", "documents", "templates", "registry", "catalog", "compile_ahead", "progress")
 """Words in the names of files that write sentences, or that list what there is."""

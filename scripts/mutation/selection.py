@@ -117,8 +117,8 @@ class Selection:
             tests = self._of_modules([module])
         if not tests:
             tests = self._of_modules([each.name for each in self.modules.values() if module in each.imports])
-        package = module.split(".")[1]
-        return sorted(tests, key=lambda test: (f"tests/{package}/" not in test, self.times[test], test))
+        near = tuple(f"tests/{folder}/" for folder in module.split(".")[1:])
+        return sorted(tests, key=lambda test: (not test.startswith(near), self.times[test], test))
 
     def _of_modules(self, names: list[str]) -> set[str]:
         starts = tuple(f"{name}:" for name in names)

@@ -40,12 +40,12 @@ from lightloom.exchange.compression import find as find_codec
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.collectives.synthesis.engine import effort
-from lightloom.exchange.compression import profiling
+from lightloom.exchange.compression import profile
 from lightloom.core.errors import UnsupportedError
 from lightloom.planning.pricing.placed_space import peers
 
 effort.SCALE = 1 / 300  # any design will do
-profiling._RATE_VALUES = 1 << 12  # and any rate
+profile._RATE_VALUES = 1 << 12  # and any rate
 ideal = {"bandwidth": 50e9, "wire_efficiency": 1, "hop_latency": 0, "transport": None}
 rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)
 check_fabric(load_fabric("rail", 16, {"hop_latency": 1e-6}))
