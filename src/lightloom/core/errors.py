@@ -18,6 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
+"""End of the message of a command that cannot run without PyTorch."""
+
 
 class LightloomError(Exception):
     """Base of everything raised on purpose."""

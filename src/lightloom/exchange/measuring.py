@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from lightloom.core.cache import cache_directory
-from lightloom.core.errors import UnsupportedError
+from lightloom.core.errors import INSTALL_TORCH, UnsupportedError
 from lightloom.core.files import write_atomically
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
-from lightloom.models.zoo import INSTALL_TORCH
 
 # Rates of this host's kernels by method, as ``lightloom exchange measure`` keeps them in the cache.
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from lightloom.core.cache import cache_directory, read_entry, write_entry
-from lightloom.core.errors import UnknownNameError, WorkloadError
+from lightloom.core.errors import INSTALL_TORCH, UnknownNameError, WorkloadError
 from lightloom.core.forms import expected_forms
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import content_hash
@@ -116,8 +116,6 @@ def _graph(text: bytes | None) -> ComputeGraph | None:
 
 
 # Find a user's factory: ``package.module:factory`` or ``path/file.py:factory``.
-
-INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
 
 
 def resolve(spec: str) -> Any:

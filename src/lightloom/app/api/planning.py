@@ -16,7 +16,7 @@ from lightloom.app.api.arguments import (
     load_cluster,
 )
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
 from lightloom.core.forms import looks_like_file
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.core.units import (
@@ -35,7 +35,7 @@ from lightloom.models.files.megatron import LINE, is_shell_line, read_megatron_l
 from lightloom.models.files.model_file import FileRequest, ModelReading
 from lightloom.models.files.read import read_model_file
 from lightloom.models.graph import ComputeGraph
-from lightloom.models.zoo import INSTALL_TORCH, is_model_name, load_workload
+from lightloom.models.zoo import is_model_name, load_workload
 from lightloom.planning.economics.ledger import Site, amount, check_inputs, site_of
 from lightloom.planning.gradients import ACCELERATOR, NIC, PricedExchange, check_engine_name, ring_codec_of, sized
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA

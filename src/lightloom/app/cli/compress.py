@@ -14,14 +14,14 @@ from rich.table import Table
 
 from lightloom.app.cli.options import Json, check_outputs, count_option, option, print_result
 from lightloom.core.array_files import read_npy
-from lightloom.core.errors import CodecError, ConfigError, WorkloadError
+from lightloom.core.errors import INSTALL_TORCH, CodecError, ConfigError, WorkloadError
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.compression.profile import Sample, measure, read_gradients, store
 from lightloom.exchange.compression.registry import codecs, find
 from lightloom.exchange.compression.stream import HEADER_BYTES, FramedCodec, Header, StreamDecoder
-from lightloom.models.zoo import INSTALL_TORCH, load_workload
+from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_key
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress

@@ -34,11 +34,10 @@ from lightloom.collectives.files.document import checked_suffix, read_schedule
 from lightloom.collectives.files.formats import FORMATS, export_size, import_schedule
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
-from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError, VerificationError
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.models.zoo import INSTALL_TORCH
 
 if TYPE_CHECKING:
     from lightloom.collectives.schedule.columns import Schedule

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import gcd
 
-from lightloom.core.errors import WorkloadError
+from lightloom.core.errors import INSTALL_TORCH, WorkloadError
 from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes
 from lightloom.models.graph import ComputeGraph
-from lightloom.models.zoo import INSTALL_TORCH, TRACE_BATCH
+from lightloom.models.zoo import TRACE_BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

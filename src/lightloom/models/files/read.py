@@ -8,7 +8,7 @@ from typing import Any
 
 from lightloom.collectives.files.document import read_json
 from lightloom.core.documents import load_json
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
 from lightloom.core.forms import recognise
 from lightloom.models.decoder import MOST_LAYERS
 from lightloom.models.files.megatron import read_megatron
@@ -21,7 +21,6 @@ from lightloom.models.traces.execution_trace import read_execution_trace
 from lightloom.models.traces.kineto_workload import read_kineto_workload
 from lightloom.models.traces.layer_file import read_layer_file
 from lightloom.models.traces.operators import check_step
-from lightloom.models.zoo import INSTALL_TORCH
 
 # ``config.json`` of ``transformers``: the model is built on the meta device by that library, and traced.
 

@@ -24,9 +24,8 @@ from lightloom.app.cli.options import (
     option,
     print_result,
 )
-from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.results import Document, provenance, provenance_line
-from lightloom.models.zoo import INSTALL_TORCH
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import (
     MappedAverager,

@@ -24,9 +24,8 @@ from lightloom.app.cli.options import (
     print_result,
     read_count,
 )
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError
 from lightloom.core.results import Document, provenance, provenance_line
-from lightloom.models.zoo import INSTALL_TORCH
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.reports.console import facts_table, plain_table
