@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.collectives.joint.joint_bound import demands_of, joint_bound
+
 from benchmarks.support.measure import parse_no_options
 from lightloom.app.api.traffic import traffic
-from lightloom.collectives.joint_bound import demands_of, joint_bound
 from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.units import format_time
 from lightloom.machines.clusters.load import load_cluster

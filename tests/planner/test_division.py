@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.joint_bound import demands_of, joint_bound
 from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.load import load_cluster
@@ -22,6 +21,7 @@ from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import on_divided_channels, simulate, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import joint_parts
+from tests.collectives.joint.joint_bound import demands_of, joint_bound
 from tests.planner.jobs import transformer, verified_job
 
 SWITCH: dict[str, Any] = {"base": "circuit-switch", "degree": 8, "bandwidth": "50Gbps"}

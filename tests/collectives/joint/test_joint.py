@@ -20,7 +20,6 @@ from lightloom.collectives.joint import (
     joint_schedule,
     lightpath_rows,
 )
-from lightloom.collectives.joint_bound import demands_of, joint_bound
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.stepped import _check_shift, verify_joint
@@ -28,6 +27,7 @@ from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
+from tests.collectives.joint.joint_bound import demands_of, joint_bound
 
 ALGORITHMS = ("ring-two-way-striped", "ring", "recursive-doubling-striped", "one-stage-striped")
 
