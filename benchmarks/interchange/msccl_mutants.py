@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from benchmarks.interchange.msccl_interpreter import verdict
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.files.msccl.read import check_program, to_xml
+from lightloom.collectives.files.msccl.program import to_xml
+from lightloom.collectives.files.msccl.read import check_program
 from lightloom.collectives.files.msccl.write import program_of
 from lightloom.collectives.registry import build, find
 from lightloom.core.errors import InputError

@@ -13,8 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.files.msccl.program import Program, Step, ThreadBlock
-from lightloom.collectives.files.msccl.read import check_program, read_program, read_xml, to_xml
+from lightloom.collectives.files.msccl.program import Program, Step, ThreadBlock, read_xml, to_xml
+from lightloom.collectives.files.msccl.read import check_program, read_program
 from lightloom.collectives.files.msccl.write import NAMES, Buffers, program_of
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule

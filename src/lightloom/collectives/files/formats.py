@@ -13,7 +13,8 @@ from lightloom.collectives.files.document import (
     read_schedule,
     write_schedule,
 )
-from lightloom.collectives.files.msccl.read import read_program, to_xml
+from lightloom.collectives.files.msccl.program import to_xml
+from lightloom.collectives.files.msccl.read import read_program
 from lightloom.collectives.files.msccl.write import program_of
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError

@@ -1,16 +1,311 @@
-"""Programs of MSCCL checked: their rules, their run, and that their buffers hold the result in the end."""
+"""Programs of MSCCL checked: their rules, a symbolic run, and that their buffers hold the result in the end.
+
+In a run messages pair up, no step waits forever, none races, and every value is known. Threadblocks run as the runtime
+runs them, on connections that have room for as many messages as their protocol has slots. Vector clocks say which
+accesses are ordered by threadblocks, dependencies and messages alone; what only happens to come first is a race.
+Without races, values do not depend on the order of the run.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
 
-from lightloom.collectives.files.msccl.program import Content, Program, Value, described
-from lightloom.collectives.files.msccl.rules import Condition, Place, check_rules, condition_of, refuse
-from lightloom.collectives.files.msccl.run import Machine, Run, WaitingError
+import numpy as np
+from numpy.typing import NDArray
+
+from lightloom.collectives.files.msccl.program import (
+    ADDS,
+    RECEIVES,
+    SENDS,
+    WRITES,
+    Content,
+    Program,
+    Step,
+    ThreadBlock,
+    Value,
+    added,
+    described,
+)
+from lightloom.collectives.files.msccl.rules import CUSTOM, Condition, Place, check_rules, condition_of, refuse
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.core.units import format_size
+
+Clock = NDArray[np.int32]
+Connection = tuple[int, int, int]
+"""The GPU that sends, the GPU that receives, and the channel."""
+
+
+class WaitingError(ConfigError):
+    """Steps wait for each other."""
+
+
+class Arrival(NamedTuple):
+    """One chunk that came from another GPU; the position in the list is its number among a value's parts."""
+
+    source: int
+    destination: int
+    content: Content
+    """The value as its sender held it; its parts are those of the sender."""
+    line: int
+
+
+@dataclass(slots=True)
+class Run:
+    """The outcome of a symbolic run, with the buffers of the program in place or out of place."""
+
+    condition: Condition
+    root: int = 0
+    """Root of a broadcast or a reduce; 0 in other collectives."""
+    messages: int = 0
+    copies: int = 0
+    """Chunks copied inside a GPU."""
+    sums: int = 0
+    """Chunks added to others inside a GPU."""
+    in_parts: bool = True
+    """True when the program also ends at sizes at which the chunks of a message are sent one by one."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    memory: dict[Place, Content] = field(default_factory=dict)
+    """Every chunk that has been stored, at the end."""
+    written_on: dict[Place, int] = field(default_factory=dict)
+    """Line of the step that stored it last."""
+
+    @property
+    def defined(self) -> bool:
+        """True when it is known what the collective must compute."""
+        return self.condition.collective != CUSTOM
+
+    @property
+    def local_work(self) -> list[str]:
+        """Counts of chunks copied and added inside GPUs, in words; those that are 0 are left out."""
+        return [
+            f"{count} {what}" for count, what in ((self.copies, "local copies"), (self.sums, "local sums")) if count
+        ]
+
+
+class _Piece(NamedTuple):
+    """One chunk of a message under way."""
+
+    content: Content
+    message: int
+    number: int
+    """Position in its message."""
+    chunks: int
+    """Chunks of the message."""
+    clock: Clock
+
+
+class _Access(NamedTuple):
+    """One read or write of a chunk by a threadblock."""
+
+    block: int
+    tick: int
+    step: int
+
+
+@dataclass(slots=True)
+class _Block:
+    rank: int
+    number: int
+    index: int
+    code: ThreadBlock
+    clock: Clock
+    at: int = 0
+    piece: int = 0
+    """Chunk of the current step."""
+    message: int = 0
+    """Number of the message that is being sent."""
+    waited: bool = False
+    """True when the dependency of the current step is met."""
+    held: list[Content] = field(default_factory=list)
+    """The content that the current step has received and still has to forward, at most one."""
+    announcing: list[int | None] = field(default_factory=list)
+    """Step that announces the end of each step."""
+
+    def name(self, step: int) -> str:
+        return f"GPU {self.rank}, threadblock {self.number}, step {step}"
+
+
+class Machine:
+    """Threadblocks of all GPUs, for one way in which the buffers of a program lie.
+
+    Raises:
+        ConfigError: a message of one size is received as another, or steps race; names the line, or GPU, threadblock
+            and step.
+        WaitingError: steps wait for each other.
+    """
+
+    def __init__(
+        self, program: Program, condition: Condition, where: str, room: int, *, in_parts: bool = False
+    ) -> None:
+        self._where, self._condition, self._done = where, condition, Run(condition)
+        self._room, self._in_parts = room, in_parts
+        self._blocks: list[_Block] = []
+        self._blocks_of: list[list[_Block]] = []
+        count = sum(len(gpu.blocks) for gpu in program.gpus)
+        for rank, gpu in enumerate(program.gpus):
+            self._blocks_of.append([])
+            for number, code in enumerate(gpu.blocks):
+                block = _Block(rank, number, len(self._blocks), code, np.zeros(count, np.int32))
+                block.announcing = [code.announced_by(i) for i in range(len(code.steps))]
+                self._blocks.append(block)
+                self._blocks_of[rank].append(block)
+        self._memory = self._done.memory
+        self._memory.update(condition.initial())
+        self._under_way: dict[Connection, deque[_Piece]] = defaultdict(deque)
+        self._announced: dict[tuple[int, int, int], Clock] = {}
+        """Clocks of announced steps (GPU, threadblock, step)."""
+        self._waiting: dict[object, list[_Block]] = defaultdict(list)
+        self._ready = deque(self._blocks)
+        self._last_write: dict[Place, _Access] = {}
+        self._reads: dict[Place, list[_Access]] = defaultdict(list)
+
+    def run(self) -> Run:
+        while self._ready:
+            block = self._ready.popleft()
+            while block.at < len(block.code.steps):
+                needs = self._advanced(block, block.code.steps[block.at])
+                if needs is not None:
+                    self._waiting[needs].append(block)
+                    break
+        for block in self._blocks:
+            if block.at < len(block.code.steps):
+                line = block.code.steps[block.at].line
+                refuse(self._where, line, block.name(block.at), "waits forever", WaitingError)
+        for (sender, receiver, channel), pieces in self._under_way.items():
+            if pieces:
+                raise ConfigError(
+                    f"{self._where}: GPU {receiver} leaves a message of GPU {sender} on channel {channel}"
+                )
+        self._done.written_on = {
+            place: self._blocks[last.block].code.steps[last.step].line for place, last in self._last_write.items()
+        }
+        return self._done
+
+    def _refuse(self, block: _Block, complaint: str) -> NoReturn:
+        refuse(self._where, block.code.steps[block.at].line, block.name(block.at), complaint)
+
+    def _wake(self, what: object) -> None:
+        self._ready.extend(self._waiting.pop(what, ()))
+
+    def _advanced(self, block: _Block, step: Step) -> object | None:
+        """Handle one chunk of a step, and return what it still needs; None when it is done."""
+        if not block.waited:
+            needs = self._dependency(block, step)
+            if needs is not None:
+                return needs
+        if step.type == "nop":
+            self._end_step(block, step)
+            return None
+        if step.type in RECEIVES and not block.held:
+            connection = (block.code.receive, block.rank, block.code.channel)
+            if not self._under_way[connection]:
+                return "full", connection
+            block.held = [self._received(block, step, connection)]
+        if step.type in SENDS:
+            connection = (block.rank, block.code.send, block.code.channel)
+            if self._is_full(connection, block.piece):
+                return "free", connection
+            self._send(block, step, connection)
+        elif step.type not in RECEIVES:
+            self._work(block, step, self._read(block, *_nth(step.source, block.piece)))
+        block.held = []
+        block.clock[block.index] += 1
+        block.piece += 1
+        if block.piece == step.count:
+            self._end_step(block, step)
+        return None
+
+    def _is_full(self, connection: Connection, piece: int) -> bool:
+        pieces = self._under_way[connection]
+        if self._in_parts:
+            return len(pieces) >= self._room
+        return piece == 0 and len({piece.message for piece in pieces}) >= self._room
+
+    def _dependency(self, block: _Block, step: Step) -> object | None:
+        if step.depends is not None:
+            number, awaited = step.depends
+            name = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
+            if name not in self._announced:
+                return name
+            np.maximum(block.clock, self._announced[name], out=block.clock)
+        block.waited = True
+        return None
+
+    def _end_step(self, block: _Block, step: Step) -> None:
+        if step.awaited and step.type != "nop":
+            name = (block.rank, block.number, block.at)
+            self._announced[name] = block.clock.copy()
+            self._wake(name)
+        block.at, block.piece, block.waited = block.at + 1, 0, False
+
+    def _received(self, block: _Block, step: Step, connection: Connection) -> Content:
+        """Take a chunk from a connection, do what the step does with it, and return what a fused step sends on."""
+        piece = self._under_way[connection].popleft()
+        if (piece.number, piece.chunks) != (block.piece, step.count):
+            self._refuse(block, f"receives {step.count} chunks where GPU {connection[0]} sends {piece.chunks}")
+        np.maximum(block.clock, piece.clock, out=block.clock)
+        self._wake(("free", connection))
+        content = piece.content
+        if isinstance(content, Value):
+            content = content._replace(parts=frozenset({len(self._done.arrivals)}))
+        self._done.arrivals.append(Arrival(connection[0], block.rank, piece.content, step.line))
+        return self._work(block, step, content)
+
+    def _work(self, block: _Block, step: Step, content: Content) -> Content:
+        """Add and store as the type of the step says, and return the result."""
+        if step.type in ADDS:
+            own = step.destination if step.type == "re" else step.source
+            name = block.name(block.at) + (f" (line {step.line})" if step.line else "")
+            content = added(self._read(block, *_nth(own, block.piece)), content, name)
+        if step.type in WRITES:
+            self._write(block, *_nth(step.destination, block.piece), content)
+        self._done.copies += step.type == "cpy"
+        self._done.sums += step.type == "re"
+        return content
+
+    def _send(self, block: _Block, step: Step, connection: Connection) -> None:
+        content = block.held[0] if block.held else self._read(block, *_nth(step.source, block.piece))
+        clock = block.clock.copy()
+        clock[block.index] += 1
+        if block.piece == 0:
+            self._done.messages += 1
+            block.message = self._done.messages
+        self._under_way[connection].append(_Piece(content, block.message, block.piece, step.count, clock))
+        self._wake(("full", connection))
+
+    def _read(self, block: _Block, buffer: str, chunk: int) -> Content:
+        place = self._condition.place(block.rank, buffer, chunk)
+        self._ordered(block, place, [self._last_write[place]] if place in self._last_write else [])
+        self._reads[place].append(self._access(block))
+        return self._memory.get(place)
+
+    def _write(self, block: _Block, buffer: str, chunk: int, content: Content) -> None:
+        place = self._condition.place(block.rank, buffer, chunk)
+        before = self._reads.pop(place, [])
+        self._ordered(block, place, [*before, self._last_write[place]] if place in self._last_write else before)
+        self._last_write[place] = self._access(block)
+        self._memory[place] = content
+
+    def _access(self, block: _Block) -> _Access:
+        return _Access(block.index, int(block.clock[block.index]) + 1, block.at)
+
+    def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
+        for access in before:
+            if access.block != block.index and block.clock[access.block] < access.tick:
+                buffer, chunk = place[1:]
+                other = self._blocks[access.block].name(access.step)
+                what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
+                self._refuse(block, what)
+
+
+def _nth(first: tuple[str, int], number: int) -> tuple[str, int]:
+    return first[0], first[1] + number
+
 
 ROOM = {"Simple": 2, "LL": 8, "LL128": 8}
 """Messages that a connection inside a node holds: each takes four of NCCL's eight slots in Simple, else one."""
@@ -95,7 +390,7 @@ def _wrong(run: Run) -> Iterator[tuple[int, int, Place, Content, Value]]:
             yield rank, k, place, content, Value(chunk, contributors, frozenset())
 
 
-# What checking a program has shown, as a sentence and as a document.
+# The outcome of a check, as text for the terminal and as a document for ``--json``.
 
 _RESULTS = {
     "allgather": "every GPU ends with the chunks of all",
@@ -111,12 +406,11 @@ def sentence(program: Program, runs: list[Run]) -> str:
     """Return what a program was found to do, in a few lines for the terminal."""
     run = runs[0]
     lying = " and ".join("in place" if run.condition.in_place else "out of place" for run in runs)
-    local = [f"{count} {what}" for count, what in ((run.copies, "local copies"), (run.sums, "local sums")) if count]
     if run.defined:
         result = _RESULTS[run.condition.collective].format(root=run.root)
     else:
         result = "what a custom collective computes is not in the file, so that values are not checked"
-    work = ", ".join([f"{run.messages} messages", *local])
+    work = ", ".join([f"{run.messages} messages", *run.local_work])
     lines = [
         f"{program.name}: {program.collective} over {len(program.gpus)} GPUs, {lying}: {result}; {work}, "
         "no step waits forever, none races"

@@ -10,8 +10,15 @@ A threadblock runs its steps in order; before a step it waits for step ``deps`` 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import cannot_read
 
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
@@ -37,7 +44,7 @@ class Step:
     depends: tuple[int, int] | None = None
     """Threadblock of the same GPU, and its step that must have ended."""
     awaited: bool = False
-    """Whether a step of another threadblock depends on this one."""
+    """True when a step of another threadblock depends on this one."""
     line: int = field(default=0, compare=False)
 
 
@@ -81,9 +88,9 @@ class Program:
     chunks: int = 1
     """Chunks that a loop of the runtime handles."""
     in_place: bool = True
-    """Whether it is right where input and output share memory."""
+    """True when the program is right where input and output share memory."""
     out_of_place: bool = False
-    """Whether it is right where they do not; programs that say neither are out of place."""
+    """True when it is right where they do not; programs that say neither are out of place."""
     min_bytes: int = 0
     """Smallest size of the collective for which a runtime chooses the program."""
     max_bytes: int = 1 << 27
@@ -108,17 +115,17 @@ class Value(NamedTuple):
     contributors: int
     """GPUs whose contributions are in it, as bits."""
     parts: frozenset[int]
-    """What was summed on this GPU: numbers of the arrivals, and -1 for the GPU's own data."""
+    """Terms that were summed on this GPU: numbers of the arrivals, and -1 for the GPU's own data."""
 
 
 class Fault(NamedTuple):
-    """What is left of a value after a sum that means nothing."""
+    """Content of a chunk after a sum that means nothing, such as that of two different chunks."""
 
     reason: str
 
 
 Content = Value | Fault | None
-"""What a chunk of a buffer holds; None where nothing has been stored."""
+"""Content of a chunk of a buffer; None where nothing has been stored."""
 OWN = frozenset({-1})
 """Parts of a value that has not moved."""
 
@@ -155,3 +162,196 @@ def described(content: Content, ranks: int) -> str:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+# Programs as XML.
+
+LARGEST_SIZE = (1 << 63) - 1
+"""Largest size in bytes that runtimes read."""
+
+
+def to_xml(program: Program) -> str:
+    """Return the program as XML, one element per line."""
+    lines = [
+        _tag(
+            "algo",
+            0,
+            name=program.name,
+            proto=program.protocol,
+            nchannels=program.channels,
+            nchunksperloop=program.chunks,
+            ngpus=len(program.gpus),
+            coll=program.collective,
+            inplace=int(program.in_place),
+            outofplace=int(program.out_of_place),
+            minBytes=program.min_bytes,
+            maxBytes=program.max_bytes,
+        )
+    ]
+    for rank, gpu in enumerate(program.gpus):
+        lines.append(_tag("gpu", 1, id=rank, **{f"{buffer}_chunks": gpu.chunks[buffer] for buffer in BUFFERS}))
+        for number, block in enumerate(gpu.blocks):
+            lines.append(_tag("tb", 2, id=number, send=block.send, recv=block.receive, chan=block.channel))
+            lines.extend(_step(i, step) for i, step in enumerate(block.steps))
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def _step(number: int, step: Step) -> str:
+    depid, deps = step.depends or (-1, -1)
+    return (
+        _tag(
+            "step",
+            3,
+            s=number,
+            type=step.type,
+            srcbuf=step.source[0],
+            srcoff=step.source[1],
+            dstbuf=step.destination[0],
+            dstoff=step.destination[1],
+            cnt=step.count,
+            depid=depid,
+            deps=deps,
+            hasdep=int(step.awaited),
+        )[:-1]
+        + "/>"
+    )
+
+
+def _tag(element: str, depth: int, **values: object) -> str:
+    attributes = " ".join(f"{key}={quoteattr(str(value))}" for key, value in values.items())
+    return f"{'  ' * depth}<{element} {attributes}>"
+
+
+def read_xml(path: Path) -> Program:
+    """Return the program in a file; elements and attributes are checked, what the program does is not.
+
+    Raises:
+        ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, or one that is no
+            number; names the line.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    reader = _Reader(path)
+    try:
+        reader.parser.Parse(content, True)
+    except expat.ExpatError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}") from error
+    assert reader.program is not None
+    return reader.program
+
+
+class _Reader:
+    """Build the program while expat reads, so that errors can name the line."""
+
+    def __init__(self, path: Path) -> None:
+        self.program: Program | None = None
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._no_doctype
+        self._path, self._open = path, list[str]()
+        self._announced = 0
+        self._gpus: dict[int, Gpu] = {}
+        self._blocks: dict[int, ThreadBlock] = {}
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
+
+    def _no_doctype(self, *_: object) -> None:
+        self._refuse("a program has no document type declaration")
+
+    def _start(self, name: str, values: dict[str, str]) -> None:
+        inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
+        if name not in inside or inside[name] != (self._open[-1] if self._open else None):
+            self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
+        self._open.append(name)
+        getattr(self, f"_{name}")(values)
+
+    def _end(self, name: str) -> None:
+        self._open.pop()
+        if name == "gpu":
+            gpu = next(reversed(self._gpus.values()))
+            gpu.blocks = [self._blocks[number] for number in self._complete(self._blocks, len(self._blocks), "tb")]
+        elif name == "algo" and self.program is not None:
+            if len(self._gpus) != self._announced:
+                self._refuse(f"ngpus={self._announced}, but there are {len(self._gpus)} GPUs")
+            self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
+
+    def _complete(self, known: Container[int], count: int, element: str) -> range:
+        """Return the ids 0 to count - 1, which elements may have in any order."""
+        for number in range(count):
+            if number not in known:
+                self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
+        return range(count)
+
+    def _algo(self, values: dict[str, str]) -> None:
+        self._announced = self._whole(values, "ngpus", least=1)
+        in_place = self._whole(values, "inplace", least=0, most=1)
+        # Older files lack these attributes; the defaults are those of microsoft/msccl.
+        values = {"outofplace": str(1 - in_place), "minBytes": "0", "maxBytes": str(1 << 27)} | values
+        self.program = Program(
+            name=self._text(values, "name"),
+            collective=self._text(values, "coll"),
+            protocol=self._text(values, "proto"),
+            channels=self._whole(values, "nchannels", least=0),
+            chunks=self._whole(values, "nchunksperloop", least=1),
+            in_place=bool(in_place),
+            out_of_place=bool(self._whole(values, "outofplace", least=0, most=1)),
+            min_bytes=self._whole(values, "minBytes", least=0, most=LARGEST_SIZE),
+            max_bytes=self._whole(values, "maxBytes", least=0, most=LARGEST_SIZE),
+        )
+
+    def _gpu(self, values: dict[str, str]) -> None:
+        rank = self._new(values, self._gpus)
+        chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
+        self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
+        self._blocks = {}
+
+    def _tb(self, values: dict[str, str]) -> None:
+        number = self._new(values, self._blocks)
+        send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
+        line = self.parser.CurrentLineNumber
+        self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
+
+    def _step(self, values: dict[str, str]) -> None:
+        block = next(reversed(self._blocks.values()))
+        number = self._whole(values, "s")
+        if number != len(block.steps):
+            self._refuse(f"<step>: s={number}: expected {len(block.steps)}, as steps are numbered in order")
+        depends = (self._whole(values, "depid"), self._whole(values, "deps"))
+        block.steps.append(
+            Step(
+                type=self._text(values, "type"),
+                source=(self._text(values, "srcbuf"), self._whole(values, "srcoff")),
+                destination=(self._text(values, "dstbuf"), self._whole(values, "dstoff")),
+                count=self._whole(values, "cnt"),
+                depends=None if depends[0] < 0 else depends,
+                awaited=bool(self._whole(values, "hasdep", least=0, most=1)),
+                line=self.parser.CurrentLineNumber,
+            )
+        )
+
+    def _text(self, values: dict[str, str], name: str) -> str:
+        if name not in values:
+            self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
+        return values[name]
+
+    def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = (1 << 31) - 1) -> int:
+        text = self._text(values, name)
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            self._refuse(f"<{self._open[-1]}>: {name}={text!r}: expected a whole number from {least} to {most}")
+        return value
+
+    def _new(self, values: dict[str, str], known: Container[int]) -> int:
+        number = self._whole(values, "id", least=0)
+        if number in known:
+            self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")
+        return number

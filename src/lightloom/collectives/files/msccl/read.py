@@ -1,232 +1,30 @@
 """Programs of MSCCL as schedules.
 
-A program has no steps for all GPUs. Steps come from what its messages carry and replace
-(:mod:`lightloom.collectives.files.msccl.run`): a message comes in a later step than those that brought what it carries,
-and in no earlier step than those that still send what it replaces. Messages of one step are mapped to the fabric
-together, so that a program for switches gets wavelengths on a ring.
+A program has no steps for all GPUs. Steps come from what its messages carry and replace: a message comes in a later
+step than those that brought what it carries, and in no earlier step than those that still send what it replaces.
+Messages of one step are mapped to the fabric together, so that a program for switches gets wavelengths on a ring.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
-from xml.parsers import expat
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.files.document import verified
-from lightloom.collectives.files.msccl.check import check
-from lightloom.collectives.files.msccl.program import (
-    BUFFERS,
-    Gpu,
-    Program,
-    Step,
-    ThreadBlock,
-)
-from lightloom.collectives.files.msccl.run import Movement, Row, Run, movement_of
+from lightloom.collectives.files.msccl.check import Run, check
+from lightloom.collectives.files.msccl.program import OWN, Program, Value, read_xml
+from lightloom.collectives.files.msccl.rules import refuse
 from lightloom.collectives.schedule.build import Moves, assign_wavelengths, moves
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.core.files import cannot_read
 from lightloom.machines.fabrics.fabric import Fabric
-
-# Programs of MSCCL as XML, written and read; elements and attributes are checked, what a program does is not.
-
-LARGEST_SIZE = (1 << 63) - 1
-"""Largest size in bytes that runtimes read."""
-
-
-def to_xml(program: Program) -> str:
-    """Return the program as XML, one element per line."""
-    lines = [
-        _tag(
-            "algo",
-            0,
-            name=program.name,
-            proto=program.protocol,
-            nchannels=program.channels,
-            nchunksperloop=program.chunks,
-            ngpus=len(program.gpus),
-            coll=program.collective,
-            inplace=int(program.in_place),
-            outofplace=int(program.out_of_place),
-            minBytes=program.min_bytes,
-            maxBytes=program.max_bytes,
-        )
-    ]
-    for rank, gpu in enumerate(program.gpus):
-        lines.append(_tag("gpu", 1, id=rank, **{f"{buffer}_chunks": gpu.chunks[buffer] for buffer in BUFFERS}))
-        for number, block in enumerate(gpu.blocks):
-            lines.append(_tag("tb", 2, id=number, send=block.send, recv=block.receive, chan=block.channel))
-            lines.extend(_step(i, step) for i, step in enumerate(block.steps))
-            lines.append("    </tb>")
-        lines.append("  </gpu>")
-    return "\n".join([*lines, "</algo>", ""])
-
-
-def _step(number: int, step: Step) -> str:
-    depid, deps = step.depends or (-1, -1)
-    return (
-        _tag(
-            "step",
-            3,
-            s=number,
-            type=step.type,
-            srcbuf=step.source[0],
-            srcoff=step.source[1],
-            dstbuf=step.destination[0],
-            dstoff=step.destination[1],
-            cnt=step.count,
-            depid=depid,
-            deps=deps,
-            hasdep=int(step.awaited),
-        )[:-1]
-        + "/>"
-    )
-
-
-def _tag(element: str, depth: int, **values: object) -> str:
-    attributes = " ".join(f"{key}={quoteattr(str(value))}" for key, value in values.items())
-    return f"{'  ' * depth}<{element} {attributes}>"
-
-
-def read_xml(path: Path) -> Program:
-    """Return the program in a file; elements and attributes are checked, what the program does is not.
-
-    Raises:
-        ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, or one that is no
-            number; names the line.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    reader = _Reader(path)
-    try:
-        reader.parser.Parse(content, True)
-    except expat.ExpatError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}") from error
-    assert reader.program is not None
-    return reader.program
-
-
-class _Reader:
-    """Build the program while expat reads, so that errors can name the line."""
-
-    def __init__(self, path: Path) -> None:
-        self.program: Program | None = None
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.StartDoctypeDeclHandler = self._no_doctype
-        self._path, self._open = path, list[str]()
-        self._announced = 0
-        self._gpus: dict[int, Gpu] = {}
-        self._blocks: dict[int, ThreadBlock] = {}
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
-
-    def _no_doctype(self, *_: object) -> None:
-        self._refuse("a program has no document type declaration")
-
-    def _start(self, name: str, values: dict[str, str]) -> None:
-        inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
-        if name not in inside or inside[name] != (self._open[-1] if self._open else None):
-            self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
-        self._open.append(name)
-        getattr(self, f"_{name}")(values)
-
-    def _end(self, name: str) -> None:
-        self._open.pop()
-        if name == "gpu":
-            gpu = next(reversed(self._gpus.values()))
-            gpu.blocks = [self._blocks[number] for number in self._complete(self._blocks, len(self._blocks), "tb")]
-        elif name == "algo" and self.program is not None:
-            if len(self._gpus) != self._announced:
-                self._refuse(f"ngpus={self._announced}, but there are {len(self._gpus)} GPUs")
-            self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
-
-    def _complete(self, known: Container[int], count: int, element: str) -> range:
-        """Return the ids 0 to count - 1, which elements may have in any order."""
-        for number in range(count):
-            if number not in known:
-                self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
-        return range(count)
-
-    def _algo(self, values: dict[str, str]) -> None:
-        self._announced = self._whole(values, "ngpus", least=1)
-        in_place = self._whole(values, "inplace", least=0, most=1)
-        # Older files lack these attributes; the defaults are those of microsoft/msccl.
-        values = {"outofplace": str(1 - in_place), "minBytes": "0", "maxBytes": str(1 << 27)} | values
-        self.program = Program(
-            name=self._text(values, "name"),
-            collective=self._text(values, "coll"),
-            protocol=self._text(values, "proto"),
-            channels=self._whole(values, "nchannels", least=0),
-            chunks=self._whole(values, "nchunksperloop", least=1),
-            in_place=bool(in_place),
-            out_of_place=bool(self._whole(values, "outofplace", least=0, most=1)),
-            min_bytes=self._whole(values, "minBytes", least=0, most=LARGEST_SIZE),
-            max_bytes=self._whole(values, "maxBytes", least=0, most=LARGEST_SIZE),
-        )
-
-    def _gpu(self, values: dict[str, str]) -> None:
-        rank = self._new(values, self._gpus)
-        chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
-        self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
-        self._blocks = {}
-
-    def _tb(self, values: dict[str, str]) -> None:
-        number = self._new(values, self._blocks)
-        send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
-        line = self.parser.CurrentLineNumber
-        self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
-
-    def _step(self, values: dict[str, str]) -> None:
-        block = next(reversed(self._blocks.values()))
-        number = self._whole(values, "s")
-        if number != len(block.steps):
-            self._refuse(f"<step>: s={number}: expected {len(block.steps)}, as steps are numbered in order")
-        depends = (self._whole(values, "depid"), self._whole(values, "deps"))
-        block.steps.append(
-            Step(
-                type=self._text(values, "type"),
-                source=(self._text(values, "srcbuf"), self._whole(values, "srcoff")),
-                destination=(self._text(values, "dstbuf"), self._whole(values, "dstoff")),
-                count=self._whole(values, "cnt"),
-                depends=None if depends[0] < 0 else depends,
-                awaited=bool(self._whole(values, "hasdep", least=0, most=1)),
-                line=self.parser.CurrentLineNumber,
-            )
-        )
-
-    def _text(self, values: dict[str, str], name: str) -> str:
-        if name not in values:
-            self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
-        return values[name]
-
-    def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = (1 << 31) - 1) -> int:
-        text = self._text(values, name)
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
-            self._refuse(f"<{self._open[-1]}>: {name}={text!r}: expected a whole number from {least} to {most}")
-        return value
-
-    def _new(self, values: dict[str, str], known: Container[int]) -> int:
-        number = self._whole(values, "id", least=0)
-        if number in known:
-            self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")
-        return number
-
 
 KINDS: dict[str, Kind] = {
     "allgather": "all-gather",
@@ -258,8 +56,8 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
         UnsupportedError: a collective of no kind that schedules have, sums that no schedule can express, or a fabric
             that takes no such schedule.
     """
-    program, runs = check_program(path)
-    run, ranks, where = runs[0], len(program.gpus), str(path)
+    program, (run, *_) = check_program(path)
+    ranks, where = len(program.gpus), str(path)
     if run.condition.collective not in KINDS:
         raise UnsupportedError(f"{where}: collective {program.collective!r}: expected one of {', '.join(KINDS)}")
     kind = KINDS[run.condition.collective]
@@ -282,10 +80,10 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
 
 
 def _note(path: Path, run: Run) -> str:
-    local = [f"{count} {what}" for count, what in ((run.copies, "local copies"), (run.sums, "local sums")) if count]
-    if not local:
+    if not run.local_work:
         return f"read from {path.name}"
-    return f"read from {path.name}; its {' and '.join(local)} are work of the GPUs, which a schedule leaves out"
+    local = " and ".join(run.local_work)
+    return f"read from {path.name}; its {local} are work of the GPUs, which a schedule leaves out"
 
 
 class _Levels(NamedTuple):
@@ -359,3 +157,151 @@ def _logical_steps(
                 "fabric; a packet switch takes them"
             )
     return steps
+
+
+# What moves between GPUs in a run, as rows of a schedule and the order that they must keep.
+#
+# A schedule knows one value for each rank and chunk, a program any number of copies in three buffers. Every value of
+# a run is a sum of the GPU's own data and of arrivals; copies are the same value, and a sum made after an arrival is
+# made when it arrives. What a GPU sends of a chunk, and has of it in the end, then follow each other as versions:
+#
+# version 1    own data                      sent by rows ...
+# version 2    own data + arrival 4          sent by rows ...
+# version 3    arrival 9, which replaces it  in the end
+#
+# A row that brings a part of a version comes before all rows that send it, and not before those that send the version
+# before. A GPU that holds two sums of a chunk which do not follow each other has no such order.
+
+Cell = tuple[int, int]
+"""A GPU, and the number of a chunk that it sends or ends with."""
+Uses = dict[frozenset[int], tuple[int, list[int]]]
+"""Values of a cell by their parts: contributors, and the rows that send it."""
+
+
+class Row(NamedTuple):
+    """One chunk that one GPU sends another."""
+
+    source: int
+    destination: int
+    chunk: int
+    reduces: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Rows of a run, and edges (before, after, 1 if the row after needs a later step) between nodes.
+
+    The nodes are the rows and, numbered after them, points between the versions of a chunk.
+    """
+
+    rows: list[Row]
+    edges: list[tuple[int, int, int]]
+    nodes: int
+
+
+class _Version(NamedTuple):
+    contributors: int
+    brought: frozenset[int]
+    """Rows that this version adds to the one before, or that make it from nothing."""
+    stored: int
+    """Row that replaces the version before; -1 if none does."""
+    readers: list[int]
+
+
+def movement_of(run: Run, where: str) -> Movement:
+    """Return what moves in a run.
+
+    Raises:
+        UnsupportedError: a GPU uses two sums of one chunk side by side, or sends what no one uses; names the line.
+    """
+    used, final = _uses(run)
+    versions = {cell: _versions(run, cell, uses, final.get(cell), where) for cell, uses in used.items()}
+    stored = {version.stored for chain in versions.values() for version in chain}
+    brought = {row for chain in versions.values() for version in chain for row in version.brought}
+    rows = []
+    for number, arrival in enumerate(run.arrivals):
+        if number not in brought or not isinstance(arrival.content, Value):
+            what = "receives a chunk that it does not use: a schedule brings every value once; leave this receive"
+            refuse(where, arrival.line, f"GPU {arrival.destination}", f"{what} and its send out", UnsupportedError)
+        rows.append(Row(arrival.source, arrival.destination, arrival.content.chunk, number not in stored))
+    edges: list[tuple[int, int, int]] = []
+    nodes = len(rows)
+    for chain in versions.values():
+        nodes = _order(chain, rows, edges, nodes)
+    return Movement(rows, edges, nodes)
+
+
+def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
+    """Return the values of each cell that are sent or final, and the contributors of the final ones."""
+    used: dict[Cell, Uses] = defaultdict(dict)
+    final: dict[Cell, int] = {}
+    for number, arrival in enumerate(run.arrivals):
+        value = arrival.content
+        if isinstance(value, Value):
+            readers = used[arrival.source, value.chunk].setdefault(value.parts, (value.contributors, []))[1]
+            readers.append(number)
+    for rank, k, chunk, contributors in run.condition.expected(run.root):
+        value = run.memory[run.condition.place(rank, "o", k)]
+        assert isinstance(value, Value)
+        used[rank, chunk].setdefault(value.parts, (contributors, []))
+        final[rank, chunk] = contributors
+    return used, final
+
+
+def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -> list[_Version]:
+    """Return what a GPU sends of a chunk, and has of it in the end, in the order in which it must have it."""
+    versions: list[_Version] = []
+    before, seen = OWN, set[int]()
+    for parts in sorted(uses, key=lambda parts: (min(parts), len(parts))):
+        contributors, readers = uses[parts]
+        if before <= parts:
+            brought, stored = parts - before, -1
+        else:
+            brought, stored = parts, min(parts)
+        if brought >= OWN or brought & seen:
+            _refuse_side_by_side(run, cell, seen | parts, where)
+        if versions and versions[-1].contributors == contributors:
+            what = f"receives the same sum of chunk {cell[1]} a second time: a schedule brings every value once"
+            refuse(where, run.arrivals[max(parts)].line, f"GPU {cell[0]}", what, UnsupportedError)
+        seen |= brought
+        before = parts
+        versions.append(_Version(contributors, brought, stored, readers))
+    if final is not None and versions[-1].contributors != final:
+        _refuse_side_by_side(run, cell, seen, where)
+    return versions
+
+
+def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where: str) -> NoReturn:
+    complaint = (
+        f"keeps two sums of chunk {cell[1]} side by side, and a schedule has one value for a rank and chunk: "
+        "'schedule check' without --fabric checks such programs"
+    )
+    refuse(where, run.arrivals[max(arrivals)].line, f"GPU {cell[0]}", complaint, UnsupportedError)
+
+
+def _order(chain: list[_Version], rows: list[Row], edges: list[tuple[int, int, int]], nodes: int) -> int:
+    """Append the edges that keep the versions of a chunk in order, and return the new number of nodes."""
+
+    def between(before: list[int], after: list[int], later: int) -> None:
+        nonlocal nodes
+        if len(before) * len(after) <= len(before) + len(after):
+            edges.extend((a, b, later) for a in before for b in after)
+            return
+        edges.extend((a, nodes, 0) for a in before)
+        edges.extend((nodes, b, later) for b in after)
+        nodes += 1
+
+    previous = None
+    for version in chain:
+        first = [version.stored] if version.stored >= 0 else list(version.brought)
+        added = [row for row in version.brought if row != version.stored] if version.stored >= 0 else []
+        between([version.stored], added, 1)
+        between(list(version.brought), version.readers, 1)
+        if previous is not None:
+            reduces = version.stored < 0
+            between([row for row in previous.readers if rows[row].reduces == reduces], first, 0)
+            between([row for row in previous.readers if rows[row].reduces != reduces], first, 1)
+            if version.stored >= 0:
+                between(list(previous.brought), first, 1)
+        previous = version
+    return nodes

@@ -9,7 +9,7 @@ As msccl-tools writes programs, and as microsoft/msccl and Azure's executor read
 * a dependency names a step that its threadblock announces; a nop waits for something, and what follows a nop too;
 * reductions that the runtime merges have the same count.
 
-Class :class:`~lightloom.collectives.files.msccl.run.Machine` checks what happens when it runs.
+Class :class:`~lightloom.collectives.files.msccl.check.Machine` checks what happens when it runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lightloom.collectives.files.msccl.program import (
     ThreadBlock,
     Value,
 )
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 
 # What the buffers of a program hold before and must hold after, written down without the code that makes schedules.
 #
@@ -130,18 +130,14 @@ class Condition:
                     yield rank, k, k, everyone
 
 
-def name_of(program: Program) -> str:
-    """Return the collective of a program under the name that this module uses."""
-    return _SYNONYMS.get(program.collective, program.collective)
-
-
 def condition_of(program: Program, in_place: bool, where: str) -> Condition:
     """Return the pre- and postcondition of a program.
 
     Raises:
         UnsupportedError: a collective whose result is not defined here, or chunks that do not fit it.
     """
-    name, ranks, chunks = name_of(program), len(program.gpus), program.chunks
+    name = _SYNONYMS.get(program.collective, program.collective)
+    ranks, chunks = len(program.gpus), program.chunks
     if name not in (*CHECKED, CUSTOM):
         raise UnsupportedError(
             f"{where}: collective {program.collective!r}: expected one of {', '.join(CHECKED)}, custom"
@@ -202,8 +198,8 @@ def check_rules(program: Program, condition: Condition, where: str) -> None:
         _check_peers(gpu, f"GPU {rank}", where)
 
 
-def refuse(where: str, line: int, what: str, complaint: str, error: type[ConfigError] = ConfigError) -> NoReturn:
-    """Raise an error about a place in a program."""
+def refuse(where: str, line: int, what: str, complaint: str, error: type[InputError] = ConfigError) -> NoReturn:
+    """Raise an error that names a file, a line of it (0 for none), what stands there, and what is wrong with it."""
     raise error(f"{where}{f', line {line}' if line else ''}: {what}: {complaint}")
 
 
