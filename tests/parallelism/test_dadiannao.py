@@ -14,10 +14,8 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.accelerators.dadiannao import load_dadiannao
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.papers.dadiannao.model import mesh_broadcast
-from lightloom.planning.parallelism.dadiannao import (
+from lightloom.papers.dadiannao.model import (
     ChipLink,
-    Network,
     broadcast_time,
     check_rack,
     chips_needed,
@@ -25,12 +23,13 @@ from lightloom.planning.parallelism.dadiannao import (
     computation_time,
     link_of,
     literal_hops,
+    mesh_broadcast,
     mesh_hops,
-    network_of,
     ring_hops,
     step,
     tree_hops,
 )
+from lightloom.papers.dadiannao.networks import Network, network_of
 
 CHIP = load_dadiannao()
 MIB = 2.0**20

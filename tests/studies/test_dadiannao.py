@@ -21,8 +21,11 @@ from lightloom.papers.dadiannao.model import (
     MIXED,
     ONE_DIRECTION,
     ONE_FITTED,
+    ChipLink,
     Constants,
     chip,
+    chips_needed,
+    literal_hops,
     mean,
     run,
     savings,
@@ -37,7 +40,6 @@ from lightloom.papers.dadiannao.networks import (
 from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, TABLE_2
 from lightloom.papers.dadiannao.rows import largest_ratio, share, sizes, worse
 from lightloom.papers.study import Study
-from lightloom.planning.parallelism.dadiannao import ChipLink, chips_needed, literal_hops
 from tests.studies.drawn import svg_bytes
 from tests.studies.rows import assert_sound
 

@@ -14,6 +14,7 @@ from lightloom.papers.dadiannao.model import (
     PEAK,
     Savings,
     chip,
+    chips_needed,
     links,
     mean,
     run,
@@ -33,7 +34,6 @@ from lightloom.papers.page import (
     stacked_bars,
 )
 from lightloom.papers.study import StudyFigure
-from lightloom.planning.parallelism.dadiannao import chips_needed
 from lightloom.reports.figures.canvas import FAINT, INK, SHARES
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ _SPEEDS = {"100": SKY, "400": BLUE}
 
 
 def figures() -> tuple[StudyFigure, ...]:
-    """All figures."""
+    """Return all figures of the study."""
     draw = (breakdown, times, energy_delay, saved_by_network, proof, faster_links, floorplan)
     return tuple(PAPER.figure(function) for function in draw)
 
@@ -113,7 +113,7 @@ def chips(name: str, batch: int) -> int:
 
 
 def breakdown() -> Figure:
-    """Figure 2."""
+    """Draw Fig. 2: shares of computation and communication in a step on electrical links."""
     figure, (axes,) = canvas(size=(10, 4.2))
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]

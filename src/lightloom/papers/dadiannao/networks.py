@@ -15,10 +15,42 @@ from importlib.resources import files
 from pathlib import Path
 
 from lightloom.core.files import write_atomically
-from lightloom.models.graph import ComputeGraph, Operator
+from lightloom.models.graph import ComputeGraph, Operator, layers, neuron_bytes, synapse_bytes
 from lightloom.models.zoo import load_workload
 from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
-from lightloom.planning.parallelism.dadiannao import Network, network_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What the model needs to know of a network."""
+
+    name: str
+    layers: int
+    """Broadcasts of one pass."""
+    synapses: float
+    """Bytes of all weights."""
+    neurons: float
+    """Bytes of all neurons, a sample."""
+    products: float
+    """Multiply-accumulates of a forward pass, a sample."""
+    inputs: float
+    """Bytes that convolutions and fully connected layers read, a sample: what model parallelism broadcasts."""
+
+
+def network_of(graph: ComputeGraph) -> Network:
+    """Count a graph as Table 2 does (:mod:`lightloom.models.graph`)."""
+    sample = graph.with_batch(1)
+    sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
+    weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
+    return Network(
+        name=graph.name,
+        layers=len(layers(sample)),
+        synapses=synapse_bytes(sample),
+        neurons=neuron_bytes(sample),
+        products=sum(operator.forward_flops for operator in weighted) / 2,
+        inputs=sum(sizes[source] for operator in weighted for source in operator.inputs),
+    )
+
 
 ZOO = {
     "AlexNet": "alexnet-2012",

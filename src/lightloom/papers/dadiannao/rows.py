@@ -21,15 +21,24 @@ from lightloom.papers.dadiannao.model import (
     ONE_FITTED,
     PEAK,
     Bandwidths,
+    ChipLink,
     Constants,
     Figures,
+    Hops,
     Savings,
+    broadcast_bytes,
+    check_rack,
     chip,
+    chips_needed,
+    link_of,
     links,
     mean,
+    mesh_hops,
+    ring_hops,
     run,
     saved,
     savings,
+    tree_hops,
 )
 from lightloom.papers.dadiannao.networks import (
     MIB,
@@ -42,17 +51,6 @@ from lightloom.papers.dadiannao.networks import (
 )
 from lightloom.papers.dadiannao.paper import BATCHES as PAPER_BATCHES
 from lightloom.papers.dadiannao.paper import BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
-from lightloom.planning.parallelism.dadiannao import (
-    ChipLink,
-    Hops,
-    broadcast_bytes,
-    check_rack,
-    chips_needed,
-    link_of,
-    mesh_hops,
-    ring_hops,
-    tree_hops,
-)
 
 _HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"
 _TABLE_1 = "6.4, 25 and 100 GB/s, Table 1"

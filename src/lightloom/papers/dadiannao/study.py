@@ -9,7 +9,7 @@ from lightloom.papers.study import Study
 
 
 def study() -> Study:
-    """Regenerate the paper."""
+    """Return the study with all rows and figures."""
     return PAPER.study(
         claims=(
             *rows.table1_claims(),
