@@ -1,1 +1,1 @@
-"""What clusters are built of: parts, accelerators, fabrics, network software, clusters, and their catalogs."""
+"""Hardware that clusters are built of: parts, accelerators, fabrics, network software, clusters, and their catalogs."""

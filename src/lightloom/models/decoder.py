@@ -35,20 +35,20 @@ class DecoderSizes:
     """Channels of a head; ``hidden / heads`` without it."""
     norm: Literal["layer", "rms"] = "layer"
     gated: bool = False
-    """Whether a feed-forward layer multiplies by a gate (SwiGLU)."""
+    """True if a feed-forward layer multiplies by a gate (SwiGLU)."""
     bias: bool = True
-    """Whether linear layers add a bias."""
+    """True if linear layers add a bias."""
     query_bias: bool | None = None
-    """Whether projections to queries, keys and values do; as the others without it."""
+    """True if projections to queries, keys and values do; as the others without it."""
     joined_query: bool = False
-    """Whether queries, keys and values are one product, as Megatron-LM computes them."""
+    """True if queries, keys and values are one product, as Megatron-LM computes them."""
     head_norms: bool = False
-    """Whether queries and keys are normalized."""
+    """True if queries and keys are normalized."""
     table_length: int | None = None
     """Rows of a learned table of positions; positions are rotated, or left out, without it."""
     rotary: bool = True
     tied: bool = False
-    """Whether the head shares the table of tokens."""
+    """True if the head shares the table of tokens."""
     dropout: float = 0.0
     experts: int = 0
     """Experts of a mixture; none without it."""
@@ -59,7 +59,7 @@ class DecoderSizes:
     shared_ffn: int = 0
     """Inner width of the expert that every token visits."""
     shared_gate: bool = False
-    """Whether a router weighs the shared expert."""
+    """True if a router weighs the shared expert."""
     dense_layers: tuple[int, ...] = ()
     """Layers of a mixture that have a plain feed-forward layer."""
     latent: LatentAttention | None = None

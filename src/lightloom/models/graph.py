@@ -83,7 +83,7 @@ class Operator:
     """Unique in its graph; the module path (``layer1.0.conv1``), with ``.add`` and the like for what a module does
     itself."""
     kind: str
-    """One of :data:`KINDS`."""
+    """Kind of operator, one of :data:`KINDS`."""
     inputs: tuple[str, ...] = ()
     """Operators whose output this one reads."""
     dimensions: Mapping[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Operator:
     shared_bytes: int = 0
     """The part of ``forward_bytes`` that does not grow with the batch: parameters (tied ones too) and constants."""
     saved_bytes: int | None = None
-    """What autograd keeps for the backward pass of what this operator makes, each storage once: its output only where
+    """Bytes of this operator's results that autograd keeps for the backward pass, each storage once: its output only if
     some gradient needs it, and statistics; constants count where they are first kept. None where nothing tells (files
     of traces): then the output is taken to be kept."""
     saved_shared_bytes: int = 0
@@ -224,7 +224,7 @@ def check_integer(name: str, key: str, value: object, least: int) -> None:
 
 
 def has_samples(kind: str, elements: int, batch: int) -> bool:
-    """Whether an output of so many elements holds something for each sample (a batch of one leaves only the kind to
+    """Return whether an output of ``elements`` has a part for each sample (a batch of one leaves only the kind to
     tell)."""
     return elements % batch == 0 and not (kind == "loss" and elements == 1)
 
@@ -245,13 +245,13 @@ class MeasuredTimes:
     forward: tuple[float | None, ...]
     """Seconds of every operator's forward pass, in the graph's order; None where the trace does not say."""
     backward: tuple[float | None, ...]
-    """The same of its backward pass, for one forward pass."""
+    """Seconds of every operator's backward pass, for one forward pass; None where the trace does not say."""
     machine: str = ""
-    """What was measured on, as the trace names it; empty where it does not."""
+    """Machine that was measured, as the trace names it; empty where it names none."""
     clock: str = ""
-    """What was timed: ``kernels of the accelerator``, ``calls on the host`` or ``durations that the trace states``."""
+    """Timed events: ``kernels of the accelerator``, ``calls on the host``, ``durations that the trace states``."""
     accelerator: str | None = None
-    """The same as an accelerator of the catalog or a YAML file; None where it is taken to be the plan's."""
+    """Measured machine as an accelerator of the catalog or a YAML file; None where it is taken to be the plan's."""
     precision: str = ""
     """Number format in which it was computed; empty where the trace does not say."""
 
@@ -307,7 +307,7 @@ class ComputeGraph(Result):
     unused_parameters: int = 0
     """Parameters that the model has but the forward pass never touches."""
     uncounted: tuple[str, ...] = ()
-    """What the counts leave out or only guess, a sentence each; empty where every operator has a rule."""
+    """Sentences on what the counts leave out or guess; empty where every operator has a rule."""
     measured: MeasuredTimes | None = None
     """Seconds of the operators where a trace states them, at its own batch; None where they are priced alone."""
 
@@ -511,9 +511,9 @@ def without_loss(operators: Sequence[Operator]) -> tuple[Operator, ...]:
 # functions, dropout and softmax count nowhere. Both are 32-bit, and the table's MB are MiB.
 
 BASE_KINDS = frozenset({"input", "conv", "pool", "linear"})
-"""What counts as a layer with neurons in every network."""
+"""Kinds of operators that count as layers with neurons in every network."""
 MORE_KINDS = frozenset({"lrn", "batch_norm", "add", "concat"})
-"""What counts too, except in Inception networks."""
+"""Kinds that count too, except in Inception networks."""
 INCEPTION_NETWORKS = ("googlenet", "inception")
 """Names that begin like this are Inception networks."""
 

@@ -242,7 +242,7 @@ _TRACED = 13
 """Samples where the first axis is dynamic: a prime that no layer size has."""
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
-"""What constants that follow from positions are made with: tables of rotations, masks. They are no parameters."""
+"""Nodes that make constants from positions, such as rotation tables and masks, which are no parameters."""
 _MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
 
 
@@ -283,7 +283,7 @@ class _Builder:
         self._names: Counter[str] = Counter()
         self._views = self._folded = 0
         self._guessed: list[str] = []
-        """What the counts only guess, a sentence each."""
+        """Sentences on what the counts only guess."""
 
     def reading(self) -> TraceReading:
         """Return the graph, and what the file does not say."""

@@ -151,7 +151,7 @@ class Value:
     shape: tuple[int, ...]
     floating: bool
     data_type: int = 1
-    """``TensorProto.DataType``."""
+    """Number of the element type in ONNX's ``TensorProto.DataType``."""
 
     @property
     def elements(self) -> int:
@@ -472,7 +472,7 @@ Node: TypeAlias = Any
 _MERGING_WORDS = "Abs Add Clip Div Erf Exp Max Min Mul Neg Pow Reciprocal Sigmoid Sqrt Sub Tanh"
 _POINTWISE = frozenset(_MERGING_WORDS.split())
 _ACTIVATIONS = {"Erf": "Gelu", "Tanh": "Gelu", "Sigmoid": "Swish"}
-"""What tells a kind of activation."""
+"""Kind of activation by the node that only it contains."""
 _VIEWS = ("Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 _CASTS = ("Cast", "Identity")
 _DEEPEST = 12
@@ -696,7 +696,7 @@ class _Merger:
         return region if self._closed(region) else set()
 
     def _scales(self, place: int, argument: str) -> bool:
-        """Whether a node is arithmetic of one tensor and scalars."""
+        """Return whether a node is arithmetic of one tensor and scalars."""
         node = self._nodes[place]
         return node.op_type in _POINTWISE and all(self._is_of(argument, name) for name in node.input)
 
@@ -791,7 +791,7 @@ class _Merger:
         return name
 
     def _is_causal(self, mask: tuple[str, ...]) -> bool:
-        """Whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
+        """Return whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
         if mask not in self._known:
             kept = self._kept(*mask)
             self._known[mask] = (
@@ -843,7 +843,7 @@ class _Merger:
             return
 
     def _meets_experts(self, name: str) -> bool:
-        """Whether the elements of a tensor go on to another product with the weights of experts."""
+        """Return whether the elements of a tensor go on to another product with the weights of experts."""
         waiting, seen = [name], set[int]()
         while waiting:
             for place in self._readers.get(waiting.pop(), set()) - seen:
@@ -909,7 +909,7 @@ class _Merger:
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Whether nothing else reads what the parts make, but for the last of them."""
+        """Return whether nothing else reads what the parts make, but for the last of them."""
         return all(
             self._readers.get(name, set()) <= parts and name not in self._outputs
             for place in parts - {max(parts)}

@@ -87,11 +87,11 @@ _MOVES = frozenset(_MOVED.split())
 
 
 NO_RULE = "has no rule and reads a parameter matrix: counted as one FLOP an element"
-"""What is told of a call without a rule."""
+"""End of the sentence on a call that no rule counts."""
 
 
 class Product(NamedTuple):
-    """A multiply-accumulate call."""
+    """FLOPs and operands of a call that multiplies and accumulates."""
 
     flops: int
     operands: tuple[int, ...]
@@ -99,7 +99,7 @@ class Product(NamedTuple):
     summed: int
     """Length of the sums."""
     shape: Shape | None
-    """Of the result; None where the operands do not tell."""
+    """Shape of the result; None where the operands do not determine it."""
 
 
 def plain_word(name: str) -> str:

@@ -39,7 +39,7 @@ class ZooEntry:
     """Published count; where the paper rounds, the exact count of the published layout."""
     source: str
     path: str
-    """``module:factory``."""
+    """Module and factory function of the model, as ``module:factory``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Given to the factory."""
     example: str
@@ -63,7 +63,7 @@ ZOO: Mapping[str, ZooEntry] = {entry["name"]: ZooEntry(**entry) for entry in _EN
 ARCHIVE = Path(__file__).with_name("zoo.zip")
 _VERSIONS = "torch"
 _DATE = (2026, 1, 1, 0, 0, 0)
-"""Of every member, so that equal graphs make equal files."""
+"""Date of every member of the archive, so that equal graphs make equal files."""
 
 
 def torch_version() -> str | None:
@@ -149,7 +149,7 @@ def resolve(spec: str) -> Any:
 
 
 def _dotted(name: str) -> bool:
-    """Whether it is names joined by dots, as modules and attributes are written."""
+    """Return whether it is names joined by dots, as modules and attributes are written."""
     return all(part.isidentifier() for part in name.split("."))
 
 
@@ -227,7 +227,7 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
 
 
 def is_model_name(spec: str) -> bool:
-    """Whether a model is named (in the zoo, by a plug-in, or by its factory) rather than described by a file."""
+    """Return whether a model is named (in the zoo, by a plug-in, or by its factory) rather than described by a file."""
     return spec in ZOO or _is_factory(spec) or spec in load_plugins("models")
 
 

@@ -51,7 +51,7 @@ Amount = TypeVar("Amount", float, Floats)
 
 
 class Work(NamedTuple):
-    """What operators do in one pass: arrays that broadcast together, such as [strategies, operators]."""
+    """Work of operators in one pass: arrays that broadcast together, such as [strategies, operators]."""
 
     flops: Floats
     """Floating-point operations; a multiply-accumulate counts as two."""
@@ -72,7 +72,7 @@ class Accelerator(Described):
     """
 
     name: str = "accelerator"
-    """Display name."""
+    """Name that tables and reports show."""
     peak: Annotated[dict[Precision, ComputeRate], Field(min_length=1)]
     """Peak FLOP/s by precision, dense (no structured sparsity); a multiply-accumulate is two."""
     memory_bandwidth: Bandwidth | None = None
@@ -82,7 +82,7 @@ class Accelerator(Described):
     efficiency: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Attained fraction of the roofline, the same for arithmetic and for memory, where there is no kernel model."""
     kernels: KernelModel | None = None
-    """What kernels of each shape reach; null prices every operator by the roofline and ``efficiency``."""
+    """Fractions of the peaks that kernels reach; null prices operators by the roofline and ``efficiency``."""
     kernel_launch: Seconds = 0.0
     """Launch time that every operator adds to the roofline in each pass, in seconds."""
     node_bandwidth: Bandwidth | None = None

@@ -33,9 +33,9 @@ class CalibratedParameter(Config):
     prior_spread: Positive
     """Standard deviation of the logarithm before any row."""
     spread: Positive
-    """The same with the rows."""
+    """Standard deviation of the logarithm once the rows are taken into account."""
     determined: bool
-    """Whether the rows say much about it; otherwise it stays near its prior."""
+    """True if the rows say much about it; otherwise it stays near its prior."""
     unit: str = ""
     meaning: str = ""
     source: str = ""
@@ -50,7 +50,7 @@ class CalibrationRows(Config):
     sha256: str
     count: int
     kind: Literal["steps", "operators", "collectives"] = "steps"
-    """What a row is."""
+    """Kind of measurement that each row of the table holds."""
 
     def line(self) -> str:
         """Return the rows in words: ``55 steps of megatron-a100 (SHA-256 0c5a99e6d2a1...)``."""
@@ -83,7 +83,7 @@ class Calibration(Described):
     """Size of the logarithm's error that nine of ten held-out rows stay below."""
     parameters: dict[str, CalibratedParameter]
     covariance: list[list[float]]
-    """Of the logarithms of the parameters, in their order."""
+    """Covariance matrix of the parameters' logarithms, in the order of ``parameters``."""
 
     @model_validator(mode="after")
     def _square(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the kernels of an operator take: matrix products by shape, attention, and what waits for memory.
+"""Seconds that the kernels of an operator take: matrix products by shape, attention, and what waits for memory.
 
     product     tiles, rounded up to whole waves over the compute units, at the reached rate; each wave pays a fixed
                 depth for filling its pipeline and writing its tile; slower where rows are not multiples of 16 bytes;
@@ -31,7 +31,7 @@ class Prior(NamedTuple):
     """Belief in a positive number, whose logarithm is normally distributed."""
 
     value: float
-    """Median."""
+    """Median of the parameter, in its own unit."""
     spread: float
     """Standard deviation of the parameter's logarithm."""
     source: str
@@ -154,7 +154,7 @@ by tensor). An assumption; delayed scaling and fusion with what makes the tensor
 
 
 class KernelKind(IntEnum):
-    """What kind of kernels an operator launches."""
+    """Kind of kernels that an operator launches."""
 
     MEMORY = 0
     """Waits for memory: everything that is no matrix product."""
@@ -175,7 +175,7 @@ class KernelShapes(NamedTuple):
     """
 
     kind: Ints
-    """Values of :class:`KernelKind`."""
+    """Kind of each operator, a value of :class:`KernelKind`."""
     m: Floats
     """Rows of a product (tokens, or positions of a convolution's output); queries of attention."""
     n: Floats
@@ -203,10 +203,10 @@ class KernelShapes(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What an accelerator's data sheet promises; arrays where several accelerators are priced at once."""
+    """Peak rates on an accelerator's data sheet; arrays where several accelerators are priced at once."""
 
     peak: float | Floats
-    """FLOP/s."""
+    """Peak arithmetic rate in FLOP/s."""
     bandwidth: float | Floats
     """Bytes per second of the main memory."""
     narrow_peak: float | Floats | None = None
@@ -230,7 +230,7 @@ class KernelModel(Config):
     flash_forward: Fraction = PRIORS["flash_forward"].value
     """Fraction of the peak that flash attention reaches forward, counting only the scores that are needed."""
     flash_backward: Fraction = PRIORS["flash_backward"].value
-    """The same backward."""
+    """Fraction of the peak that flash attention reaches in the backward pass."""
     memory_fraction: Fraction = PRIORS["memory_fraction"].value
     """Fraction of the memory's bandwidth that element-wise kernels reach."""
     fusion: Factor = PRIORS["fusion"].value

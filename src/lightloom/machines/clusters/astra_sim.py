@@ -33,7 +33,7 @@ _JSON = {
 
 
 def is_network(data: Fields) -> bool:
-    """Whether the fields of a file are those of an ASTRA-sim network."""
+    """Return whether the fields of a file are those of an ASTRA-sim network."""
     return {"npus_count", "topology"} <= data.keys() or {"units-count", "topologies-per-dim"} <= data.keys()
 
 
@@ -129,7 +129,7 @@ def _positive(value: Any, name: str, path: Path, *, whole: bool = False, least: 
 
 _COLUMNS = 5
 _MOST_NODES = 1 << 18
-"""As many as the largest fabrics have, ranks and switches."""
+"""Largest number of nodes that is read, ranks and switches together."""
 
 
 def read_topology(path: Path) -> Fields:

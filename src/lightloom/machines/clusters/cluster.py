@@ -57,13 +57,13 @@ class TrainingSettings(Config):
     a step, as torchtitan's pipelines and Megatron-FSDP do, or unit by unit in every micro-batch, as FSDP with
     ``reshard_after_forward=False`` does (without stages; an assumption where it is not stated)."""
     overlap_gradients: bool = True
-    """Whether gradients that are exchanged once a step go block by block while the last backward pass of a stage
+    """True if gradients that are exchanged once a step go block by block while the last backward pass of a stage
     computes, where that is faster than afterwards: ``--overlap-grad-reduce`` of Megatron-LM, off by default there, and
     what PyTorch's DDP and FSDP always do. On by default, an assumption."""
     bucket_size: Size = 25 * 2.0**20
     """Bytes after which a gradient bucket is closed (``bucket_cap_mb=25``, the default of PyTorch's DDP)."""
     first_bucket_size: Size = 2.0**20
-    """The same for the first bucket (1 MiB in PyTorch's DDP), so that communication starts early."""
+    """Bytes after which the first bucket is closed (1 MiB in PyTorch's DDP); small, so that exchanges start early."""
     unit_parameters: Count = 20_000_000
     """Parameters after which a unit of sharded data parallelism is closed; an assumption, PyTorch leaves it to the
     user."""
@@ -85,16 +85,16 @@ differs."""
 
 
 class ClusterFile(Config):
-    """What a cluster's YAML file may say; the parts are read once the number of ranks is known."""
+    """Fields that a cluster's YAML file may hold; the parts are read once the number of ranks is known."""
 
     description: str = ""
     """One line for people."""
     ranks: FewRanks
-    """Number of accelerators."""
+    """Number of accelerators, one a rank."""
     accelerator: Part
-    """What a rank computes on."""
+    """Accelerator that each rank computes on."""
     fabric: Part
-    """What joins the ranks."""
+    """Fabric that joins the ranks."""
     reference: Part | None = None
     """An electrical fabric that reports set beside it."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)

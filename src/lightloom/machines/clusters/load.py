@@ -283,7 +283,7 @@ _FILES = ("accelerator", "fabric", "reference", "fabric.links")
 
 
 def _names_file(key: str, value: Any) -> bool:
-    """Whether a setting names a file."""
+    """Return whether a setting names a file."""
     return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml", ".json", ".txt")
 
 

@@ -1,1 +1,1 @@
-"""Where data travels."""
+"""Fabrics that join ranks: rings of wavelengths, switches, grids, graphs and tiers."""

@@ -1,4 +1,4 @@
-"""What follows from a fabric's footprints, link bandwidths and latencies alone.
+"""Figures of a fabric that follow from its footprints, link bandwidths and latencies alone.
 
 :class:`~lightloom.machines.fabrics.fabric.Fabric` answers with these unless a subclass knows a faster way; an override
 is for speed only, and :func:`~lightloom.machines.fabrics.conformance.check_fabric` compares it with the function here.
@@ -120,7 +120,7 @@ R = TypeVar("R")
 
 
 class Readable(Protocol):
-    """What a structure is read from (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
+    """Attributes from which a fabric's structure is read (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
 
     @property
     def implementation(self) -> tuple[str, str]: ...
@@ -176,11 +176,11 @@ class Ports(NamedTuple):
     entry: Ints
     """Number of the port among those of the destination; transfers through one port take turns."""
     rate: Floats
-    """Bytes per second."""
+    """Bytes per second of each transfer while all ports are busy."""
 
 
 class Geometry(Readable, Protocol):
-    """What derivations ask of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
+    """Attributes and methods that derivations use of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
 
     @property
     def ranks(self) -> int: ...

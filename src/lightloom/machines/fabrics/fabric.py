@@ -55,9 +55,9 @@ NEEDS_CIRCUITS = (
     "expected wavelengths around a sound ring (wavelength_routed: wdm-ring) or switch planes (switch_planes: "
     "circuit-switch)"
 )
-"""What a fabric without ``assigns_circuits`` lacks."""
+"""End of the message that refuses a fabric without ``assigns_circuits``."""
 NEEDS_OWN_LINKS = f"{NEEDS_CIRCUITS}, or links that each rank has to itself (ports)"
-"""What a fabric lacks on which no placed plan can be simulated."""
+"""End of the message that refuses a fabric on which no placed plan can be simulated."""
 
 
 class Grid(NamedTuple):
@@ -66,7 +66,7 @@ class Grid(NamedTuple):
     rows: int
     columns: int
     wraps: bool
-    """Whether the ends of each row and of each column are joined."""
+    """True if the ends of each row and of each column are joined."""
 
 
 class Axis(NamedTuple):
@@ -85,7 +85,7 @@ class Axis(NamedTuple):
     """Ports (rails) into that tier of everything within one stride, so that ranks have one each where both are
     equal."""
     in_network_reduction: bool = False
-    """Whether the tier's switches can add what enters them."""
+    """True if the tier's switches can add what enters them."""
 
     @classmethod
     def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
@@ -102,21 +102,21 @@ class Capabilities(Described):
     """
 
     exclusive: ClassVar[bool] = False
-    """Whether a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
+    """True if a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
     routes: ClassVar[int] = 1
     """Values that a transfer's ``route`` may take."""
     in_network_reduction: ClassVar[bool] = False
-    """Whether a switch adds what enters in a step and returns the sum."""
+    """True if a switch adds what enters in a step and returns the sum."""
     wavelength_routed: ClassVar[bool] = False
-    """Whether circuits are wavelengths around a ring."""
+    """True if circuits are wavelengths around a ring."""
     switch_planes: ClassVar[bool] = False
-    """Whether each channel is a switch plane on which any permutation of the ranks can be set."""
+    """True if each channel is a switch plane on which any permutation of the ranks can be set."""
     joins_ranks: ClassVar[bool] = False
-    """Whether packets travel over links between neighbouring ranks: every rank has transfers of a single link."""
+    """True if packets travel over links between neighbouring ranks: every rank has transfers of a single link."""
     damaged: ClassVar[bool] = False
-    """Whether channels of some links or ranks have failed."""
+    """True if channels of some links or ranks have failed."""
     distance_matters: ClassVar[bool] = True
-    """Whether a group of ranks that lie apart performs differently from a group of neighbours."""
+    """True if a group of ranks that lie apart performs differently from a group of neighbours."""
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = None
     """Kinds of parts whose power ``power_per_rank`` holds; None: all, as links end at the ranks alone."""
     rate_fields: ClassVar[frozenset[str]] = frozenset()
@@ -138,14 +138,14 @@ class Capabilities(Described):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
-        """What may fail, in words of ``machines.fabrics.failures.Failure``; empty where nothing is modelled."""
+        """Kinds of failure that are modelled, in words of ``machines.fabrics.failures.Failure``."""
         if self.joins_ranks:
             return ("link", "node", "dark-node")
         return ("plane", "node", "dark-node") if self.switch_planes else ()
 
     @property
     def assigns_circuits(self) -> bool:
-        """Whether circuits can be assigned to any traffic between its ranks."""
+        """True if circuits can be assigned to any traffic between its ranks."""
         return self.switch_planes or (self.wavelength_routed and not self.damaged)
 
     @property
@@ -175,7 +175,7 @@ class Capabilities(Described):
 
     @property
     def software(self) -> str:
-        """What carries collectives, in words for people."""
+        """Description of the software that carries collectives, for tables and messages."""
         return "ideal software, as no closed form of a library serves such links"
 
     @property
@@ -185,12 +185,12 @@ class Capabilities(Described):
 
     @property
     def built_of(self) -> str:
-        """What the fabric's bandwidth takes of devices, in a line for people; empty where nothing is derived."""
+        """One line on the devices that the bandwidth needs; empty where the bandwidth is not derived from devices."""
         return ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the fabric cannot be built as it is described, with the cause, in lines for people."""
+        """Lines that say which part of the fabric cannot be built as described, and why."""
         return ()
 
     def stated_fields(self) -> dict[str, object]:
@@ -199,7 +199,7 @@ class Capabilities(Described):
 
     @property
     def failures_text(self) -> str:
-        """What has failed, for messages; empty where nothing has."""
+        """List of the failures, for messages; empty if nothing has failed."""
         return ""
 
     @property
@@ -286,7 +286,7 @@ class AxisShare(NamedTuple):
     stride: int
     """Distance between neighbouring ranks of a group."""
     first: int
-    """First channel."""
+    """First of the channels of every link that the groups hold."""
     channels: int
 
 
@@ -297,11 +297,11 @@ class Lightpaths(NamedTuple):
     destination: Ints
     route: Ints
     channel: Ints
-    """First channel."""
+    """First channel of each lightpath."""
 
 
 class Shares(Capabilities):
-    """What a fabric says that has no channels to share."""
+    """Sharing of channels between groups of ranks; the defaults of a fabric without channels."""
 
     @property
     def shared_channels(self) -> int:
@@ -392,12 +392,12 @@ class Fabric(Shares):
 
     @property
     def latency_unstated(self) -> bool:
-        """Whether ``hop_latency`` decides a latency and nothing says where its value comes from."""
+        """True if ``hop_latency`` decides a latency and nothing says where its value comes from."""
         return self.takes_hop_latency and "hop_latency" not in self.sources
 
     @property
     def takes_hop_latency(self) -> bool:
-        """Whether some link's latency is ``hop_latency``."""
+        """True if some link's latency is ``hop_latency``."""
         return True
 
     def with_hop_latency(self, seconds: float) -> Self:
@@ -631,7 +631,7 @@ class GroupFabric(Fabric):
 
     @property
     def _bounded_by_whole(self) -> bool:
-        """Whether what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
+        """True if what holds for every rank of the fabric is taken for the group's, since there are too many pairs."""
         return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
 
     def cuts(self) -> list[Cut]:

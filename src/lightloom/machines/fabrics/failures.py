@@ -50,7 +50,7 @@ class Failure(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Failure:
-        """Read a failure.
+        """Parse the text of one failure, such as ``node:5``.
 
         Raises:
             ConfigError: not of one of the forms.
@@ -99,7 +99,7 @@ _PACKETS = frozenset({"packet_payload", "packet_header", "packet_time"})
 
 
 def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
-    """What these failures, of things that the fabric has, leave of it.
+    """Return the fabric that is left after these failures.
 
     Raises:
         ConfigError: a node, link or plane that it does not have, or too little left to reach each other.
@@ -231,14 +231,14 @@ _Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list
 
 
 class DamagedWdmRing(WavelengthRing):
-    """What is left of a ring of wavelengths; ``ranks`` are the nodes that are left.
+    """A ring of wavelengths after failures; ``ranks`` are the nodes that still work.
 
     Between two of them a link leads past the dead nodes that lie there, each of which adds a link's propagation.
     """
 
     kind: Literal["damaged-wdm-ring"] = "damaged-wdm-ring"
     failures: tuple[_Written, ...] = ()
-    """What has failed."""
+    """Failures on the ring, in the order in which they were given."""
 
     damaged: ClassVar[bool] = True
 
@@ -431,7 +431,7 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric: ...
 
 
 def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
-    """What is left of a fabric; of a ring of wavelengths a ring that knows what is dead.
+    """Return the fabric that is left after failures; a ring of wavelengths becomes a :class:`DamagedWdmRing`.
 
     Raises:
         UnsupportedError: failures of this kind of fabric, or of these things on it, are not modelled.

@@ -350,7 +350,7 @@ class Graph(PacketFabric):
     """Links, each ``[source, target, bandwidth, latency]`` or a mapping of these; or the name of a CSV file with such
     columns. Numbers are ranks, other names are switches."""
     one_way: bool = False
-    """Whether an edge is a link from source to target only, and not one each way."""
+    """True if an edge is a link from source to target only, and not one each way."""
     given_routes: tuple[tuple[Vertex, ...], ...] = ()
     """Routes as vertices, from rank to rank; all other transfers take the fewest links, spread over equal ways."""
 
@@ -373,7 +373,7 @@ class Graph(PacketFabric):
 
     @property
     def joins_ranks(self) -> bool:  # type: ignore[override]
-        """Whether every rank has a link to another and one from another."""
+        """True if every rank has a link to another and one from another."""
         network = self._network
         single = (network.tail < self.ranks) & (network.head < self.ranks)
         return len(np.unique(network.tail[single])) == len(np.unique(network.head[single])) == self.ranks

@@ -326,7 +326,7 @@ class Torus(Mesh):
 
     kind: Literal["torus"] = "torus"  # type: ignore[assignment]
     twisted: bool = False
-    """Whether the short dimensions, half as long as the others, close half of the long ones further on
+    """True if the short dimensions, half as long as the others, close half of the long ones further on
     (:mod:`lightloom.machines.fabrics.grids`)."""
 
     wraps: ClassVar[bool] = True

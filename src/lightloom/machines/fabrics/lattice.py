@@ -40,7 +40,7 @@ class Run(NamedTuple):
     length: Ints
     period: int
     backward: Mask | bool = False
-    """Whether transfers cross them from the last to the first."""
+    """True if transfers cross them from the last to the first."""
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """The four numbers of each transfer, as a footprint holds them."""
@@ -53,7 +53,7 @@ class Lattice(NamedTuple):
     dims: tuple[int, ...]
     """Cells along each dimension."""
     wraps: bool
-    """Whether the ends of every line are joined."""
+    """True if the ends of every line are joined."""
 
     @property
     def cells(self) -> int:
@@ -90,7 +90,7 @@ class Lattice(NamedTuple):
         return runs
 
     def _way(self, ahead: Ints, size: int, even: Mask) -> tuple[Mask, Ints]:
-        """Whether transfers run forward, and over how many links; where both ways are equal, by the source's parity."""
+        """Return which transfers run forward, and over how many links; parity of the source decides ties."""
         if not self.wraps:
             length = np.abs(ahead)
             return ahead == length, length

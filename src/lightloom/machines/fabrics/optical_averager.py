@@ -47,7 +47,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Averaging(Config):
-    """What an averager is made of; devices left out are those of `photonics.averaging.hardware.Parts`."""
+    """Parts that an averager is made of; devices left out are those of `photonics.averaging.hardware.Parts`."""
 
     reducer: str | None = None
     """A reducer of `lightloom onn compare-reducers`, whose watts, latency and area all instances then have; null: a
@@ -90,7 +90,7 @@ class Averaging(Config):
     amplifier_power: Watts | None = None
     """Watts of one amplifier; one stands behind every output of every layer."""
     symbol_rate: Positive | None = None
-    """Symbols a second."""
+    """Symbols per second on one lane."""
 
     @model_validator(mode="after")
     def _devices_or_a_reducer(self) -> Self:
@@ -195,10 +195,10 @@ class Averaging(Config):
 
 
 class BuiltAverager(Config):
-    """What the bandwidth of a fabric takes of its averager; derived, and shown with the fabric."""
+    """Averagers and light that the bandwidth of a fabric needs; derived, and shown with the fabric."""
 
     reducer: str
-    """Kind of averager."""
+    """Name of the averager's kind, as ``averaging.reducer`` takes it."""
     instances: Count
     """Averagers beside each other."""
     meshes: Annotated[int, Field(ge=0)] = 0
@@ -218,9 +218,9 @@ class BuiltAverager(Config):
     area: float | None = None
     """Square metres of photonics."""
     limits: tuple[str, ...] = ()
-    """What it breaks with so many ranks."""
+    """Sentences on the physical limits that the averager exceeds with this number of ranks."""
     needs: tuple[str, ...] = ()
-    """What it asks of the world."""
+    """Sentences on the conditions that the averager needs, such as locked lasers."""
 
     @classmethod
     def of(cls, made: Capacity) -> BuiltAverager:
@@ -300,13 +300,13 @@ class OpticalAverager(StarGeometry):
     bandwidth: Bandwidth = 800e9
     """Bytes per second of a rank's port, per direction."""
     averaging: Averaging | None = None
-    """What the averager is made of: gives the fields below, and the power of a rank, where they are left out."""
+    """Parts that the averager is made of: gives the fields below, and the power of a rank, where they are left out."""
     levels: Count = 1
     """Averagers in cascade between a rank and the root."""
     averaging_latency: Seconds = 0.0
     """Seconds that light and receivers spend in one level, both ways."""
     built: BuiltAverager | None = None
-    """What the bandwidth takes of the averager."""
+    """Averagers and light that the bandwidth needs; derived from ``averaging``."""
 
     in_network_reduction: ClassVar[bool] = True
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("transceiver", "averager")

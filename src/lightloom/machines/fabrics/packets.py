@@ -1,4 +1,4 @@
-"""What packets cost: headers on the wire, and time that a port spends on each packet whatever it holds.
+"""Costs of packets: headers on the wire, and time that a port spends on each packet whatever it holds.
 
     |header| payload          |gap|header| payload          |gap|      a packet is payload + header bytes on the wire
                                                                        and keeps a port busy ``packet_time`` beside them
@@ -38,7 +38,7 @@ class PacketFabric(Fabric):
     """Seconds that a rank's port (network stack, driver, card) is busy with every packet, beside its bits."""
 
     transport: NamedTransport | None = None
-    """What a collective library adds: a transport of the catalog (``nccl-hopper``), a YAML file, or fields over a
+    """Costs that a collective library adds: a transport of the catalog (``nccl-hopper``), a YAML file, or fields over a
     ``base``; ``ideal`` where software costs nothing. Left out, a cluster takes the transport of its accelerator, and a
     fabric by itself none."""
 

@@ -124,7 +124,7 @@ class CircuitSwitch(StarGeometry):
         return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """The same planes for all groups."""
+        """Every group uses the same planes."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         ends = members[group, local.source], members[group, local.destination]
         return Lightpaths(*ends, local.route, axis.first + local.channel)

@@ -121,7 +121,7 @@ class WavelengthRing(RingGeometry):
     wavelength_bandwidth: Bandwidth = 5e9
     """Bytes per second of one wavelength."""
     fibres: Annotated[Count, Field(le=32)] = 1
-    """Fibres per direction."""
+    """Number of fibres per direction between neighbours."""
     reconfiguration_time: Seconds = 25e-6
     """Seconds to retune the micro-rings, paid whenever a circuit changes."""
     conversion_time: Seconds = 0.0
@@ -183,7 +183,7 @@ class WavelengthRing(RingGeometry):
 
     @property
     def closes(self) -> bool:
-        """Whether the links after the last rank lead to the first one, and belong to this ring alone."""
+        """True if the links after the last rank lead to the first one, and belong to this ring alone."""
         return True
 
     def share_unit(self, ranks: int, stride: int) -> int:
@@ -215,8 +215,8 @@ class WavelengthRing(RingGeometry):
         )
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """What would pass the end of a group that does not reach around goes the other way, on the upper half of the
-        group's wavelengths: of those that pass it at once no two have the same one."""
+        """Lightpaths past the end of a group that does not reach around go the other way, on the upper half of the
+        group's wavelengths, so that no two that pass at once share a wavelength."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         held = axis.channels // axis.stride
         channel = axis.first + group % axis.stride * held + local.channel
@@ -252,7 +252,7 @@ class WavelengthRing(RingGeometry):
         return Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
 
     def _closes(self, ranks: int, stride: int) -> bool:
-        """Whether groups of so many ranks at a stride reach around the whole ring."""
+        """Return whether groups of so many ranks at a stride reach around the whole ring."""
         return self.closes and ranks * stride == self.ranks
 
     @property
@@ -285,7 +285,7 @@ class RingGroup(WavelengthRing):
     held: Count = 1
     """Wavelengths of every link that the group holds, those on which light goes back included."""
     reaches_around: bool = True
-    """Whether the links between the last rank and the first lead on around the whole ring."""
+    """True if the links between the last rank and the first lead on around the whole ring."""
 
     @property
     def closes(self) -> bool:

@@ -28,7 +28,7 @@ _UNITS: dict[FigureName, Unit] = {
 }
 
 Bound = Literal["", "at least", "at most", "about"]
-"""What a sum says of the true value beside its range: ``about`` where it misses parts and counts others at a limit."""
+"""Relation of a sum to the true value beside its range: ``about`` where parts are missing and others at a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Total:
     low: float | None
     high: float | None
     missing: tuple[str, ...] = ()
-    """What has no figure, by name: it makes the sum a lower bound."""
+    """Names of parts without a figure, which make the sum a lower bound."""
     assumptions: tuple[str, ...] = ()
     """Parts whose figure no publication states."""
     at_most: tuple[str, ...] = ()
@@ -49,16 +49,16 @@ class Total:
     at_least: tuple[str, ...] = ()
     """Parts counted at a limit that they stay above."""
     inverse: bool = False
-    """Whether a number is divided by the sum, so that its lower bound is an upper one and the reverse."""
+    """True if a number is divided by the sum, so that its lower bound is an upper one and the reverse."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """True if nothing is missing."""
         return not self.missing
 
     @property
     def bound(self) -> Bound:
-        """What the value says of the true one: that it is at least, at most or about so much, or nothing beside its
+        """Relation of the value to the true one: that this is at least, at most or about so much, or nothing beside its
         range."""
         above, below = bool(self.missing or self.at_least), bool(self.at_most)
         if self.value is None:
@@ -319,9 +319,9 @@ class BillChoices(Config):
     """Side of the cubes of a mesh or torus whose links are copper, links between cubes being optical; null: all links
     are ``grid_links``."""
     reconfigurable: bool = False
-    """Whether optical circuit switches join the cubes of a torus."""
+    """True if optical circuit switches join the cubes of a torus."""
     cards: bool = False
-    """Whether links of rings, meshes and tori end at network cards. Assumption: at ports of the chips."""
+    """True if links of rings, meshes and tori end at network cards. Assumption: at ports of the chips."""
     wdm: Literal["built", "devices"] = "built"
     """Rings of wavelengths from engines as vendors build them, or from the devices that papers list."""
     link_length: Annotated[float, Field(gt=0)] = 20.0
@@ -337,5 +337,5 @@ class BillChoices(Config):
     circuit_switch: str | None = None
     """An optical circuit switch; null: any by the port, or the cheapest product where whole switches are paid."""
     switches: Literal["used", "whole"] = "used"
-    """What is paid of switches, electrical and optical: the ports that are used, as MixNet counts (SIGCOMM 2025), whose
+    """Switches, electrical and optical, that are paid: the ports in use, as MixNet counts (SIGCOMM 2025), whose
     prices are by the port; or whole switches."""

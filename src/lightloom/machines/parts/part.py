@@ -75,7 +75,7 @@ class Figure(Config):
     high: float | None = None
     """Greatest value that the sources allow."""
     bound: Literal["least", "most"] | None = None
-    """Whether the source states a limit in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
+    """True if the source states a limit in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
     failure has ended yet."""
     confidence: Confidence
     source: Annotated[str, Field(min_length=1)]
@@ -92,7 +92,7 @@ class Figure(Config):
 
     @property
     def assumed(self) -> bool:
-        """Whether no published source states the value."""
+        """True if no published source states the value."""
         return self.confidence == "assumption"
 
     @property
@@ -206,7 +206,7 @@ Kind = Literal[
     "host",
     "stated",
 ]
-"""What a component is; ``stated`` stands for figures that a fabric's own file states."""
+"""Kind of a component; ``stated`` stands for figures that a fabric's own file states."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 FigureName = Literal["dollars", "static_power", "dynamic_energy", "mtbf"]
@@ -247,9 +247,9 @@ class Part(Described):
     link_up_time: Seconds | None = None
     """Seconds from new circuits until the links over them carry data."""
     loss: Decibels | None = None
-    """What light loses in it."""
+    """Loss of light that passes the component, in decibels."""
     gain: Decibels | None = None
-    """What light gains in it."""
+    """Gain of light that passes the component, in decibels."""
     efficiency: Share | None = None
     """Light for electricity, of a light source."""
     fits: tuple[str, ...] = ()

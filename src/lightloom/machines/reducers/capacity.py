@@ -70,7 +70,7 @@ class Capacity:
     latency: float
     """Seconds from the servers' light to the mean's code."""
     levels: int
-    """Averagers in cascade."""
+    """Number of averagers that light passes one after the other."""
     area: float
     """Square metres of photonics of all meshes."""
     limits: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ _GRID = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What one constant alone does to a saving."""
+    """Change of a saving when one constant alone moves through its range."""
 
     constant: Constant
     at_low: float
@@ -63,7 +63,7 @@ class Turn:
 
     @property
     def turns(self) -> bool:
-        """Whether the verdict differs within the range."""
+        """True if the verdict differs within the range."""
         return self.break_even is not None
 
 
@@ -130,7 +130,7 @@ class ReducerComparison(Result):
     pair: tuple[str, str]
     """The rivals whose difference is explained, the second being what the first is measured against."""
     turns: tuple[Turn, ...]
-    """What single constants do to the saving of the pair."""
+    """Change of the pair's saving with each constant alone."""
     best_cases: Mapping[str, float]
     """Energy of each network over the reducer chip's with every constant at the end of its range that favours it."""
     most_servers: Mapping[str, int]
@@ -337,7 +337,7 @@ def _turning(made: ReducerComparison) -> str:
 
 
 def _earlier(made: ReducerComparison) -> str:
-    """Whether sums with electronic carries save about a third against a reducer chip, as estimated without lasers."""
+    """Judge the earlier estimate that sums with electronic carries save a third against a reducer chip."""
     claim = (
         'An earlier estimate without lasers, "a third less than a reducer chip up to 8 servers (PAM4) or 16 (on-off)"'
     )
@@ -526,4 +526,4 @@ FORFEITS = (
         "a server that is absent is a dark lane: a digit sum divides by another number, a network needs P set anew",
     ),
 )
-"""What is forfeited, and what it costs."""
+"""Abilities that a reducer chip gives up, each with what it costs."""

@@ -62,7 +62,7 @@ class Constant:
     meaning: str
     source: str
     given: bool = False
-    """Whether the user set the value; its range is then the value alone."""
+    """True if the user set the value; its range is then the value alone."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:
@@ -70,12 +70,12 @@ class Constant:
 
     @property
     def assumed(self) -> bool:
-        """Whether no publication states the value."""
+        """True if no publication states the value."""
         return self.source.startswith("assumption")
 
     @property
     def logarithmic(self) -> bool:
-        """Whether values are drawn evenly in their logarithm: decibels and bits are logarithms already."""
+        """True if values are drawn evenly in their logarithm: decibels and bits are logarithms already."""
         return self.unit not in ("dB", "dB/Hz", "bits")
 
     def si(self, value: float) -> float:
@@ -207,7 +207,7 @@ class Design:
     columns: int
     """Columns of interferometers that light passes."""
     hidden: int
-    """Hidden layers."""
+    """Number of hidden layers of the network."""
     units: int
     """Units of all hidden layers and the outputs."""
     gains: tuple[tuple[float, int], ...]
@@ -220,7 +220,7 @@ class Design:
     """Metres of wavelength on either side of the one at which the meshes are set, within which every mean is right
     with the gains set anew (`photonics.dispersion`); 0 if it was not computed."""
     levels: int = 1
-    """Averagers in cascade."""
+    """Number of averagers that light passes one after the other."""
 
 
 @lru_cache(maxsize=32)

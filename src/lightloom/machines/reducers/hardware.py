@@ -87,7 +87,7 @@ class Total:
 
     @property
     def complete(self) -> bool:
-        """Whether every device has a figure."""
+        """True if every device has a figure."""
         return not self.lacking
 
     @classmethod

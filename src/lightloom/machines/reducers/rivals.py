@@ -1,4 +1,4 @@
-"""What the comparison says of one rival."""
+"""Figures of the comparison for one rival."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Rival:
     enob: float | None = None
     """Effective bits that a converter needs; None without converters."""
     limits: tuple[str, ...] = ()
-    """What keeps this rival from so many servers, or from existing; empty where nothing does."""
+    """Sentences on what rules the rival out at this number of servers, or at all; empty where nothing does."""
     needs: tuple[str, ...] = ()
-    """What it asks of the world."""
+    """Sentences on the conditions that the rival needs, such as locked lasers."""
     area: float = 0.0
     """Square metres of photonics of one instance."""
 

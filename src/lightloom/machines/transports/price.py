@@ -56,7 +56,7 @@ class WayColumns:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What can be fitted of a transport, as numbers."""
+    """Numbers of a transport that a calibration can fit."""
 
     factors: Floats
     """Corrections, in the order of :data:`FACTORS`."""
@@ -190,7 +190,7 @@ def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
 
 
 class Library(NamedTuple):
-    """What carries collectives on the tiers of a fabric."""
+    """A collective library on the tiers of a fabric."""
 
     tiers: Tiers
     transport: Transport

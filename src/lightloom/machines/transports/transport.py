@@ -52,9 +52,9 @@ class Protocol(Config):
     share: Share
     """Part of a link's bandwidth that is data, in rings."""
     tree_share: Share
-    """The same in trees inside one domain."""
+    """Part of a link's bandwidth that is data, in trees inside one domain."""
     network_tree_share: Share
-    """The same in trees across domains."""
+    """Part of a link's bandwidth that is data, in trees across domains."""
     least_domain_step: Seconds = 0.0
     """Seconds that a step of a ring inside a domain takes at least while others cross the network (posting sends)."""
     corrections: Corrections = Corrections()
@@ -78,7 +78,7 @@ class ParallelTrees(Config):
 
 
 class Generation(Config):
-    """What depends on the accelerator's architecture."""
+    """Constants of a transport that depend on the accelerator's architecture."""
 
     clock: Annotated[float, Field(gt=0)]
     """Hertz; latencies of steps are those of kernels and scale with its inverse."""
@@ -107,7 +107,7 @@ class Scales(Config):
 
 
 class Parameter(NamedTuple):
-    """What a parameter of a system is, and how far systems are apart."""
+    """Meaning of a system's parameter, and its spread between systems."""
 
     meaning: str
     spread: float
@@ -122,7 +122,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "network_bandwidth": Parameter("factor of the bandwidth between domains", 0.12),
     "arithmetic_share": Parameter("share of arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0),
 }
-"""What a calibration may change: the four numbers of a system, and what computing pays. Spreads are assumptions."""
+"""Parameters that a calibration may fit: four of a system, and arithmetic that exchanges take. Spreads are assumed."""
 
 
 class Transport(Described):
@@ -133,9 +133,9 @@ class Transport(Described):
     protocols: dict[ProtocolName, Protocol] = Field(default_factory=dict)
     reduction: Reduction | None = None
     parallel_trees: ParallelTrees | None = None
-    """Of all-gathers and reduce-scatters."""
+    """Trees that run at once in all-gathers and reduce-scatters; null where there are none."""
     rails: bool = False
-    """Whether all-gathers and reduce-scatters may run one ring for each rank of a domain: NCCL has such kernels from
+    """True if all-gathers and reduce-scatters may run one ring for each rank of a domain: NCCL has such kernels from
     2.29.7, for windows that are registered on both sides alone."""
     leaving_ranks: Annotated[int, Field(ge=1, strict=True)] = 8
     """Ranks of a domain by whose network ports rings and trees leave it at most; all pairs use the ports of all."""
@@ -153,7 +153,7 @@ class Transport(Described):
     all_to_all_share: Share = 1.0
     """Part of the links' bandwidth that an all-to-all reaches, where all pairs send at once."""
     scales: Scales = Scales()
-    """What is typical of the systems that were measured."""
+    """Typical factors of the systems that were measured."""
     spreads: dict[str, float] = Field(default_factory=dict)
     """Standard deviation of the logarithm of a parameter, where it is not the one of :data:`PARAMETERS`."""
     sources: dict[str, str] = Field(default_factory=dict)
@@ -175,7 +175,7 @@ class Transport(Described):
 
     @property
     def ideal(self) -> bool:
-        """Whether software costs nothing."""
+        """True if software costs nothing."""
         return not self.protocols
 
     @property

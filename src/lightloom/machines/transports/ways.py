@@ -41,7 +41,7 @@ _ROOTED = ("broadcast", "reduce")
 
 
 class Tiers(NamedTuple):
-    """What a transport has to know of a system."""
+    """Domain and network of a system, as a transport sees them."""
 
     domain: int
     """Ranks that fast links join at most."""
@@ -50,7 +50,7 @@ class Tiers(NamedTuple):
     network: float
     """Bytes per second of a rank into the network; infinite where there is none."""
     reduction: bool = False
-    """Whether the domain's switches add."""
+    """True if the domain's switches add."""
     memory: float | None = None
     """Bytes per second of a rank's memory; None leaves copies out."""
 

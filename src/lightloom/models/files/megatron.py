@@ -33,13 +33,13 @@ class Options:
     program: str = ""
     """Name of the Python file that takes them; empty where no command is called."""
     notes: tuple[str, ...] = ()
-    """What of the script could not be followed."""
+    """Statements of the script that could not be followed, a sentence each."""
     undecided: Mapping[str, str] = field(default_factory=dict)
     """Variables that a condition of the script sets which is not known, and that condition."""
     used: set[str] = field(default_factory=set)
 
     def flag(self, name: str) -> bool:
-        """Whether an option without a value is given."""
+        """Return whether an option without a value is given."""
         self.used.add(name)
         return name in self.given
 
@@ -186,7 +186,7 @@ _DEEPSPEED = ("deepspeed", "deepspeed-config", "moe-expert-parallel-size", "expe
 
 
 def is_deepspeed(options: Options) -> bool:
-    """Whether the arguments are those of Megatron-DeepSpeed."""
+    """Return whether the arguments are those of Megatron-DeepSpeed."""
     return any(name in options.given for name in _DEEPSPEED) or len(options.given.get("num-experts", ())) > 1
 
 
@@ -252,7 +252,7 @@ _OTHER_MODELS = (
 )
 _OTHER_PROGRAMS = re.compile(r"bert|t5|mamba|hybrid|vision|ict|retro|vlm|avlm|mimo|multimodal|vit", re.IGNORECASE)
 _DROPOUT = 0.1
-"""Dropout of ``TransformerConfig``."""
+"""Dropout that ``TransformerConfig`` of Megatron-LM has by default."""
 
 
 def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
@@ -413,7 +413,7 @@ def strategy_pins(options: Options) -> StatedStrategy:
 
 
 def _is_whole(options: Options) -> bool:
-    """Whether what is left out has Megatron's default: the arguments are those of a command, or with a degree."""
+    """Return whether options left out have Megatron's defaults: a command is called, or a degree is among them."""
     names = (*_DEGREES.values(), "moe-expert-parallel-size")
     return bool(options.program) or any(name in options.given for name in names)
 
@@ -567,12 +567,12 @@ _RUN = ("nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port")
 
 
 LINE = "the shell line"
-"""What a line is called in messages."""
+"""Name of a model that is given as a line, in messages."""
 _LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
 
 
 def is_shell_line(text: str) -> bool:
-    """Whether a model is given as a shell line with options rather than as a name or a file."""
+    """Return whether a model is given as a shell line with options rather than as a name or a file."""
     return _LINE.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a file is asked for, and what it says of a model and of the run that trains it."""
+"""Requests to files that describe a model, and the model and training run that are read from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightloom.models.zoo import TRACE_BATCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRequest:
-    """What the caller wants of a model file; None where the file decides."""
+    """Settings that the caller chooses for a model file; None where the file decides."""
 
     batch: int
     """Samples in one forward pass."""
@@ -59,7 +59,7 @@ class ModelReading:
 
     graph: ComputeGraph
     unrecorded: tuple[str, ...] = ()
-    """What the file does not say and what is assumed instead, a sentence each."""
+    """Assumptions where the file says nothing, a sentence each."""
     unused: tuple[str, ...] = ()
     """Settings of the file that the plan does not use, by their names there."""
     pins: StatedStrategy = field(default_factory=StatedStrategy)
@@ -72,7 +72,7 @@ class ModelReading:
     """How the file's framework cuts the blocks into the stages that are pinned; None where none are."""
 
     def lines(self) -> tuple[str, ...]:
-        """What the file does not say, and which of its settings are not used."""
+        """Return the assumptions where the file says nothing, and the settings of it that are not used."""
         if not self.unused:
             return self.unrecorded
         return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")

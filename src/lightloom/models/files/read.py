@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightloom.collectives.files.document import read_json
-from lightloom.core.documents import load_json
+from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
 from lightloom.core.forms import recognise
 from lightloom.models.decoder import MOST_LAYERS
@@ -125,7 +124,7 @@ def _read_graph(path: Path, request: FileRequest) -> ModelReading:
     _keeps_length(path, request)
     _has_no_steps(path, request)
     try:
-        graph = ComputeGraph.from_json(read_json(path))
+        graph = ComputeGraph.from_json(load_json(path, MOST_TRACE_BYTES))
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
     return ModelReading(graph=graph.with_batch(request.batch))

@@ -41,7 +41,7 @@ MOST_BYTES = 1 << 20
 """Bytes of a script at most."""
 _CONTINUED = re.compile(r"^.*?\\\n(?:.*?\\\n)*.*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"=<([^<>\n$'\"]+)>(?:[ \t]*\([^()\n]*\))?")
-"""What a template leaves to be filled in, which is no syntax of bash: ``CHECKPOINT=<path of the model> (optional)``."""
+"""Placeholder of a template, which is not valid bash: ``CHECKPOINT=<path of the model> (optional)``."""
 _DEEPEST_NODE = 200
 """Constructs inside of each other, at most."""
 _DEEPEST_CALL = 50
@@ -53,7 +53,7 @@ _SUCCEEDING = ("true", ":", "echo", "export", "printf", "pwd")
 
 @dataclass(slots=True)
 class Script:
-    """What a script would do, as far as the file tells."""
+    """Commands that a script would call and variables that it would set, as far as the file tells."""
 
     commands: list[list[str]] = field(default_factory=list)
     """Words of each command that it calls, in order."""
@@ -61,7 +61,7 @@ class Script:
     """Words of each command that it calls only if something holds that is not known, behind what that is."""
     variables: Variables = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What could not be followed, with its line."""
+    """Statements that could not be followed, each with its line."""
     ended_at: int | None = None
     """Line at which the script ends before its last one."""
     undecided: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _Reader:
         self._left: dict[str, list[Variables]] = {"return": [], "break": [], "continue": []}
         """Variables where a branch that may be taken leaves a function or a loop."""
         self._conditions: list[str] = []
-        """What is not known and decides whether the statement at hand runs."""
+        """Unknown conditions around the statement that is followed, outermost first."""
         self._odd: set[str] = set()
         """Variables that are more than a text or an array, such as tables, references and numbers."""
         self._read_only: set[str] = set()
@@ -794,7 +794,7 @@ _BUILTINS = {
 
 
 def _parsed(text: str, path: Path) -> Node:
-    """Parse a script.
+    """Return the root of a script's syntax tree.
 
     Raises:
         ConfigError: not the syntax of bash, or constructs too deep inside of each other; names the line.

@@ -287,11 +287,11 @@ class Numbers(MutableMapping[str, str]):
         self._variables[name] = [text, *held[1:]] if isinstance(held, list) else text
 
     def __delitem__(self, name: str) -> None:
-        """Unset a variable."""
+        """Unset the variable of this name."""
         del self._variables[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over names."""
+        """Iterate over the names of variables that are set."""
         return iter(self._variables)
 
     def __len__(self) -> int:

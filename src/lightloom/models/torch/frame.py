@@ -34,12 +34,12 @@ def label(function: object) -> str:
 
 
 def is_dropout(word: str) -> bool:
-    """Whether a call of that label is dropout of any form."""
+    """Return whether a call of that label is dropout of any form."""
     return KIND_OF_WORD.get(word) == "dropout"
 
 
 def is_channel_statistic(word: str, output: Tensor) -> bool:
-    """Whether an ATen call in a function of that label returns statistics of a batch normalisation: [channel]."""
+    """Return whether an ATen call of that label returns statistics of a batch normalisation: [channel]."""
     return KIND_OF_WORD.get(word) == "batch_norm" and output.dim() == 1
 
 
@@ -122,7 +122,7 @@ def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str
 
 
 class AttentionCall(NamedTuple):
-    """Arguments of ``scaled_dot_product_attention``."""
+    """Tensor arguments of one call of ``scaled_dot_product_attention``."""
 
     query: Tensor
     key: Tensor
@@ -166,7 +166,7 @@ _BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 def has_rule(function: Any) -> bool:
-    """Whether one FLOP for each element is what a call does, or the table says what it does."""
+    """Return whether one FLOP for each element is what a call does, or the table says what it does."""
     return operator_words.has_rule(function._schema.name) or any(tag in function.tags for tag in _ELEMENTWISE)
 
 
@@ -220,7 +220,7 @@ class Frame:
     word: str
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments by name."""
+    """Arguments that were passed by name."""
     reads: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
     """External operands, by storage and view."""
     own: dict[int, Origin] = field(default_factory=dict)
@@ -310,7 +310,7 @@ def distinct_elements(tensors: list[Tensor]) -> int:
 # Sizes of an operator, from the torch function that it stands for: axes by name, elements read.
 
 Sources: TypeAlias = "list[tuple[Tensor, Origin]]"
-"""What a function read from outside, and where it came from."""
+"""Tensors that a function reads from outside, each with its origin."""
 
 
 def elements_read(kind: str, sources: Sources, written: int) -> tuple[int, int]:

@@ -76,7 +76,7 @@ class Pretrained:
     architecture: str
     """Name of its class."""
     assumptions: tuple[str, ...]
-    """What the configuration does not say, a sentence each."""
+    """Assumptions where the configuration says nothing, a sentence each."""
     unknown: tuple[str, ...]
     """Fields of the configuration that the class of configurations does not know."""
 
@@ -330,7 +330,7 @@ def _sub_configuration(config: Configuration, *names: str) -> Configuration:
 
 
 def _has_image_tokens(config: Configuration) -> bool:
-    """Whether images stand among the tokens, whose places only values tell."""
+    """Return whether images stand among the tokens, whose places only values tell."""
     return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
 
 
@@ -432,7 +432,7 @@ class FeedForward(nn.Module):
 
 
 class Mixture(nn.Module):
-    """Of E experts each token visits k; beside them an expert that all visit.
+    """Mixture of E experts of which each token visits k, and a shared expert that all tokens visit.
 
     Gates and products from the same visits are one product, as in Megatron-LM and ``transformers``.
     """

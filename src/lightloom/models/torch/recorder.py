@@ -85,7 +85,7 @@ def account(frame: Frame, origins: Origins, call: Call) -> None:
 
 
 def _needs_gradient(name: str, origins: Origins, operand: Tensor) -> bool:
-    """Whether a product's operand gets a gradient.
+    """Return whether a product's operand gets a gradient.
 
     Scaled products have no gradient of their own: they lie in functions that give it, where no tensor asks for one, so
     that everything which follows from a parameter or a sample counts.
@@ -97,7 +97,7 @@ def _needs_gradient(name: str, origins: Origins, operand: Tensor) -> bool:
 
 
 def _is_matrix(frame: Frame, origins: Origins, tensor: Tensor) -> bool:
-    """Whether an operand is a parameter, or a view of one, with at least two axes."""
+    """Return whether an operand is a parameter, or a view of one, with at least two axes."""
     return origins.of(frame, tensor).parameter is not None and sum(size > 1 for size in tensor.shape) > 1
 
 
@@ -122,7 +122,7 @@ class Recorder:
         self._region: Region | None = None
         self._saved = SavedTensors(module, batch)
         self.uncounted: list[str] = []
-        """What the counts only guess, a sentence each."""
+        """Sentences on what the counts only guess."""
         for parameter in module.parameters():
             storage = parameter.untyped_storage()
             self._origins[key_of(parameter)] = Origin(storage, parameter=parameter)
@@ -376,7 +376,7 @@ class Recorder:
 
 
 def _normalizes(module: nn.Module) -> bool:
-    """Whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``."""
+    """Return whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``."""
     return (
         "norm" in type(module).__name__.lower()
         and not type(module).__module__.startswith("torch.")

@@ -85,7 +85,7 @@ class _View(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Content:
-    """What a storage holds: given elements, one value throughout, or the result of a call."""
+    """Contents of a storage: given elements, one value throughout, or the result of a call."""
 
     storage: torch.UntypedStorage
     """Held so that its address is not given to another tensor."""
@@ -104,11 +104,11 @@ class _Call(NamedTuple):
     place: int
     """Which of its results this is."""
     under: _View | None
-    """What a call in place leaves where it does not write."""
+    """View whose elements a call in place keeps where it does not write."""
 
 
 class Hidden(NamedTuple):
-    """What a mask hides from attention."""
+    """Tokens that a mask hides from attention."""
 
     causal: bool
     """No token sees a later one."""
@@ -382,7 +382,7 @@ def _is_elementwise(function: Any) -> bool:
 
 
 def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Content]) -> bool:
-    """Whether the result of a call is worth noting: not drawn, and not made of assumed values by arithmetic on them."""
+    """Return whether the result of a call is worth noting: neither random nor arithmetic on assumed values."""
     if torch.Tag.nondeterministic_seeded in function.tags:
         return False
     if not any(content.assumed for content in contents) or _is_elementwise(function):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lightloom.collectives.files.document import read_json
+from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
 from lightloom.models.operator_words import (
@@ -71,7 +71,7 @@ class TraceTensor:
 
     @property
     def transposed(self) -> bool:
-        """Whether its columns lie in one piece in memory, and its rows do not."""
+        """True if its columns lie in one piece in memory, and its rows do not."""
         return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
 
 
@@ -116,9 +116,9 @@ class Recording:
     """Calls that no other one made, in the order in which they began."""
     exchanges: tuple[TracedExchange, ...] = ()
     timed: bool = False
-    """Whether it says how long calls took."""
+    """True if it says how long calls took."""
     on_device: bool = False
-    """Whether the times are those of an accelerator's work, launched by the calls."""
+    """True if the times are those of an accelerator's work, launched by the calls."""
     outside: tuple[Call, ...] = ()
     """Calls of neither pass, in traces without nesting: of the set-up, of the optimizer."""
 
@@ -131,7 +131,7 @@ def read_calls(path: Path) -> Recording:
         WorkloadError: no trace, another version, or a node that is malformed, occurs twice, or was made by a missing
             one or by itself; names the node.
     """
-    document = read_json(path)
+    document = load_json(path, MOST_TRACE_BYTES)
     if isinstance(document, dict) and "traceEvents" in document:
         raise WorkloadError(
             f"{path}: a profile of torch.profiler, which says no edges: expected an execution trace of "
@@ -327,7 +327,7 @@ class Step(NamedTuple):
     """The calls of one step, in the order in which they began."""
 
     number: int
-    """As the profiler counts, else from 0 on."""
+    """Number of the step as the profiler counts it, else counted from 0."""
     calls: list[Call]
     later_passes: int = 0
     """Further forward passes of the step, which are left out (accumulated gradients)."""

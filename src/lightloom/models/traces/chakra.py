@@ -77,7 +77,7 @@ _KEPT = ("op_schema", "seq_id")
 """Attributes of calls that matter."""
 _PIECE = re.compile(r"(.*)\(\d+\)")
 _UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")
-"""What Python prints and does not read: objects, and numbers that are none."""
+"""Texts that Python prints and cannot parse: objects, ``nan`` and ``inf``."""
 
 
 def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
@@ -334,7 +334,7 @@ class _Graph:
         self._timed = any(node.duration for node in computing)
         layers = {_layer(node): place for place, node in enumerate(forward)}
         self._named = len(layers) == len(forward) and all(_layer(node) in layers for node in backward)
-        """Whether names say which layer a backward node belongs to."""
+        """True if names say which layer a backward node belongs to."""
         ends = list(accumulate(_weight(node, path) for node in forward))
         behind = 0
         total = sum(_weight(node, path) for node in backward)

@@ -72,9 +72,9 @@ from lightloom.models.traces.operators import (
 
 _CASTS = frozenset({"to", "to_copy", "type_as", "float"})
 _ROOTS = {"rsqrt": "mul", "sqrt": "div"}
-"""What scales a tensor by a root."""
+"""Call that scales a tensor by a root, by the call that takes the root."""
 _BETWEEN = _CASTS | {"add", "clamp", "clamp_min", "maximum"}
-"""What lies between the mean of squares and the root: the least value, and casts."""
+"""Calls between the mean of squares and the root: adding epsilon, and casts."""
 
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
@@ -158,7 +158,7 @@ class _Norms:
         return word in _CASTS or word == "mean" or (word == "add" and len(shape) == 1)
 
     def _by_channels(self, place: int, norm: int) -> bool:
-        """Whether a call combines the result of another with one element for each of its channels."""
+        """Return whether a call combines the result of another with one element for each of its channels."""
         channels = self._calls[norm].returns[0].shape[-1:]
         return any(t.shape[-1:] == channels and t.elements == channels[0] for t in self._read(place)[:2])
 
@@ -194,7 +194,7 @@ def _same(one: TraceTensor, other: TraceTensor) -> bool:
 
 
 LOSS_LEFT_OUT = "the loss is left out: plans price the cross entropy of the last outputs, as of a model without one"
-"""What is told of a step that ends in a loss."""
+"""Sentence on a step that ends in a loss."""
 
 
 def read_execution_trace(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
@@ -262,10 +262,10 @@ class _Builder:
         """Those of them that no operator has read yet."""
         self._names: Counter[str] = Counter()
         self._guessed: list[str] = []
-        """What the counts only guess, a sentence each."""
+        """Sentences on what the counts only guess."""
         self._owner = {number: call.id for call in parts.forward for number in sequences(call)}
         self._matched = any(number in self._owner for number in parts.backward)
-        """Whether numbers of autograd say which operator backward calls belong to."""
+        """True if numbers of autograd say which operator backward calls belong to."""
         self._batch = batch or self._guessed_batch()
         sizes = Counter(tensor.element_bytes for call in parts.forward for tensor in call.returns if tensor.floating)
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
@@ -485,7 +485,7 @@ class _Builder:
 
 
 def _begins_model(call: Call) -> bool:
-    """Whether a call is one of those with which networks begin: a product, or rows of a table."""
+    """Return whether a call is one of those with which networks begin: a product, or rows of a table."""
     return bool(product_flops(call)) or call.word == "embedding"
 
 

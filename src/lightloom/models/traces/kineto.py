@@ -411,13 +411,13 @@ class Profile:
     memory: float | None = None
     """Bytes of the first device's main memory; None where the trace does not say."""
     distributed: Mapping[str, Any] = field(default_factory=dict)
-    """What the trace says of the job: ``backend``, ``rank``, ``world_size``."""
+    """Fields of the trace about the job: ``backend``, ``rank``, ``world_size``."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Events of categories that are not read, by category."""
 
     @property
     def on_device(self) -> bool:
-        """Whether the trace holds work of a GPU."""
+        """True if the trace holds work of a GPU."""
         return self.device_seconds > 0
 
 

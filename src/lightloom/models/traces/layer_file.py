@@ -51,9 +51,9 @@ _GROUPS = {"DP_EP": "data, of experts", "EP": "expert", "DP": "data", "TP": "ten
 class _Layer:
     name: str
     seconds: tuple[float, float, float]
-    """Of each pass."""
+    """Seconds of the forward, input-gradient and weight-gradient passes."""
     exchanges: tuple[TracedExchange | None, ...]
-    """Of each pass."""
+    """Exchange after each of the three passes; None where there is none."""
     update_seconds: float
 
 

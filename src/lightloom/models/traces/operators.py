@@ -83,7 +83,7 @@ def _line(kind: str, group: str, ranks: int | None, members: list[TracedExchange
 # What is read from the trace of a training step: a graph, what the trace does not record, and its exchanges.
 
 KERNELS, HOST = "kernels of the accelerator", "calls on the host"
-"""What was timed."""
+"""Sources of times: kernels of the accelerator, or calls on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class TraceReading:
 
     graph: ComputeGraph
     unrecorded: tuple[str, ...]
-    """What the trace does not record and what is assumed instead, a sentence each."""
+    """Assumptions where the trace records nothing, a sentence each."""
     exchanges: tuple[TracedExchange, ...] = ()
     """Exchanges among ranks that the trace holds; a plan makes its own."""
     not_found: float = 0.0

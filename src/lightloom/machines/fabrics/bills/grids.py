@@ -42,12 +42,12 @@ class Grid:
     block: tuple[int, ...] | None = None
     """Ranks along each dimension of the blocks whose links are copper."""
     switched: bool = False
-    """Whether circuit switches join the blocks."""
+    """True if circuit switches join the blocks."""
     copies: float = 1.0
     """Grids beside each other, for each rank: ports of a child over its ranks."""
     kind: str = "torus"
     of_switches: bool = False
-    """Whether links join ports of electrical switches rather than ranks."""
+    """True if links join ports of electrical switches rather than ranks."""
 
 
 def grid_bill(grid: Grid, choices: BillChoices) -> Bill:

@@ -144,7 +144,7 @@ class Planes(NamedTuple):
     line: Line
     stages: int
     note: str
-    """What cannot be built flat; empty where it can."""
+    """Sentence on switches that are too small for one stage; empty where one stage is enough."""
 
 
 def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:

@@ -233,7 +233,7 @@ class _Reach(NamedTuple):
 
 
 def _reaches(levels: Sequence[Level]) -> list[_Reach]:
-    """What each tier with several children joins, innermost first."""
+    """Return the nearest and farthest transfers of each tier that has several children, innermost first."""
     reaches: list[_Reach] = []
     within = {1: _Reach(0.0, 0.0, 0)}
     for level in levels:
@@ -318,7 +318,7 @@ def group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier,
 
 
 def _alone(level: Level, inside: int, size: int) -> bool:
-    """Whether a group has a rail of its own through all children, or whole children that forward inside."""
+    """Return whether a group has a rail of its own through all children, or whole children that forward inside."""
     whole = size == inside * level.size
     return level.beneath is None and whole and inside in (1, level.child)
 

@@ -22,10 +22,10 @@ _GRIDS = ("ring", "torus", "mesh", "circuit-switch")
 
 
 class Tier(Described):
-    """What joins ranks, or groups of ranks that the tiers beneath have joined: the tier's children."""
+    """Links or a switch that join ranks, or groups that the tiers beneath have joined: the tier's children."""
 
     name: str = ""
-    """What the tier is called, in the names of links: ``NVLink``."""
+    """Name of the tier in the names of links: ``NVLink``."""
     shape: Shape
     """``switch``: children send to a switch, which joins all. ``ring``, ``torus``, ``mesh``: links between neighbours,
     which forward. ``full-mesh``: a link from every child to every other. ``circuit-switch``: the torus that circuits
@@ -38,7 +38,7 @@ class Tier(Described):
     dimensions: Count | None = None
     """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
     twisted: bool = False
-    """Whether the short dimensions of a torus, half as long as the others, close half of the long ones further on
+    """True if the short dimensions of a torus, half as long as the others, close half of the long ones further on
     (:mod:`lightloom.machines.fabrics.grids`). Of blocks that circuits join it is the circuits that twist."""
     most: Count | None = None
     """Largest number of children that can be built, where ``size`` is left out."""
@@ -53,15 +53,16 @@ class Tier(Described):
     """Seconds for one link, half of the switch before and behind it included; left out, ``hop_latency`` of the
     fabric."""
     taper: Annotated[float, Field(ge=1)] | None = None
-    """What the ports of a child can send over what the tree carries for it. Where it is given, even as 1, children that
-    are groups reach the switch through links of their own, as through the leaves of a fat tree."""
+    """Ratio of the bytes per second that a child's ports can send to those that the tree carries for it. Where it is
+    given, even as 1, children that are groups reach the switch through links of their own, as through the leaves of a
+    fat tree."""
     through_switch: bool = False
-    """Whether the ports are those of the switch beneath (uplinks) and not of the ranks."""
+    """True if the ports are those of the switch beneath (uplinks) and not of the ranks."""
     separate_rails: bool = False
-    """Whether each port of a child leads to a switch of its own; data for another rail then first crosses the tier
+    """True if each port of a child leads to a switch of its own; data for another rail then first crosses the tier
     beneath. Rings, tori, meshes and full meshes are always so."""
     in_network_reduction: bool = False
-    """Whether the tier's switches can add what enters them (NVLink SHARP, switch SHARP)."""
+    """True if the tier's switches can add what enters them (NVLink SHARP, switch SHARP)."""
 
     reconfiguration_time: Seconds | None = None
     """Seconds to set a circuit switch anew; spent before the job, so that no step pays for it."""
@@ -183,7 +184,7 @@ class Level:
 
     @property
     def joined(self) -> bool:
-        """Whether data can go from any port to any other."""
+        """True if data can go from any port to any other."""
         return self.switched and not self.tier.separate_rails
 
     @property
@@ -230,7 +231,7 @@ class Level:
 
     @property
     def tree(self) -> bool:
-        """Whether children have links of their own into the switch, behind their ports."""
+        """True if children have links of their own into the switch, behind their ports."""
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
@@ -246,7 +247,7 @@ class Level:
         return rank // self.child * self.planes + self.plane(rank)
 
     def leads_out(self, source: Ints, target: Ints) -> Mask:
-        """Whether ranks belong to different children, of one group or of two."""
+        """Return whether ranks belong to different children, of one group or of two."""
         apart: Mask = source // self.child != target // self.child
         return apart
 
@@ -304,7 +305,7 @@ class Level:
         return passed + [(run, self.latency) for run in own]
 
     def ordered_runs(self, source: Ints, target: Ints) -> list[Run]:
-        """The same links in the order in which transfers cross them: up, along, and down."""
+        """Return the links of :meth:`runs` in the order in which transfers cross them: up, along, and down."""
         up: list[Run] = []
         down: list[Run] = []
         for level in (*self.chain, self) if self.switched else self.chain:
@@ -408,13 +409,13 @@ def filling(ranks: int, tiers: Sequence[Tier]) -> str | None:
 
 
 def _may_stay_empty(tiers: Sequence[Tier], number: int) -> bool:
-    """Whether a tier joins any number of children, others its domains, and no circuits blocks of a fixed size."""
+    """Return whether domains of a tier may be partly empty: other tiers join them, and no circuits join blocks."""
     circuits = any(tier.shape == "circuit-switch" for tier in tiers)
     return number + 1 < len(tiers) and tiers[number].shape in ("switch", "full-mesh") and not circuits
 
 
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
-    """Whether the ports of a tier are those of ranks in a domain of another: not where its rails are fewer instead."""
+    """Return whether the tier at ``place`` loses ports with the ranks of tier ``number``, and no rails instead."""
     rail = place
     while tiers[rail].through_switch and tiers[rail - 1].separate_rails:
         rail -= 1
@@ -523,7 +524,7 @@ def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost:
 
 
 def _joins_blocks(tier: Tier, dims: tuple[int, ...], inner: Level) -> bool:
-    """Whether circuits continue the tori or meshes beneath; a block of one child has no links to continue."""
+    """Return whether circuits continue the tori or meshes beneath; a block of one child has no links to continue."""
     blocks = inner.size > 1 and inner.tier.shape in ("torus", "mesh")
     return blocks and tier.shape == "circuit-switch" and len(dims) == len(inner.dims)
 

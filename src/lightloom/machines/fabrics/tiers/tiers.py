@@ -152,7 +152,7 @@ def _label(level: Level) -> str:
 
 
 def joins_domains(tiers: Sequence[Tier]) -> bool:
-    """Whether the innermost tier joins the ranks of a domain, and is no part of the network between domains."""
+    """Return whether the innermost tier joins the ranks of a domain, and is no part of the network between domains."""
     return len(tiers) == 1 or not tiers[1].through_switch
 
 
@@ -204,7 +204,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def joins_ranks(self) -> bool:  # type: ignore[override]
-        """Whether the ranks are cells of grids or full meshes of their own."""
+        """True if the ranks are cells of grids or full meshes of their own."""
         return not self.levels[0].switched and self.levels[0].size > 1
 
     @property
@@ -398,7 +398,7 @@ class TwoTierSwitch(TieredFabric):
     wire_efficiency: WireEfficiency = 1.0
     """Part of that bandwidth that data reach."""
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
-    """What a domain's ports could send over what the tree carries for them."""
+    """Ratio of the bytes per second that a domain's ports can send to those that the tree carries for them."""
 
     rate_fields: ClassVar[frozenset[str]] = frozenset(
         {

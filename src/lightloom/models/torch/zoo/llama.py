@@ -30,7 +30,7 @@ class LlamaConfig:
     sequence: int
     """Tokens in an example."""
     tied: bool = False
-    """Whether the output layer reuses the token table."""
+    """True if the output layer reuses the token table."""
     key_heads: int | None = None
     """Heads of keys and values, each shared by as many of queries; None: as many as those."""
     rotary_base: float = 10_000.0
