@@ -36,7 +36,7 @@ from lightloom.collectives.files.chakra_nodes import (
     encode,
     read_trace,
 )
-from lightloom.collectives.files.document import columns_from, header_of, schedule_from, verified
+from lightloom.collectives.files.document import columns_from, header_of, parse_header, schedule_from, verified
 from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
@@ -164,10 +164,7 @@ def _document(header: Mapping[str, Value], path: Path) -> object:
         raise ConfigError(
             f"{path}: header: no attribute {HEADER!r}: the trace is of another tool and does not name chunks"
         )
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: header: attribute {HEADER!r} is not JSON: {error}") from error
+    return parse_header(text, f"{path}: header: attribute {HEADER!r}")
 
 
 def _ranks(document: object, path: Path) -> int:
@@ -243,8 +240,7 @@ _TYPES = {
 }
 _OWN_KEYS = {"Id", "Name", "NodeType", "data_deps", "ctrlDeps", "runtime"}
 _FLOATING = ("doubleVal", "floatVal")
-_WHOLE = ("int32Val", "int64Val", "uint32Val", "uint64Val", "sint32Val", "sint64Val")
-_FIXED = ("fixed32Val", "fixed64Val", "sfixed32Val", "sfixed64Val")
+_WHOLE = tuple(f"{kind}{bits}Val" for kind in ("int", "uint", "sint", "fixed", "sfixed") for bits in (32, 64))
 
 
 def read_json_trace(path: Path) -> list[Node]:
@@ -291,7 +287,7 @@ def _feeder_node(entry: object, place: int, path: Path) -> Node:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
     where = f"{path}: node {place} (counted from 0)"
-    attributes = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS and _is_scalar(value)}
+    attributes = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS and isinstance(value, Scalar)}
     return Node(
         id=_whole(entry.get("Id"), "Id", where),
         name=str(entry.get("Name", "")),
@@ -352,16 +348,12 @@ def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
         if not isinstance(entry, Mapping) or "name" not in entry:
             raise ConfigError(f"{where}: attribute {entry!r}: expected a name and a value")
         for key, value in entry.items():
-            if key in (*_WHOLE, *_FIXED):
+            if key in _WHOLE:
                 yield str(entry["name"]), _whole(value, str(entry["name"]), where, least=-(1 << 63))
             elif key in _FLOATING:
                 yield str(entry["name"]), float(value)
-            elif key not in ("name", "docString") and _is_scalar(value):
+            elif key not in ("name", "docString") and isinstance(value, Scalar):
                 yield str(entry["name"]), value
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, Scalar)
 
 
 def _wholes(values: object, name: str, where: str) -> tuple[int, ...]:

@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from lightloom.core.documents import MOST_TRACE_BYTES, read_bytes
 from lightloom.core.errors import ConfigError
 
-# The part of the protobuf wire format that traces need: varints, tagged fields, length-prefixed messages.
+# The part of protobuf's wire format that traces need: varints, tagged fields, length-prefixed messages.
 #
 # field        varint (number << 3 | wire type), then the value
 # wire types   0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes
 
 VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
-_PROTOBUF_FIXED = {EIGHT: 8, FOUR: 4}
-_LONGEST = 10
+_WIDTHS = {EIGHT: 8, FOUR: 4}
+"""Bytes of a value of fixed width, by its wire type."""
+_LONGEST_VARINT = 10
+"""Bytes of the longest varint, which has 64 bits."""
 
 
 class WireError(ValueError):
@@ -54,7 +56,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         WireError: cut short, or longer than 64 bits.
     """
     value = 0
-    for place in range(_LONGEST):
+    for place in range(_LONGEST_VARINT):
         if at + place >= len(data):
             raise WireError(f"a number is cut short at byte {len(data)}")
         byte = data[at + place]
@@ -104,8 +106,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
             continue
         if wire == BYTES:
             size, at = read_varint(data, at)
-        elif wire in _PROTOBUF_FIXED:
-            size = _PROTOBUF_FIXED[wire]
+        elif wire in _WIDTHS:
+            size = _WIDTHS[wire]
         else:
             raise WireError(f"unknown wire type {wire} before byte {at}")
         if at + size > len(data):
@@ -156,10 +158,9 @@ def frames(data: bytes) -> Iterator[bytes]:
         at += size
 
 
-# Attributes of Chakra nodes and headers, every kind that the schema defines.
+# Attributes of nodes and headers, in every kind that Chakra's schema defines (MLCommons, Chakra, ``et_def.proto``).
 #
-# Fields by number (MLCommons, Chakra, ``et_def.proto``): 1 name, 2 documentation, then one value: a kind at an odd
-# number, a list of it at the next one.
+# Fields by number: 1 name, 2 documentation, then one value: a kind at an odd number, a list of it at the next one.
 #
 # 3 double    5 float     7 int32     9 int64     11 uint32    13 uint64    15 sint32    17 sint64
 # 19 fixed32  21 fixed64  23 sfixed32  25 sfixed64  27 bool    29 text      31 bytes
@@ -175,39 +176,16 @@ def _zigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def _floating(form: str) -> Callable[[bytes], float]:
-    def decode(content: bytes) -> float:
-        return float(struct.unpack(form, content)[0])
-
-    return decode
-
-
-def _fixed(*, signs: bool) -> Callable[[bytes], int]:
-    def decode(content: bytes) -> int:
-        return int.from_bytes(content, "little", signed=signs)
-
-    return decode
-
-
 _VARINTS: Mapping[int, Callable[[int], int | bool]] = {
-    7: signed,
-    9: signed,
-    11: int,
-    13: int,
-    15: _zigzag,
-    17: _zigzag,
+    **dict.fromkeys((7, 9), signed),
+    **dict.fromkeys((11, 13), int),
+    **dict.fromkeys((15, 17), _zigzag),
     27: bool,
 }
-_CHAKRA_ATTRIBUTES_FIXED: Mapping[int, tuple[int, Callable[[bytes], int | float]]] = {
-    3: (EIGHT, _floating("<d")),
-    5: (FOUR, _floating("<f")),
-    19: (FOUR, _fixed(signs=False)),
-    21: (EIGHT, _fixed(signs=False)),
-    23: (FOUR, _fixed(signs=True)),
-    25: (EIGHT, _fixed(signs=True)),
-}
-_WIDTHS = {EIGHT: 8, FOUR: 4}
-_KINDS = frozenset({*_VARINTS, *_CHAKRA_ATTRIBUTES_FIXED, 29, 31})
+"""Functions that decode the kinds that are varints."""
+_FORMS: Mapping[int, str] = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
+"""Layouts of kinds of fixed width, as :mod:`struct` writes them."""
+_KINDS = frozenset({*_VARINTS, *_FORMS, 29, 31})
 
 
 def encode_attribute(number: int, name: str, value: Value) -> bytes:
@@ -252,11 +230,12 @@ def decode_attribute(content: bytes) -> tuple[str, Value]:
 def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
     if kind in _VARINTS:
         return _VARINTS[kind](as_whole(value))
-    if kind in _CHAKRA_ATTRIBUTES_FIXED:
-        expected, decode = _CHAKRA_ATTRIBUTES_FIXED[kind]
-        if wire != expected or isinstance(value, int):
-            raise WireError(f"wire type {wire} where {_WIDTHS[expected]} bytes are expected")
-        return decode(value)
+    if kind in _FORMS:
+        width = struct.calcsize(_FORMS[kind])
+        if _WIDTHS.get(wire) != width or isinstance(value, int):
+            raise WireError(f"wire type {wire} where {width} bytes are expected")
+        (number,) = struct.unpack(_FORMS[kind], value)
+        return cast(int | float, number)
     content = as_bytes(wire, value)
     return content.decode() if kind == _TEXT else content
 
@@ -266,19 +245,15 @@ def _list(kind: int, message: bytes) -> Iterator[Scalar]:
     for number, wire, value in fields(message):
         if number != 1:
             continue
-        if wire != BYTES or kind not in (*_VARINTS, *_CHAKRA_ATTRIBUTES_FIXED):
+        if wire != BYTES or kind not in (*_VARINTS, *_FORMS):
             yield _scalar(kind, wire, value)
         elif kind in _VARINTS:
-            content, at = as_bytes(wire, value), 0
-            while at < len(content):
-                entry, at = read_varint(content, at)
-                yield _scalar(kind, VARINT, entry)
+            yield from (_scalar(kind, VARINT, entry) for entry in unpacked(wire, value))
         else:
-            content, width = as_bytes(wire, value), _WIDTHS[_CHAKRA_ATTRIBUTES_FIXED[kind][0]]
+            content, width = as_bytes(wire, value), struct.calcsize(_FORMS[kind])
             if len(content) % width:
                 raise WireError(f"a list of {len(content)} bytes where each entry has {width}")
-            for at in range(0, len(content), width):
-                yield _scalar(kind, _CHAKRA_ATTRIBUTES_FIXED[kind][0], content[at : at + width])
+            yield from (entry for (entry,) in struct.iter_unpack(_FORMS[kind], content))
 
 
 def as_bytes(wire: int, value: int | bytes) -> bytes:
@@ -319,11 +294,12 @@ LONGEST_MICROSECONDS = 10**12
 
 _NUMBERS = {1: "id", 3: "type", 6: "start", 7: "duration"}
 _DEPENDENCIES = {4: "control", 5: "data"}
+_TEXTS = {8: "inputs", 9: "outputs"}
 _MOST_ID = 1 << 63
 
 
 class Texts(NamedTuple):
-    """What a node reads or returns, as the converter's texts."""
+    """Inputs or outputs of a node, in the words of the converter that wrote the trace."""
 
     values: str = ""
     shapes: str = ""
@@ -399,7 +375,7 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
             if header is None:
                 header = _header(frame, path)
             else:
-                nodes.append(_decoded(frame))
+                nodes.append(_decode_node(frame))
     except (WireError, UnicodeDecodeError) as error:
         what = "header" if header is None else f"node {len(nodes)} (counted from 0)"
         raise ConfigError(f"{path}: {what}: {error}: not a Chakra trace, or a damaged one") from error
@@ -424,40 +400,26 @@ def _header(frame: bytes, path: Path) -> dict[str, Value]:
     return attributes
 
 
-def _decoded(frame: bytes) -> Node:
-    name = ""
-    numbers = {"id": 0, "type": 0, "start": 0, "duration": 0}
-    before: dict[str, tuple[int, ...]] = {"control": (), "data": ()}
-    texts: dict[int, Texts] = {}
-    attributes: dict[str, Value] = {}
+def _decode_node(frame: bytes) -> Node:
+    values: dict[str, Any] = {"id": 0, "name": "", "type": 0, "attributes": {}}
     for number, wire, value in fields(frame):
         if number in _NUMBERS:
-            numbers[_NUMBERS[number]] = as_whole(value)
+            values[_NUMBERS[number]] = as_whole(value)
         elif number in _DEPENDENCIES:
-            before[_DEPENDENCIES[number]] += tuple(unpacked(wire, value))
+            kind = _DEPENDENCIES[number]
+            values[kind] = (*values.get(kind, ()), *unpacked(wire, value))
         elif number == 2:
-            name = as_bytes(wire, value).decode()
-        elif number in (8, 9):
+            values["name"] = as_bytes(wire, value).decode()
+        elif number in _TEXTS:
             parts = {place: as_bytes(*entry).decode() for place, *entry in fields(as_bytes(wire, value))}  # type: ignore[arg-type]
-            texts[number] = Texts(*(parts.get(place, "") for place in (1, 2, 3)))
+            values[_TEXTS[number]] = Texts(*(parts.get(place, "") for place in (1, 2, 3)))
         elif number == 10:
-            attributes.update([decode_attribute(as_bytes(wire, value))])
-    return Node(
-        name=name,
-        id=numbers["id"],
-        type=numbers["type"],
-        start=numbers["start"],
-        duration=numbers["duration"],
-        control=before["control"],
-        data=before["data"],
-        inputs=texts.get(8, NO_TEXTS),
-        outputs=texts.get(9, NO_TEXTS),
-        attributes=attributes,
-    )
+            values["attributes"].update([decode_attribute(as_bytes(wire, value))])
+    return Node(**values)
 
 
 def check_nodes(nodes: list[Node], path: Path) -> None:
-    """Check what nodes say of each other.
+    """Check that ids are unique, types and durations possible, and dependencies present and free of cycles.
 
     Raises:
         ConfigError: as :func:`read_trace`.

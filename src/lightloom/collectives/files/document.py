@@ -1,4 +1,4 @@
-"""A schedule as plain values: a header, and columns of whole numbers. What JSON, Arrow and Parquet files hold.
+"""Schedules as JSON, Arrow and Parquet files: a header, and columns of whole numbers.
 
     header     schema, algorithm, collective, chunks, steps, queued, dependencies, folding, pipeline, lists,
                notes, fabric
@@ -30,7 +30,7 @@ from lightloom.collectives.schedule.columns import (
 from lightloom.collectives.verify.stepped import verify
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
-from lightloom.core.documents import MOST_TRACE_BYTES, load_json
+from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.fields import Config, Ranks
 from lightloom.core.files import cannot_read, write_atomically
@@ -66,7 +66,7 @@ class CollectiveEntry(Config):
     others."""
 
     def collective(self) -> Collective:
-        """What the entry describes.
+        """Return the collective of the entry.
 
         Raises:
             ConfigError: numbers that do not fit each other.
@@ -118,10 +118,10 @@ class ListsEntry(Config):
     """Chunks of each list."""
 
     def lists(self) -> ChunkLists:
-        """What the entry describes.
+        """Return the lists of the entry as int32 columns.
 
         Raises:
-            ConfigError: lists that begin or end outside.
+            ConfigError: lists that begin or end outside ``chunks``.
         """
         if len(self.first) != len(self.count):
             raise ConfigError(f"lists.first has {len(self.first)} entries: lists.count has {len(self.count)}")
@@ -181,8 +181,8 @@ def schema() -> dict[str, Any]:
 
 
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
-    """Return everything but the columns."""
-    collective, folding, pipeline = schedule.collective, schedule.folding, schedule.pipeline
+    """Return everything about a schedule but its columns, as JSON values."""
+    collective, folding, pipeline, lists = schedule.collective, schedule.folding, schedule.pipeline, schedule.lists
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()
     return {
         "schema": SCHEMA,
@@ -193,28 +193,33 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
         "dependencies": dependencies,
-        "folding": None if folding is None else _folding_entry(folding),
-        "pipeline": None if pipeline is None else {"pieces": int(pipeline.pieces), "interval": int(pipeline.interval)},
-        "lists": None if schedule.lists is None else _lists_entry(schedule.lists),
+        "folding": folding
+        and {"period": int(folding.period), "channel": folding.channel.tolist(), "axes": list(folding.axes)},
+        "pipeline": pipeline and {"pieces": int(pipeline.pieces), "interval": int(pipeline.interval)},
+        "lists": None if lists is None else {name: getattr(lists, name).tolist() for name in ListsEntry.model_fields},
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
 
 
-def _folding_entry(folding: Folding) -> dict[str, object]:
-    return {"period": int(folding.period), "channel": folding.channel.tolist(), "axes": list(folding.axes)}
-
-
-def _lists_entry(lists: ChunkLists) -> dict[str, object]:
-    return {"chunks": lists.chunks.tolist(), "first": lists.first.tolist(), "count": lists.count.tolist()}
-
-
 def parts_of(collective: Collective) -> dict[str, Any]:
-    """Return what an entry of the collective says of its parts: nothing of most kinds."""
+    """Return destinations and sizes of a collective as JSON values; empty for kinds whose parts are alike."""
     destinations, sizes = collective.destinations, collective.sizes
     return ({} if destinations is None else {"destinations": list(destinations)}) | (
         {} if sizes is None else {"sizes": sizes.share.tolist()}
     )
+
+
+def parse_header(text: str | bytes, where: str) -> object:
+    """Return the JSON value in a text.
+
+    Raises:
+        ConfigError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is not JSON: {error}") from error
 
 
 def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> tuple[Schedule, Fabric | None]:
@@ -274,7 +279,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
 
 
 def _carried(lists: ChunkLists, number: Column, where: str) -> int:
-    """Chunks that rows of lists of these numbers carry in all."""
+    """Return the number of chunks that all rows carry; ``number`` is the list of each row: [row]."""
     outside = (number < 0) | (number >= len(lists))
     if outside.any():
         row = int(np.argmax(outside))
@@ -334,16 +339,6 @@ def from_json(path: Path) -> tuple[Schedule, Fabric | None]:
         raise ConfigError(f"{path}: expected an object with the header of a schedule and columns")
     columns = columns_from(document.pop("columns"), str(path))
     return schedule_from(document, columns, str(path))
-
-
-def read_json(path: Path) -> Any:
-    """Return the JSON document in a file, gzip or not; duplicate names in an object and NaN are refused.
-
-    Raises:
-        ConfigError: unreadable or not JSON.
-    """
-
-    return load_json(path, MOST_TRACE_BYTES)
 
 
 # A schedule as an Arrow table, in a Parquet or an Arrow IPC file; the header is JSON in the schema's metadata.
@@ -409,10 +404,7 @@ def _header(table: Any, path: Path) -> object:
     text = (table.schema.metadata or {}).get(KEY)
     if text is None:
         raise ConfigError(f"{path}: metadata {KEY.decode()!r} is missing: not a schedule")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: metadata {KEY.decode()!r} is not JSON: {error}") from error
+    return parse_header(text, f"{path}: metadata {KEY.decode()!r}")
 
 
 def _columns(table: Any, path: Path) -> dict[str, Column]:

@@ -35,10 +35,10 @@ LARGEST = 1e9
 
 
 class _RowSizes(NamedTuple):
-    """What a row takes, as measured of schedules of 8,000 to 90,000 rows, rounded up."""
+    """Bytes that a row takes, as measured for schedules of 8,000 to 90,000 rows, rounded up."""
 
     unfolded: bool
-    """Whether the rows of all ranks, pieces and chunks are written out."""
+    """True when the rows of all ranks, pieces and chunks are written out."""
     written: int
     """Bytes in the files."""
     memory: int
