@@ -37,11 +37,11 @@ from benchmarks.support.exchange_report import (
     reductions,
     table,
 )
+from benchmarks.support.limited_links import launch_limited
 from benchmarks.training.links import SIZES, digits, link_bytes
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance
-from lightloom.exchange.transport.limited_links import launch_limited
 from lightloom.exchange.transport.worker import Worker
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ def _worker_aggregator(
 ) -> Step:
     import torch.distributed as dist
 
-    from lightloom.exchange.transport.tree import Tree, node_from_store
-    from lightloom.exchange.transport.worker_aggregator import RootTrainer, WorkerTrainer
+    from benchmarks.support.worker_aggregator import RootTrainer, Tree, WorkerTrainer, node_from_store
 
     node = opened.enter_context(node_from_store(store, Tree.star(WORKERS), worker.rank, host=worker.host))
     if worker.rank == WORKERS:
@@ -201,9 +200,9 @@ def _ring(
 ) -> Step:
     import torch.distributed as dist
 
+    from benchmarks.support.worker_aggregator import flat_gradients, set_gradients, trainable
     from lightloom.exchange.transport.meeting import ring_from_store
     from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
-    from lightloom.exchange.transport.worker_aggregator import flat_gradients, set_gradients, trainable
 
     if worker.rank == WORKERS:
 

@@ -26,12 +26,12 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from benchmarks.support.limited_links import launch_limited
 from lightloom import exchange
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance
 from lightloom.exchange.methods import compared
-from lightloom.exchange.transport.limited_links import launch_limited
 from lightloom.exchange.transport.worker import Worker
 
 RANKS = 4

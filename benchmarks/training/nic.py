@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.codec import load
+from benchmarks.support.emulated_nic import ADDRESSES, MARK, Hosts, hosts
 from benchmarks.support.measure import exit_clearly, print_rows
 from benchmarks.support.peers import Values
 from lightloom.core.errors import LightloomError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance
 from lightloom.exchange.compression.registry import find
-from lightloom.exchange.nic import MARK
-from lightloom.exchange.nic_hosts import ADDRESSES, Hosts, hosts
 
 CODEC = "inceptionn:2^-10"
 MTUS = (9000, 1500)

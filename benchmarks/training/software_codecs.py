@@ -180,7 +180,7 @@ def _digits(data: str | None, rank: int) -> tuple[Any, Any]:
 
 def run(data: str | None, rounds: int) -> dict[str, Any]:
     """All codecs in each round; medians over rounds, of rank 0."""
-    from lightloom.exchange.transport.limited_links import launch_limited
+    from benchmarks.support.limited_links import launch_limited
     from lightloom.reports.progress import progress
 
     found: dict[str, list[dict[str, float]]] = {name: [] for name in CODECS}

@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.support.emulated_nic import (
+    MARK,
+    NicPair,
+    hosts,
+    payload_start,
+    refusal,
+    with_checksum,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.nic import (
-    MARK,
-    NicPair,
-    payload_start,
-    with_checksum,
-)
-from lightloom.exchange.nic_hosts import hosts, refusal
 
 
 class Halved:

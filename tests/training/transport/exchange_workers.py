@@ -9,30 +9,23 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
-
-from lightloom.core.arrays import Float32s
-from lightloom.exchange.compression.codec import Codec
-from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.transport.channel import TransportError
-from lightloom.exchange.transport.hierarchy import (
-    Groups,
-    aggregate,
-    aggregator_from_store,
-    hierarchy_from_store,
-)
-from lightloom.exchange.transport.meeting import Store
-from lightloom.exchange.transport.tree import Node, Tree, node_from_store
-from lightloom.exchange.transport.worker import Worker
-from lightloom.exchange.transport.worker_aggregator import (
+from benchmarks.support.worker_aggregator import (
+    Node,
     RootTrainer,
+    Tree,
     WorkerTrainer,
     flat,
+    node_from_store,
     relay,
 )
+from torch import nn
+
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import TransportError
+from lightloom.exchange.transport.meeting import Store
+from lightloom.exchange.transport.worker import Worker
 
 
 def whereabouts(worker: Worker) -> dict[str, Any]:
@@ -40,37 +33,6 @@ def whereabouts(worker: Worker) -> dict[str, Any]:
     total = torch.tensor([1.0 + worker.rank])
     dist.all_reduce(total)
     return {"host": worker.host, "namespace": Path("/proc/self/ns/net").stat().st_ino, "sum": total.item()}
-
-
-def rings_of_rings(worker: Worker) -> dict[str, Any]:
-    """Digests of sums over several hierarchies, their error in multiples of the bound, and what a death looks like."""
-    codec, size = Inceptionn(bound=2**-10), 100_003
-    shapes = {"2 of 4": Groups.of(2, 4), "4 of 2": Groups.of(4, 2), "aggregator": Groups(((0, 1, 2), (3, 4, 5, 6)), 7)}
-    values = [np.random.default_rng(rank).laplace(0, 2e-3, size).astype(np.float32) for rank in range(worker.size)]
-    digests, encodings = {}, {}
-    for name, groups in shapes.items():
-        exact = np.sum(values[: 8 if groups.aggregator is None else 7], axis=0, dtype=np.float64)
-        total = _hierarchical_sum(worker, groups, name, values[worker.rank], codec)
-        digests[name] = None if total is None else hashlib.sha256(total.tobytes()).hexdigest()
-        encodings[name] = 0.0 if total is None else float(np.abs(total - exact).max()) / 2**-10
-    with hierarchy_from_store(_store(), worker.rank, shapes["2 of 4"], name="death") as place:
-        try:
-            for step in range(1000):
-                if step == 3 and worker.rank == worker.arguments["victim"]:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                place.all_reduce(values[worker.rank], codec)
-        except TransportError as error:
-            return {"digests": digests, "encodings": encodings, "death": f"{type(error).__name__}: {error}"}
-    raise AssertionError("nobody died")
-
-
-def _hierarchical_sum(worker: Worker, groups: Groups, name: str, values: Float32s, codec: Codec) -> Float32s | None:
-    if worker.rank == groups.aggregator:
-        with aggregator_from_store(_store(), groups, name=name) as node:
-            aggregate(node, groups, values.size, codec)
-            return None
-    with hierarchy_from_store(_store(), worker.rank, groups, name=name) as place:
-        return place.all_reduce(values, codec)[0]
 
 
 def _store() -> Store:

@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-
-from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.transport import limited_links as links
-from lightloom.exchange.transport.limited_links import (
+from benchmarks.support import limited_links as links
+from benchmarks.support.limited_links import (
     launch_limited,
     limited_links,
     refusal,
     stream_rates,
 )
+
+from lightloom.core.errors import UnsupportedError
 from tests.training.transport.rings import PATIENCE
 
 needs_links = pytest.mark.skipif(refusal() is not None, reason=str(refusal()))
@@ -63,7 +63,7 @@ def test_nothing_remains_whatever_ends_it() -> None:
         assert all(path.exists() for path in paths)
         raise KeyboardInterrupt
     assert all(gone(path) for path in paths)
-    code = "import time; from lightloom.exchange.transport.limited_links import limited_links\n"
+    code = "import time; from benchmarks.support.limited_links import limited_links\n"
     code += "with limited_links(2, 1e8) as two: print(two.hosts[0].path, flush=True); time.sleep(60)"
     for end in (signal.SIGINT, signal.SIGKILL):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

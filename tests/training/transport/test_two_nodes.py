@@ -13,12 +13,13 @@ import pytest
 
 pytest.importorskip("torch", reason="torchrun is torch's")
 
-from lightloom.exchange.transport.limited_links import (
+from benchmarks.support.limited_links import (
     DEVICE,
     LimitedHosts,
     limited_links,
     refusal,
 )
+
 from tests.launched import TIMEOUT
 
 NODES, RANKS_OF_A_NODE = 2, 2

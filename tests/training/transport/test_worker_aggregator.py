@@ -14,19 +14,15 @@ import pytest
 pytest.importorskip("torch", reason="aggregators use torch's optimizers")
 
 import torch
-from torch import nn
-
-from lightloom.core.arrays import Float32s
-from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.transport.channel import MARKED_TOS, Traffic, TransportError, payload_limit
-from lightloom.exchange.transport.tree import Node, Tree, node_from_store
-from lightloom.exchange.transport.worker_aggregator import (
+from benchmarks.support.worker_aggregator import (
+    Node,
     RootTrainer,
+    Tree,
     WorkerTrainer,
     add_up,
     flat,
     flat_gradients,
+    node_from_store,
     pull,
     push,
     relay,
@@ -34,6 +30,12 @@ from lightloom.exchange.transport.worker_aggregator import (
     set_gradients,
     trainable,
 )
+from torch import nn
+
+from lightloom.core.arrays import Float32s
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.transport.channel import MARKED_TOS, Traffic, TransportError, payload_limit
 from tests.training.transport.exchange_workers import backward_of, small_net
 from tests.training.transport.rings import PATIENCE, LocalStore, results
 from tests.training.transport.test_ring_all_reduce import gradients

@@ -210,7 +210,7 @@ class RingExchanger(Exchanger):
         down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
         message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
-        def put(k: int, block: Float32s, _: object) -> None:
+        def put(k: int, block: Float32s) -> None:
             cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
         up = all_gather(ring, message, codec, cut.sizes, put)

@@ -389,14 +389,6 @@ def encode(
     return stream
 
 
-def encode_with_residual(codec: Codec | None, block: Float32s, residual: Float32s | None) -> Payload:
-    """Encode a block, which is not changed; ``residual``, if given, is overwritten with the errors of its values."""
-    if residual is None:
-        return encode(codec, block)
-    residual[:] = block
-    return encode(codec, residual, leave=True)
-
-
 def decode(
     codec: Codec | None, payload: Payload, size: int, *, rank: int, peer: int, out: Float32s | None = None
 ) -> Float32s:

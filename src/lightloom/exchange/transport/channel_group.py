@@ -185,12 +185,6 @@ class ChannelGroup:
             self._selector.close()
 
 
-# A ring of ranks: each sends to the next rank while it receives from the previous one.
-#
-# rank − 1 ═ data ═▶ rank ═ data ═▶ rank + 1
-# rank − 1 ◀ control ▶ rank ◀ control ▶ rank + 1
-
-
 class Ring(ChannelGroup):
     """One rank's place in a ring; made by ``lightloom.exchange.transport.meeting``."""
 
@@ -202,20 +196,12 @@ class Ring(ChannelGroup):
         successor: tuple[socket.socket, socket.socket],
         predecessor: tuple[socket.socket, socket.socket],
         timeout: float = DEFAULT_TIMEOUT,
-        names: Sequence[int] | None = None,
     ) -> None:
-        """Takes over the sockets, each pair as (data, control).
-
-        Args:
-            timeout: seconds without progress.
-            names: what the ranks of this ring are called in messages, where it is part of something larger.
-        """
-        names = names or range(size)
-        self.rank = rank
-        self.size = size
-        self.next = Channel(names[rank], names[(rank + 1) % size], *successor)
-        self.previous = Channel(names[rank], names[(rank - 1) % size], *predecessor)
-        super().__init__(names[rank], (self.previous, self.next), timeout=timeout)
+        """Take over the sockets, each pair as (data, control); ``timeout`` is in seconds without progress."""
+        self.rank, self.size = rank, size
+        self.next = Channel(rank, (rank + 1) % size, *successor)
+        self.previous = Channel(rank, (rank - 1) % size, *predecessor)
+        super().__init__(rank, (self.previous, self.next), timeout=timeout)
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         """Send ``payload`` to the next rank while receiving the previous rank's.

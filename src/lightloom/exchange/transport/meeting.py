@@ -158,9 +158,9 @@ class _Conversation:
 class Meeting:
     """The connections of one rank while they are made."""
 
-    def __init__(self, rank: int, names: Sequence[int], handshakes: Handshakes, deadline: float) -> None:
-        """Prepare; ``names`` are the ranks' names in messages, ``deadline`` is on ``time.monotonic``."""
-        self._rank, self._names, self._handshakes, self._deadline = rank, names, handshakes, deadline
+    def __init__(self, rank: int, size: int, handshakes: Handshakes, deadline: float) -> None:
+        """Begin without connections; ``size`` is the number of ranks, ``deadline`` is on ``time.monotonic``."""
+        self._rank, self._size, self._handshakes, self._deadline = rank, size, handshakes, deadline
         self._selector = selectors.DefaultSelector()
         self._conversations: dict[socket.socket, _Conversation] = {}
         self._connected: dict[Introduction, socket.socket] = {}
@@ -178,7 +178,7 @@ class Meeting:
         Raises:
             TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
         """
-        size, own = len(self._names), self._rank
+        size, own = self._size, self._rank
         outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
         incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
         self._addresses = calls
@@ -331,10 +331,7 @@ class Meeting:
 
     def _unreachable(self, peer: int, reason: str) -> TransportError:
         host, port = self._addresses[peer]
-        names = self._names
-        return TransportError(
-            f"rank {names[self._rank]} cannot reach rank {names[peer]} at {host} port {port}: {reason}; {_REMEDY}"
-        )
+        return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
     def _absence(self, incoming: Sequence[Introduction]) -> str:
         """What is missing at the deadline, in words."""
@@ -348,14 +345,13 @@ class Meeting:
             if self._refused
             else ""
         )
-        return f"rank {self._names[self._rank]}: rank {self._names[peer]} did not come in time{strangers}; {_REMEDY}"
+        return f"rank {self._rank}: rank {peer} did not come in time{strangers}; {_REMEDY}"
 
     def _disagreement(self, who: Introduction, incoming: Sequence[Introduction]) -> TransportError:
-        names, size = self._names, len(self._names)
-        expected = ", ".join(str(names[peer]) for peer in sorted({other.caller for other in incoming}))
+        expected = ", ".join(map(str, sorted({other.caller for other in incoming})))
         return TransportError(
-            f"rank {names[self._rank]} of {size} expects rank {expected} of {size}, rank {who.caller} of {who.size} "
-            "called"
+            f"rank {self._rank} of {self._size} expects rank {expected} of {self._size}, rank {who.caller} of "
+            f"{who.size} called"
         )
 
 
@@ -458,7 +454,6 @@ def ring_from_store(
     host: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     setup_timeout: float = DEFAULT_TIMEOUT,
-    names: Sequence[int] | None = None,
 ) -> Ring:
     """Connect a ring of all ranks; all must call this, equally often for each ``name``.
 
@@ -468,7 +463,6 @@ def ring_from_store(
             this rank reaches the store. The system chooses ports.
         timeout: time without progress after which an exchange fails, in seconds.
         setup_timeout: time within which all ranks must connect, in seconds.
-        names: names of the ranks in messages, if the ring is part of a larger group.
 
     Raises:
         TransportError: a neighbour did not connect in time, or cannot be reached.
@@ -477,9 +471,9 @@ def ring_from_store(
         raise TransportError(f"a ring needs at least 2 ranks, got {size}")
     following, previous = (rank + 1) % size, (rank - 1) % size
     called, answered = connect(
-        store, rank, size, (following,), (previous,), name=name, host=host, setup_timeout=setup_timeout, names=names
+        store, rank, size, (following,), (previous,), name=name, host=host, setup_timeout=setup_timeout
     )
-    return Ring(rank, size, successor=called[following], predecessor=answered[previous], timeout=timeout, names=names)
+    return Ring(rank, size, successor=called[following], predecessor=answered[previous], timeout=timeout)
 
 
 def connect(
@@ -492,7 +486,6 @@ def connect(
     name: str,
     host: str | None = None,
     setup_timeout: float = DEFAULT_TIMEOUT,
-    names: Sequence[int] | None = None,
 ) -> tuple[dict[int, Pair], dict[int, Pair]]:
     """Connect to the ranks ``calls`` and accept the ranks ``answers``; return the sockets of both by peer.
 
@@ -503,27 +496,24 @@ def connect(
         TransportError: a rank did not connect in time, or cannot be reached.
     """
     deadline = time.monotonic() + setup_timeout
-    names = names or range(size)
     round_ = store.add(f"lightloom/{name}/{rank}/meetings", 1)
-    board = _Board(store, f"lightloom/{name}/meeting {round_}", rank, names, deadline, setup_timeout)
+    board = _Board(store, f"lightloom/{name}/meeting {round_}", rank, deadline, setup_timeout)
     if rank == 0:
         board.publish("secret", secrets.token_hex(32))
-    with _listener(names[rank], board.own_address(host, answers), len(answers)) as listener:
+    with _listener(rank, board.own_address(host, answers), len(answers)) as listener:
         address, port = socket.getnameinfo(listener.getsockname(), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
         board.publish(f"address {rank}", f"{address} {port}")
         addresses = {peer: board.address(peer) for peer in calls}
         handshakes = Handshakes(bytes.fromhex(board.read("secret", 0)), board.key)
-        return Meeting(rank, names, handshakes, deadline).connect(listener, addresses, answers)
+        return Meeting(rank, size, handshakes, deadline).connect(listener, addresses, answers)
 
 
 class _Board:
     """What the ranks of one meeting publish in the store."""
 
-    def __init__(
-        self, store: Store, key: str, rank: int, names: Sequence[int], deadline: float, setup_timeout: float
-    ) -> None:
+    def __init__(self, store: Store, key: str, rank: int, deadline: float, setup_timeout: float) -> None:
         self.key = key
-        self._store, self._rank, self._names = store, rank, names
+        self._store, self._rank = store, rank
         self._deadline, self._setup_timeout = deadline, setup_timeout
 
     def publish(self, what: str, value: str) -> None:
@@ -540,8 +530,9 @@ class _Board:
             self._store.wait([key], timedelta(seconds=left))
             return self._store.get(key).decode()
         except Exception as error:  # each kind of store has exceptions of its own
-            own, other = self._names[self._rank], self._names[peer]
-            raise TransportError(f"rank {own}: rank {other} did not come within {self._setup_timeout:g} s") from error
+            raise TransportError(
+                f"rank {self._rank}: rank {peer} did not come within {self._setup_timeout:g} s"
+            ) from error
 
     def address(self, peer: int) -> Address:
         """Return where a rank listens."""
@@ -556,7 +547,7 @@ class _Board:
             return address_for(route, (self.read(f"route {caller}", caller) for caller in callers))
         if is_unspecified(host):
             raise TransportError(
-                f"rank {self._names[self._rank]} cannot be called at {host!r}, which stands for all addresses of a "
+                f"rank {self._rank} cannot be called at {host!r}, which stands for all addresses of a "
                 "host: expected one that the other ranks reach"
             )
         return host

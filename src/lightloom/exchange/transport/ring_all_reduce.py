@@ -63,28 +63,23 @@ def ring_all_reduce(
     """
     total = float32_values(values).copy()
     with ring.breaking_off():
-        return total, all_reduce_in_place(ring, total, codec, residual)[0]
+        return total, all_reduce_in_place(ring, total, codec, residual)
 
 
 def all_reduce_in_place(
     ring: RingExchange, total: Float32s, codec: Codec | None = None, residual: Float32s | None = None
-) -> tuple[Traffic, list[Payload]]:
-    """Replace flat values by their sum; return also the bytes from which each of its N blocks was decoded.
-
-    The bytes are the same on every rank. A ``Ring`` is to be broken off if this raises.
-    """
+) -> Traffic:
+    """Replace flat values by their sum over ranks, as ``ring_all_reduce`` does. Break a ``Ring`` off if this raises."""
     blocks, leave = np.array_split(total, ring.size), residual is not None
-    finished: list[Payload] = [b""] * ring.size
 
-    def put(k: int, values: Float32s, payload: Payload) -> None:
+    def put(k: int, values: Float32s) -> None:
         blocks[k][:] = values
-        finished[k] = payload
 
     traffic = reduce_scatter(ring, blocks, codec, leave=leave)
     own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
     if residual is not None:
         residual[:] = total
-    return traffic + all_gather(ring, own, codec, [block.size for block in blocks], put), finished
+    return traffic + all_gather(ring, own, codec, [block.size for block in blocks], put)
 
 
 def ring_reduce_scatter(
@@ -137,21 +132,21 @@ def all_gather(
     payload: Payload,
     codec: Codec | None,
     sizes: Sequence[int],
-    put: Callable[[int, Float32s, Payload], None],
+    put: Callable[[int, Float32s], None],
 ) -> Traffic:
-    """Run the second phase: ``put(k, values, payload)`` is called for every block, with the same bits on all ranks.
+    """Run the second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks.
 
     Args:
         payload: block ``rank + 1``, encoded; received payloads are passed on unchanged.
         sizes: number of values of each block.
-        put: function that copies what it needs of the values; it may keep the payload.
+        put: function that copies what it needs of the values.
     """
     n, i = ring.size, ring.rank
     scratch = np.empty(max(sizes), np.float32)
     raw = sent = 0
     for s in range(n):
         k = (i - s + 1) % n
-        put(k, decode(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]), payload)
+        put(k, decode(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
         if s < n - 1:
             raw += 4 * sizes[k]
             sent += memoryview(payload).nbytes

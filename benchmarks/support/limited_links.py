@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from benchmarks.support import network_namespace as namespaces
+from benchmarks.support.network_namespace import Namespace
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.transport import network_namespace as namespaces
 from lightloom.exchange.transport.launch import Outcome, Site, launch
-from lightloom.exchange.transport.network_namespace import Namespace
 from lightloom.exchange.transport.worker import Worker
 
 DEVICE = "eth0"
