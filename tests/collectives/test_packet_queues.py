@@ -24,12 +24,12 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PartFabric
-from lightloom.machines.fabrics.tiers.lowering import to_graph
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.fabrics.wdm_ring import Ring
 from tests.collectives.cost.reference import Row, nbytes_of_rows, rows_of
 from tests.collectives.strategies import collective_of, jobs, packet_fabrics, tier_fabrics, wdm_ring
+from tests.fabrics.tiers_as_graph import to_graph
 
 QUEUEABLE = ("ring", "ring-two-way-striped", "one-stage", "hierarchical", "mesh-broadcast", "worker-aggregator")
 """Algorithms whose ranks pass on nothing of which they still wait for a part."""

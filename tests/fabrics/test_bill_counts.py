@@ -18,12 +18,13 @@ from lightloom.machines.fabrics.bills.grids import averager_bill, wavelength_rin
 from lightloom.machines.fabrics.bills.links import RATES, bill_complaints, ports_for
 from lightloom.machines.fabrics.bills.switches import PRODUCTS, network, planes_of, tree_of
 from lightloom.machines.fabrics.graph import Graph
-from lightloom.machines.fabrics.tiers.lowering import to_graph
+from lightloom.machines.fabrics.tiers.bill import _level_bill
 from lightloom.machines.fabrics.tiers.tier import Tier
-from lightloom.machines.fabrics.tiers.tiers import Tiers, _level_bill
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium
 from lightloom.machines.parts.part import Power, load_part
 from tests.collectives.strategies import graphs, tier_fabrics
+from tests.fabrics.tiers_as_graph import to_graph
 
 GBPS = 0.125e9
 OPTICAL: Medium = "optical"

@@ -22,10 +22,10 @@ from lightloom.machines.fabrics.edges import Edge, dragonfly, hypercube
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
-from lightloom.machines.fabrics.tiers.lowering import to_graph
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import graphs, tier_fabrics
+from tests.fabrics.tiers_as_graph import to_graph
 
 RING = tuple(Edge(rank, (rank + 1) % 6, 1e9, 1e-6) for rank in range(6))
 

@@ -22,9 +22,8 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric, GroupFabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
-from lightloom.machines.fabrics.tiers.links import _members
 from lightloom.machines.fabrics.tiers.tier import Tier
-from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch, _members
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
 from tests.collectives.strategies import tier_fabrics
 

@@ -8,10 +8,10 @@ import pytest
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
-from lightloom.machines.fabrics.tiers.lowering import to_graph
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.fabrics.wdm_ring import Ring
+from tests.fabrics.tiers_as_graph import to_graph
 
 GRIDS = [Ring(ranks=6), Ring(ranks=5), Mesh(ranks=12), Torus(ranks=20), Torus(ranks=24, dims=(2, 3, 4))]
 

@@ -170,6 +170,11 @@ class Level:
     """Number of the first link."""
 
     @property
+    def label(self) -> str:
+        """Name of the tier in the names of links."""
+        return self.tier.name or f"tier {self.number}"
+
+    @property
     def size(self) -> int:
         return prod(self.dims)
 
@@ -334,7 +339,7 @@ class Level:
 
     def link_name(self, link: int) -> str:
         """The name of a link of this level, counted from its first."""
-        label = self.tier.name or f"tier {self.number}"
+        label = self.label
         if not self.switched:
             return f"{label} {self._direct_name(link)}"
         seats, children = self.seats, self.ranks // self.child

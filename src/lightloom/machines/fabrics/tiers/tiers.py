@@ -1,177 +1,44 @@
-"""Fabrics whose file lists their tiers."""
+"""Fabrics of tiers: what joins neighbouring ranks, what joins such groups, and so on outwards.
+
+A transfer takes the tier that joins its ends. Where that tier's rails are separate, the transfer first crosses the
+tiers beneath, to the rank of its own child that is on the rail of the destination:
+
+    source ──▶ [domain] ──▶ gateway ──▶ [rail of the destination] ──▶ destination
+"""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.grids import Grid, grid_bill
-from lightloom.machines.fabrics.bills.links import (
-    RATES,
-    cables,
-    ends_of,
-    ports_for,
-)
-from lightloom.machines.fabrics.bills.switches import network
-from lightloom.machines.fabrics.derived import Cut, Footprint, Ports
+from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric
 from lightloom.machines.fabrics.packets import PacketFabric
-from lightloom.machines.fabrics.tiers import (
-    links as cuts,
-)
-from lightloom.machines.fabrics.tiers import (
-    links as distances,
-)
-from lightloom.machines.fabrics.tiers import (
-    links as groups,
-)
-from lightloom.machines.fabrics.tiers import (
-    links as paths,
-)
-from lightloom.machines.fabrics.tiers.tier import Level, Tier, filled_tiers, filling, levels_of
-from lightloom.machines.parts.bill import Bill, BillChoices, Line
-from lightloom.machines.parts.part import Kind, load_part
-from lightloom.machines.transports.ways import Tiers as WaysTiers
-
-# The bill of a fabric of tiers, tier by tier.
-#
-# The first tier is a node's own network where nothing leads on through its switch and it is faster than any port of
-# the catalog, or where other tiers follow: it takes node links, of which nobody publishes a price or a power. All
-# other tiers take cards or uplinks, switches and optical links; grids take links between neighbours.
-
-_FASTEST = RATES[-1] * 0.125e9
+from lightloom.machines.fabrics.tiers.bill import tiers_bill
+from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, filling, levels_of
+from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.parts.part import Kind
+from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
 
-def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choices: BillChoices) -> Bill:
-    """Return the bill of the levels between ``ranks``, which the tiers of the fabric's file make."""
-    bills = [
-        _level_bill(level, levels, _blocks(level, tiers), choices) for level in levels if level.size > 1 or ranks == 1
-    ]
-    total = sum(bills[1:], bills[0]) if bills else Bill(ranks)
-    return Bill(ranks, total.lines, total.missing, total.notes, total.bandwidth, kind="tiers")
+class Reach(NamedTuple):
+    """Distances of the transfers that one tier joins."""
 
-
-def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
-    if not level.switched:
-        return _direct_bill(level, blocks, choices)
-    passed = any(level in other.chain for other in levels)
-    own = level.ports / level.child * level.tier.bandwidth
-    if level.number == 1 and not passed and (len(levels) > 1 or own > _FASTEST):
-        return _node_bill(level, own)
-    return _network_bill(level, choices)
-
-
-def _node_bill(level: Level, bandwidth: float) -> Bill:
-    """Return the links of a rank inside its node; each gigabyte a second counts as one part."""
-    count = bandwidth / 1e9
-    why = f"{level.ports / level.child:.4g} ports a rank x {level.tier.bandwidth / 1e9:.4g} GB/s of {_label(level)}"
-    return Bill(level.ranks, (Line(load_part("node-link"), count, why),), bandwidth=bandwidth)
-
-
-def _network_bill(level: Level, choices: BillChoices) -> Bill:
-    """Return the switches of a tier, what leads to them, and the tree behind them."""
-    ports = ports_for(level.tier.bandwidth, choices)
-    per_rank = _ports_of_a_rank(level)
-    joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
-    if level.beneath is not None:
-        # Uplinks of a switch lead to as many others beside each other: each of these joins the children once.
-        joined = level.size
-    below = choices.host_links if level.beneath is None else None
-    taper = level.tier.taper or 1.0
-    # What a fabric calls a tree has leaves and spines, however few its ports are.
-    least = 2 if level.tree else 1
-    lines, tree = network(ports, per_rank, max(joined, 2), choices, taper=taper, least=least, below=below)
-    flat = tree.tiers > least and not level.tree and level.beneath is None
-    note = f"{_label(level)}: no switch has {joined:,} ports: {tree.text(joined)}, without oversubscription"
-    rate = per_rank * level.tier.bandwidth if level.beneath is None else 0.0
-    return Bill(level.ranks, tuple(lines), notes=(note,) if flat else (), bandwidth=rate)
-
-
-def _ports_of_a_rank(level: Level) -> float:
-    """Ports are a child's where ranks have them, and a switch's where they are those of the switches beneath."""
-    return level.ports * (1 if level.beneath is None else level.planes) / level.child
-
-
-def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
-    """Return the links between neighbours of a grid or a full mesh."""
-    of_switches = level.beneath is not None
-    copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
-    if level.is_grid:
-        grid = Grid(
-            ranks=level.ranks,
-            dims=level.dims,
-            wraps=level.tier.shape != "mesh",
-            bandwidth=level.tier.bandwidth,
-            block=blocks,
-            switched=blocks is not None,
-            copies=copies,
-            kind=level.tier.shape,
-            of_switches=of_switches,
-        )
-        return grid_bill(grid, choices)
-    ports = ports_for(level.tier.bandwidth, choices)
-    ends = copies * (level.size - 1)
-    why = f"{level.size - 1} links of every port of {_label(level)}"
-    lines, notes = ends_of(ports, ends * ports.number, why, of_switches, choices)
-    lines += cables(ports, ends / 2 * ports.number, why, choices.grid_links, choices)
-    sent = 0.0 if of_switches else ends * level.tier.bandwidth
-    return Bill(level.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent)
-
-
-def _blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
-    """Return the sizes of the blocks that circuit switches join into this level; None where there are none."""
-    if level.switched or not level.is_grid:
-        return None
-    if level.tier.shape == "circuit-switch":
-        return tuple(1 for _ in level.dims)
-    circuits = [place for place, tier in enumerate(tiers) if tier.shape == "circuit-switch" and place]
-    joined = next((tiers[place - 1] for place in circuits if tiers[place - 1].shape in ("torus", "mesh")), None)
-    if joined is None or joined.children is None or level.tier.name != joined.name:
-        return None
-    block = joined.sizes(joined.children)
-    return block if len(block) == len(level.dims) else None
-
-
-def _label(level: Level) -> str:
-    return level.tier.name or f"tier {level.number}"
-
-
-# Two tiers as a transport sees them: the innermost as the domain, the slowest of the others as the network.
-#
-# Where the second tier leaves from the switches of the first, as the spines of a fat tree do, these are switches of
-# the network: every rank is then a domain of its own.
-
-
-def joins_domains(tiers: Sequence[Tier]) -> bool:
-    """Return whether the innermost tier joins the ranks of a domain, and is no part of the network between domains."""
-    return len(tiers) == 1 or not tiers[1].through_switch
-
-
-def reached_tiers(levels: Sequence[Level]) -> WaysTiers | None:
-    """Return the domain and what a rank's part of the slowest network tier carries; None where not all are switches."""
-    if any(not level.switched for level in levels):
-        return None
-    domain = levels[0]
-    joins = joins_domains([level.tier for level in levels])
-    network = min((_rate(level) for level in levels[joins:]), default=math.inf)
-    return WaysTiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
-
-
-def _rate(level: Level) -> float:
-    """Bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree behind."""
-    return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
-
-
-# What every fabric of tiers shares: links, paths, cuts, latencies and groups, all from its list of tiers.
+    nearest: float
+    """Seconds of the quickest transfer, which needs no tier beneath."""
+    farthest: float
+    """Seconds of the slowest transfer, with its way through the tiers beneath."""
+    links: int
+    """Number of links of the longest transfer."""
 
 
 class TieredFabric(PacketFabric):
@@ -186,7 +53,7 @@ class TieredFabric(PacketFabric):
         _ = self.levels
         return self
 
-    def library_tiers(self) -> WaysTiers | None:
+    def library_tiers(self) -> LibraryTiers | None:
         return reached_tiers(self.levels)
 
     @property
@@ -245,6 +112,16 @@ class TieredFabric(PacketFabric):
         notes = (*bill.notes, self.filling) if self.filling else bill.notes
         return replace(bill, kind=self.kind_name, notes=notes)
 
+    def ring_order(self) -> Ints:
+        """Return the ranks one after the other, through the cells of each grid in a snake."""
+        order = np.zeros(1, np.int64)
+        for level in self.levels:
+            places = level.lattice.snake() if level.is_grid else np.arange(level.size)
+            order = (places[:, None] * level.child + order).ravel()
+        return order
+
+    # Links, and the ways of transfers over them
+
     @property
     def links(self) -> int:
         return sum(level.links for level in self.levels)
@@ -255,56 +132,231 @@ class TieredFabric(PacketFabric):
 
     def link_bandwidth(self) -> Floats:
         classes = [alike for level in self.levels for alike in level.classes]
-        rates = [self.data_rate(alike.bandwidth, ports=alike.ports) for alike in classes]
-        return np.repeat(np.array(rates), [alike.links for alike in classes])
+        return np.repeat(np.array([self._rate(alike) for alike in classes]), [alike.links for alike in classes])
 
-    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        return paths.footprint(self.levels, source, destination)
-
-    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        return paths.path(self.levels, source, destination)
+    def _rate(self, alike: LinkClass) -> float:
+        """Return the bytes of data per second through a link of a class, headers of its ports' packets left out."""
+        return self.data_rate(alike.bandwidth, ports=alike.ports)
 
     def link_latency(self) -> Floats:
         return np.repeat([level.latency for level in self.levels], [level.links for level in self.levels])
 
+    def crossings(self, source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
+        """Yield each level, outermost first, the transfers that cross it, and the ranks between which they do."""
+        source, target = np.asarray(source, np.int64), np.asarray(destination, np.int64)
+        for level in reversed(self.levels):
+            crosses = level.leads_out(source, target)
+            gateway = level.gateway(source, target)
+            yield level, crosses, gateway, target
+            target = np.where(crosses, gateway, target)
+
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the links of transfers; levels of which a transfer crosses at most one share columns."""
+        columns: list[list[Ints]] = []
+        first = 0
+        for level, crosses, gateway, target in self.crossings(source, destination):
+            if crosses.any():
+                runs = [run for run, _ in level.runs(gateway, target)]
+                for number, run in enumerate(runs, first):
+                    if number == len(columns):
+                        columns.append([*np.zeros((3, len(crosses)), np.int64), np.ones(len(crosses), np.int64)])
+                    for column, part in zip(columns[number], run.columns(), strict=True):
+                        np.copyto(column, part, where=crosses)
+            if not level.joined:
+                first = len(columns)
+        if not columns:
+            return Footprint.of([(0, 0, np.zeros(len(np.asarray(source)), np.int64), 1)])
+        return Footprint(*(np.stack(parts, axis=-1) for parts in zip(*columns, strict=True)))
+
+    def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        runs, backward = [], []
+        for level, crosses, gateway, target in reversed(list(self.crossings(source, destination))):
+            if crosses.any():
+                for run in level.ordered_runs(gateway, target):
+                    runs.append(run._replace(length=np.where(crosses, run.length, 0)).columns())
+                    backward.append(run.backward)
+        return ordered_links(runs, backward) if runs else np.full((len(np.asarray(source)), 1), -1)
+
+    def _crossed(self, source: Ints, destination: Ints) -> Iterator[tuple[Ints, float]]:
+        """Yield the numbers of links that transfers cross in one go, and the seconds of each such link."""
+        for level, crosses, gateway, target in self.crossings(source, destination):
+            if crosses.any():
+                for run, seconds in level.runs(gateway, target):
+                    yield np.where(crosses, run.length, 0), seconds
+
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        return paths.hops(self.levels, source, destination)
+        links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
+        for length, _ in self._crossed(source, destination):
+            links += length
+        return links
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        return paths.latency(self.levels, source, destination)
+        total = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)))
+        for length, seconds in self._crossed(source, destination):
+            if seconds:
+                total += seconds * length
+        return total
+
+    # Bytes per second into ranks, and into groups of ranks
+
+    @property
+    def _used_levels(self) -> list[Level]:
+        """Levels whose ports some transfer takes."""
+        leads = {level.number for level in self.levels if level.size > 1}
+        through = {beneath.number for level in self.levels if level.number in leads for beneath in level.chain}
+        return [level for level in self.levels if level.number in leads | through]
+
+    def _entering(self, level: Level, ranks: int) -> float:
+        """Return the bytes per second that enter ``ranks`` neighbours, a child or a part of one, through one level.
+
+        Neighbours that share a port have all of it.
+        """
+        ports, *tree = level.classes
+        if tree and ranks == level.child:
+            return self._rate(tree[0])
+        seats = level.planes if level.beneath is not None else -(-ranks // level.sharing)
+        degree = 1 if level.switched else level.lattice.smallest_degree if level.is_grid else level.size - 1
+        return seats * degree * self._rate(ports)
+
+    def _from_outside(self, inside: int, ranks: int) -> float:
+        """Return the bytes per second that enter ``ranks`` neighbours from levels beyond the first ``inside`` ones."""
+        return sum(
+            self._entering(level, ranks)
+            for level in self._used_levels
+            if level.number > inside and (level.beneath is None or level.number == inside + 1)
+        )
 
     def cuts(self) -> list[Cut]:
-        return cuts.cuts(self.levels, self.data_rate)
+        """Return cuts around one rank, around the group of each level, and through the middle of grids and meshes."""
+        levels, own = self.levels, [level for level in self._used_levels if level.beneath is None]
+        name = "what one rank's ports can receive"
+        if len(own) == 1 and not own[0].switched:
+            corner = levels[0].tier.shape == "mesh"
+            name = "what a corner rank can receive" if corner else "what one rank can receive"
+        result = [Cut(name, 1, self._from_outside(0, 1))]
+        for level in levels[:-1]:
+            if 1 < level.group < level.ranks:
+                tree = level.number == 1 and levels[1].tree
+                name = "the tree links into one domain" if tree else f"the links into one group of {level.group} ranks"
+                capacity = self._from_outside(level.number, level.group)
+                result.append(Cut(name, level.group, capacity, level.ranks // level.group))
+        for level in levels:
+            if not level.switched and level.size > 1:
+                result += self._halves(level)
+        return result
+
+    def _halves(self, level: Level) -> Iterator[Cut]:
+        """Yield cuts through the middle of a level without a switch."""
+        share = self.data_rate(level.classes[0].bandwidth)
+        label = level.tier.name or level.tier.shape
+        half = level.size // 2
+        parts = [(f"the links into one half of the {label}", half, half * (level.size - half))]
+        if level.is_grid:
+            parts = [
+                (f"the links into one half of dimension {axis + 1} of the {label}", inside, links)
+                for axis, inside, links in level.lattice.halves()
+            ]
+        for name, inside, links in parts:
+            ranks = inside * level.child
+            yield Cut(name, ranks, links * level.planes * share + self._from_outside(level.number, ranks))
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        return cuts.rank_bandwidths(self.levels, self.data_rate)
+        """Return the bytes per second that no rank exceeds in receiving, and in sending, over links of its own."""
+        ranks = np.arange(self.ranks)
+        both = np.zeros((2, len(ranks)))
+        for level in (level for level in self._used_levels if level.beneath is None):
+            share = self._rate(level.classes[0])
+            if level.is_grid:
+                both += share * np.array(level.lattice.degrees())[:, ranks // level.child % level.size]
+            else:
+                both += share * (1 if level.switched else level.size - 1)
+        return both[0], both[1]
 
     def total_receive_bandwidth(self) -> float:
-        return cuts.total_receive_bandwidth(self.levels, self.data_rate)
+        total = 0.0
+        for level in (level for level in self._used_levels if level.beneath is None):
+            share = self.data_rate(level.classes[0].bandwidth)
+            if level.switched:
+                total += level.seats * share
+            else:
+                degree = level.lattice.total_degree if level.is_grid else level.size * (level.size - 1)
+                total += level.ranks // level.group * level.planes * degree * share
+        return total
+
+    # Distances: every tier but an open mesh looks alike from all of its children, so that the farthest and the nearest
+    # transfer of a fabric are those of its tiers, one by one.
+
+    def reaches(self) -> list[Reach]:
+        """Return the nearest and farthest transfers of each tier that has several children, innermost first."""
+        reaches: list[Reach] = []
+        within = {1: Reach(0.0, 0.0, 0)}
+        for level in self.levels:
+            if level.size == 1:
+                continue
+            passed = [(2 + 2 * beneath.tree, beneath.latency) for beneath in level.chain]
+            through, over = sum(count * latency for count, latency in passed), sum(count for count, _ in passed)
+            if level.is_grid:
+                near, far = 1, level.lattice.diameter
+            else:
+                near = far = 2 + 2 * level.tree if level.switched else 1
+            # On separate rails a transfer first goes to the rank of its own child on the rail of the destination.
+            first = within[level.root.child] if not level.joined and level.planes > 1 else within[1]
+            farthest = through + far * level.latency + first.farthest
+            reaches.append(Reach(through + near * level.latency, farthest, over + far + first.links))
+            nearest, slowest, links = zip(*reaches, strict=True)
+            within[level.group] = Reach(min(nearest), max(slowest), max(links))
+        return reaches
 
     def diameter(self) -> int:
-        return distances.diameter(self.levels)
+        return max((reach.links for reach in self.reaches()), default=0)
 
     def neighbour_latency(self) -> float:
-        return distances.neighbour_latency(self.levels)
+        return min((reach.nearest for reach in self.reaches()), default=0.0)
+
+    @property
+    def _relays_help(self) -> bool:
+        """True if relaying over an outer tier may be quicker than a transfer of an inner one."""
+        reaches = self.reaches()
+        return any(
+            inner.farthest > 2 * outer.nearest
+            for number, inner in enumerate(reaches)
+            for outer in reaches[number + 1 :]
+        )
 
     def diameter_latency(self) -> float:
-        seconds = distances.diameter_latency(self.levels)
-        return derived.diameter_latency(self) if seconds is None else seconds
+        if self._relays_help:
+            return derived.diameter_latency(self)
+        return max((reach.farthest for reach in self.reaches()), default=0.0)
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Where no relay is quicker all ranks are alike, or rank 0 is in a corner."""
-        seconds = distances.diameter_latency(self.levels)
-        return derived.root_latency(self, to_root=to_root) if seconds is None else seconds
+        """Return the latency of the farthest rank: where no relay is quicker, ranks are alike, or 0 is in a corner."""
+        return derived.root_latency(self, to_root=to_root) if self._relays_help else self.diameter_latency()
+
+    # Ports of ranks, and groups of ranks at a stride as fabrics of tiers
+
+    def _port_rates(self) -> Floats | None:
+        """Return the bytes per second of a transfer of each tier while all ports are busy: [tier].
+
+        None where ranks share ports, switches lead on, or links join neighbours, so that the rate depends on more.
+        """
+        if any(not level.joined or level.sharing > 1 or level.beneath is not None for level in self.levels):
+            return None
+        rates = []
+        for level in self.levels:
+            ports, *tree = level.classes
+            rates.append(min([self._rate(ports), *(self._rate(links) / level.child for links in tree)]))
+        return np.array(rates)
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         if self.joins_ranks:
             return None
-        rates = groups.port_rates(self.levels, self.data_rate)
+        rates = self._port_rates()
         if rates is None:
             return self._ports_by_links(source, destination)
-        joining = paths.joining(self.levels, source, destination)
-        return Ports(joining, joining, rates[joining])
+        tier = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
+        for number, level in enumerate(self.levels):
+            tier[level.leads_out(source, destination)] = number
+        return Ports(tier, tier, rates[tier])
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
         """Those of derived geometry; the children of an outermost switch are alike, so that three of them say all."""
@@ -323,20 +375,90 @@ class TieredFabric(PacketFabric):
         each."""
         if self.ranks % (ranks * stride):
             return None
-        tiers = groups.group_tiers(self.levels, ranks, stride)
+        tiers = _group_tiers(self.levels, ranks, stride)
         return super().group(ranks, stride) if tiers is None else self.of_tiers(ranks, tiers)
 
     @abstractmethod
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Fabric | None:
         """This fabric with other ranks and tiers."""
 
-    def ring_order(self) -> Ints:
-        """Rank by rank, through the cells of each grid in a snake."""
-        order = np.zeros(1, np.int64)
-        for level in self.levels:
-            places = level.lattice.snake() if level.is_grid else np.arange(level.size)
-            order = (places[:, None] * level.child + order).ravel()
-        return order
+
+def _members(level: Level, ranks: int, stride: int) -> int | None:
+    """Return how many ranks of a group at a stride fall into one child of a level; None where children differ."""
+    child = level.child
+    if stride % child == 0:
+        return 1
+    if child % (ranks * stride) == 0:
+        return ranks
+    if child % stride == 0 and ranks * stride % child == 0:
+        return child // stride
+    return None
+
+
+def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier, ...] | None:
+    """Return the tiers of one of the groups, while all exchange the same; None where the group is no fabric of tiers.
+
+    Each group has its part of what it shares with its siblings: the ports of its own ranks, and of trees and uplinks as
+    many as it has ranks among those of the child.
+    """
+    if any(level.sharing > 1 for level in levels if level.beneath is None):
+        return None
+    members = [_members(level, ranks, stride) for level in levels]
+    tiers = []
+    for level, inside, beyond in zip(levels, members, [*members[1:], ranks], strict=True):
+        if inside is None or beyond is None or beyond % inside:
+            return None
+        if not level.joined and (beyond > inside or level.beneath is not None):
+            # A group needs a rail of its own through all children, or whole children that forward inside.
+            alone = level.beneath is None and beyond == inside * level.size and inside in (1, level.child)
+            if not alone:
+                return None
+        if any(not passed.joined for passed in level.chain):
+            return None
+        tiers.append(_reduced(level, inside, beyond // inside))
+    return tuple(tiers)
+
+
+def _reduced(level: Level, inside: int, size: int) -> Tier:
+    """Return a tier with ``size`` children of ``inside`` ranks each."""
+    tier = level.tier
+    fields = {name: getattr(tier, name) for name in type(tier).model_fields}
+    if size == level.size:
+        fields["size" if tier.dims is None else "dims"] = size if tier.dims is None else level.dims
+    else:
+        fields |= {"size": size, "dims": None, "twisted": False}
+    if level.beneath is None:
+        if tier.ports is not None:
+            fields["ports"] = tier.ports * inside // level.child
+    else:
+        fields |= {"ports": inside, "bandwidth": tier.bandwidth * level.ports / level.child}
+    return Tier(**fields)
+
+
+# Two tiers as a transport sees them: the innermost as the domain, the slowest of the others as the network.
+#
+# Where the second tier leaves from the switches of the first, as the spines of a fat tree do, these are switches of
+# the network: every rank is then a domain of its own.
+
+
+def joins_domains(tiers: Sequence[Tier]) -> bool:
+    """Return whether the innermost tier joins the ranks of a domain, and is no part of the network between domains."""
+    return len(tiers) == 1 or not tiers[1].through_switch
+
+
+def reached_tiers(levels: Sequence[Level]) -> LibraryTiers | None:
+    """Return the domain and what a rank's part of the slowest network tier carries; None where not all are switches."""
+    if any(not level.switched for level in levels):
+        return None
+    domain = levels[0]
+    joins = joins_domains([level.tier for level in levels])
+    network = min((_rate(level) for level in levels[joins:]), default=math.inf)
+    return LibraryTiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
+
+
+def _rate(level: Level) -> float:
+    """Bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree behind."""
+    return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
 
 
 class Tiers(TieredFabric):

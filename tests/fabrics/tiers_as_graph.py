@@ -18,7 +18,6 @@ from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Footprint, links_of
 from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
 from lightloom.machines.fabrics.graph import Graph
-from lightloom.machines.fabrics.tiers import links as paths
 from lightloom.machines.fabrics.tiers.tier import Level
 from lightloom.machines.fabrics.tiers.tiers import TieredFabric
 
@@ -58,21 +57,17 @@ def _sharing(level: Level, seat: int | None) -> range:
     return range(0) if seat is None else range(seat * level.sharing, (seat + 1) * level.sharing)
 
 
-def _label(level: Level) -> str:
-    return level.tier.name or f"tier {level.number}"
-
-
 def _port(level: Level, seat: int) -> Vertex:
     """The vertex at which a level's links begin: a rank, a port that ranks share, or a switch beneath."""
     if level.beneath is not None:
         group, plane = divmod(seat, level.planes)
         return _switch(level.beneath, group, plane)
-    return seat if level.sharing == 1 else f"{_label(level)} port {seat}"
+    return seat if level.sharing == 1 else f"{level.label} port {seat}"
 
 
 def _switch(level: Level, group: int, plane: int) -> str:
     """The switch of a group, or of one of its rails."""
-    return f"{_label(level)} switch {group}" if level.joined else f"{_label(level)} switch {group} of rail {plane}"
+    return f"{level.label} switch {group}" if level.joined else f"{level.label} switch {group} of rail {plane}"
 
 
 def _level_links(level: Level) -> Iterator[_Link]:
@@ -85,13 +80,13 @@ def _level_links(level: Level) -> Iterator[_Link]:
         group, plane = seat // per_group, seat % level.planes
         target: Vertex = _switch(level, group, plane)
         if level.tree:
-            target = f"{_label(level)} leaf {seat * level.sharing // level.child}"
+            target = f"{level.label} leaf {seat * level.sharing // level.child}"
         yield _Link(level.base + seat, _port(level, seat), target)
         yield _Link(level.base + level.seats + seat, target, _port(level, seat))
     if level.tree:
         children, base = level.ranks // level.child, level.base + 2 * level.seats
         for child in range(children):
-            leaf, switch = f"{_label(level)} leaf {child}", _switch(level, child // level.size, 0)
+            leaf, switch = f"{level.label} leaf {child}", _switch(level, child // level.size, 0)
             yield _Link(base + child, leaf, switch)
             yield _Link(base + children + child, switch, leaf)
 
@@ -148,7 +143,7 @@ def _routes(fabric: TieredFabric, links: list[_Link]) -> tuple[tuple[Vertex, ...
     routes: list[tuple[Vertex, ...]] = []
     for source, destination in derived.pairs(fabric.ranks):
         ways: list[list[Vertex]] = [[rank] for rank in destination.tolist()]  # from the end, tier by tier
-        for level, crosses, gateway, target in paths.crossings(fabric.levels, source, destination):
+        for level, crosses, gateway, target in fabric.crossings(source, destination):
             rows = np.flatnonzero(crosses)
             runs = [run.columns() for run, _ in level.runs(gateway[rows], target[rows])]
             transfer, link = links_of(Footprint.of(runs)) if len(rows) else (rows, rows)

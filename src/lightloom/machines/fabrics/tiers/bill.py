@@ -1,0 +1,109 @@
+"""The bill of a fabric of tiers, tier by tier.
+
+The first tier is a node's own network where nothing leads on through its switch and it is faster than any port of the
+catalog, or where other tiers follow: it takes node links, of which nobody publishes a price or a power. All other tiers
+take cards or uplinks, switches and optical links; grids take links between neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lightloom.machines.fabrics.bills.grids import Grid, grid_bill
+from lightloom.machines.fabrics.bills.links import RATES, cables, ends_of, ports_for
+from lightloom.machines.fabrics.bills.switches import network
+from lightloom.machines.fabrics.tiers.tier import Level, Tier
+from lightloom.machines.parts.bill import Bill, BillChoices, Line
+from lightloom.machines.parts.part import load_part
+
+_FASTEST = RATES[-1] * 0.125e9
+
+
+def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choices: BillChoices) -> Bill:
+    """Return the bill of the levels between ``ranks``, which the tiers of the fabric's file make."""
+    bills = [
+        _level_bill(level, levels, _blocks(level, tiers), choices) for level in levels if level.size > 1 or ranks == 1
+    ]
+    total = sum(bills[1:], bills[0]) if bills else Bill(ranks)
+    return Bill(ranks, total.lines, total.missing, total.notes, total.bandwidth, kind="tiers")
+
+
+def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
+    if not level.switched:
+        return _direct_bill(level, blocks, choices)
+    passed = any(level in other.chain for other in levels)
+    own = level.ports / level.child * level.tier.bandwidth
+    if level.number == 1 and not passed and (len(levels) > 1 or own > _FASTEST):
+        return _node_bill(level, own)
+    return _network_bill(level, choices)
+
+
+def _node_bill(level: Level, bandwidth: float) -> Bill:
+    """Return the links of a rank inside its node; each gigabyte a second counts as one part."""
+    count = bandwidth / 1e9
+    why = f"{level.ports / level.child:.4g} ports a rank x {level.tier.bandwidth / 1e9:.4g} GB/s of {level.label}"
+    return Bill(level.ranks, (Line(load_part("node-link"), count, why),), bandwidth=bandwidth)
+
+
+def _network_bill(level: Level, choices: BillChoices) -> Bill:
+    """Return the switches of a tier, what leads to them, and the tree behind them."""
+    ports = ports_for(level.tier.bandwidth, choices)
+    per_rank = _ports_of_a_rank(level)
+    joined = round(per_rank * level.group / (level.planes if level.tier.separate_rails else 1))
+    if level.beneath is not None:
+        # Uplinks of a switch lead to as many others beside each other: each of these joins the children once.
+        joined = level.size
+    below = choices.host_links if level.beneath is None else None
+    taper = level.tier.taper or 1.0
+    # What a fabric calls a tree has leaves and spines, however few its ports are.
+    least = 2 if level.tree else 1
+    lines, tree = network(ports, per_rank, max(joined, 2), choices, taper=taper, least=least, below=below)
+    flat = tree.tiers > least and not level.tree and level.beneath is None
+    note = f"{level.label}: no switch has {joined:,} ports: {tree.text(joined)}, without oversubscription"
+    rate = per_rank * level.tier.bandwidth if level.beneath is None else 0.0
+    return Bill(level.ranks, tuple(lines), notes=(note,) if flat else (), bandwidth=rate)
+
+
+def _ports_of_a_rank(level: Level) -> float:
+    """Ports are a child's where ranks have them, and a switch's where they are those of the switches beneath."""
+    return level.ports * (1 if level.beneath is None else level.planes) / level.child
+
+
+def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
+    """Return the links between neighbours of a grid or a full mesh."""
+    of_switches = level.beneath is not None
+    copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
+    if level.is_grid:
+        grid = Grid(
+            ranks=level.ranks,
+            dims=level.dims,
+            wraps=level.tier.shape != "mesh",
+            bandwidth=level.tier.bandwidth,
+            block=blocks,
+            switched=blocks is not None,
+            copies=copies,
+            kind=level.tier.shape,
+            of_switches=of_switches,
+        )
+        return grid_bill(grid, choices)
+    ports = ports_for(level.tier.bandwidth, choices)
+    ends = copies * (level.size - 1)
+    why = f"{level.size - 1} links of every port of {level.label}"
+    lines, notes = ends_of(ports, ends * ports.number, why, of_switches, choices)
+    lines += cables(ports, ends / 2 * ports.number, why, choices.grid_links, choices)
+    sent = 0.0 if of_switches else ends * level.tier.bandwidth
+    return Bill(level.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent)
+
+
+def _blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
+    """Return the sizes of the blocks that circuit switches join into this level; None where there are none."""
+    if level.switched or not level.is_grid:
+        return None
+    if level.tier.shape == "circuit-switch":
+        return tuple(1 for _ in level.dims)
+    circuits = [place for place, tier in enumerate(tiers) if tier.shape == "circuit-switch" and place]
+    joined = next((tiers[place - 1] for place in circuits if tiers[place - 1].shape in ("torus", "mesh")), None)
+    if joined is None or joined.children is None or level.tier.name != joined.name:
+        return None
+    block = joined.sizes(joined.children)
+    return block if len(block) == len(level.dims) else None
