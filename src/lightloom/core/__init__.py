@@ -1,1 +1,1 @@
-"""What every layer may use: errors, units at the edge, files, provenance, plug-ins, study claims."""
+"""Shared foundations of every room: errors, units, files, provenance, plug-ins, claims of studies."""

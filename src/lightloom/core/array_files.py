@@ -25,7 +25,7 @@ _DAMAGE = (
     OverflowError, RuntimeError, NotImplementedError, UnicodeError, struct.error, tokenize.TokenError, zlib.error,
     zipfile.BadZipFile,
 )  # fmt: skip
-"""What NumPy and the archive's reader raise for files that are damaged, or are no files of theirs."""
+"""Exceptions that NumPy and the archive's reader raise for files that are damaged, or are no files of theirs."""
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ MEANINGS: Mapping[Status, str] = {
     "deviates": "the numbers differ",
     "not reproducible": "there is nothing to compare",
 }
-"""What each status says of its row."""
+"""Meaning of each status, in words."""
 SCHEMA = "lightloom.study/1"
 
 
@@ -45,19 +45,19 @@ class Claim:
     """
 
     id: str
-    """``study.table|figure|headline|example.what``."""
+    """Name of the row: ``study.table|figure|headline|example.what``."""
     paper: float | str | None
     ours: float | str | None
     unit: str
     tolerance: float = 0.0
     basis: Basis = "reproduced"
-    """What ours rests on: the paper's experiment, its printed figures, another experiment, or the paper's formula."""
+    """Origin of ours: the paper's experiment, its printed figures, another experiment, or the paper's formula."""
     trivial: float = 0.0
     """The answer that needs no experiment, in the row's unit: a tolerance that accepts it would show nothing."""
     fitted: bool = False
-    """Whether a constant was fitted to the paper to get ``ours``."""
+    """True when a constant was fitted to the paper to get ``ours``."""
     why: str = ""
-    """What explains a deviation, or what had to be assumed."""
+    """Explanation of a deviation, or the assumptions that had to be made."""
 
     def __post_init__(self) -> None:
         if self.status != "match" and not self.why:

@@ -199,7 +199,7 @@ class _PlainLoader(_Loader):  # type: ignore[misc, valid-type]
     """A loader of plain values that refuses a key which occurs twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping.
+        """Build the mapping that a node of the document states.
 
         Raises:
             ConstructorError: a key occurs twice.

@@ -94,7 +94,7 @@ def check_writable(path: Path) -> None:
 # Text from files and names of files, as a terminal may show it.
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What moves the cursor, colours, rings or reverses the direction of writing; lines and tabs stay."""
+"""Characters that move the cursor, colour, ring or reverse the direction of writing; lines and tabs stay."""
 
 
 def visible(text: str) -> str:

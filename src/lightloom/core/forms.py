@@ -21,7 +21,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read, is_file
 
 Purpose = Literal["model", "cluster", "accelerator", "schedule", "sizes"]
-"""What a file describes; ``sizes`` alone are not enough for anything."""
+"""Subject of a file; ``sizes`` alone are not enough for anything."""
 _HEAD = 1 << 16
 """Bytes by which a file is recognised."""
 _GZIP = b"\x1f\x8b"
@@ -41,15 +41,15 @@ class Form:
     name: str
     """Name by which readers are chosen."""
     title: str
-    """What it is called in messages."""
+    """Name of the form in messages."""
     suffixes: tuple[str, ...]
     """Suffixes of its files; each may be followed by ``.gz``."""
     purpose: Purpose
-    """What such a file describes."""
+    """Subject that such a file describes."""
     is_head: Callable[[str], object] | None = None
-    """Whether these first characters can begin such a file; None where the suffix decides alone."""
+    """Test of the first characters of a file for this form; None where the suffix decides alone."""
     marks: str = ""
-    """What its files hold that others with the same suffix do not, in words."""
+    """Content, in words, that tells its files from others with the same suffix."""
 
 
 def _keys(*names: str) -> Callable[[str], bool]:
@@ -80,7 +80,7 @@ _HEADS: Mapping[str, Callable[[str], object]] = {
     "astra-sim-system": _SYSTEM.search,
     "schedule": _schema("lightloom.schedule/"),
 }
-"""What recognises the head of a file, by the name of its form, where several forms share a suffix."""
+"""Tests of the head of a file, by the name of its form, where several forms share a suffix."""
 
 _TABLE: tuple[tuple[str, str, Purpose, str, str], ...] = (
     ("profile", ".json", "model", "profile of torch.profiler", "traceEvents"),
@@ -112,7 +112,7 @@ FORMS: tuple[Form, ...] = tuple(
 
 
 def looks_like_file(name: str) -> bool:
-    """Whether a name means a file rather than an entry of a catalog: it exists, or has the suffix of a form."""
+    """Return whether a name means a file rather than a catalog's entry: it exists, or has the suffix of a form."""
     suffix = _suffix(Path(name))
     return any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name)
 
@@ -194,7 +194,7 @@ def _outer_keys(head: str) -> Iterator[str]:
 
 
 def _is_events(head: str) -> bool:
-    """Whether the head begins a list of trace events, the other form that trace viewers know."""
+    """Return whether the head begins a list of trace events, the other form that trace viewers know."""
     return re.match(r"\s*\[\s*\{", head) is not None and '"ph"' in head
 
 

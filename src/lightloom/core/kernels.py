@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # kernels, which numba does not compare: they are compiled into their callers.
 
 AHEAD = Path(__file__).parents[1] / "compiled"
-"""What was compiled when the package was built."""
+"""Folder of the kernels that were compiled when the package was built."""
 
 _ANY_PROCESSOR = ("generic", "")
 """Name and features of a processor, as LLVM calls what all processors of an architecture have."""
@@ -46,7 +46,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one kernel, and behind it what was compiled when the package was built."""
 
     fills_ahead: ClassVar[bool] = False
-    """Whether this process fills :data:`AHEAD` instead of numba's cache."""
+    """True when this process fills :data:`AHEAD` instead of numba's cache."""
 
     def __init__(self, function: FunctionType) -> None:
         super().__init__(function)
@@ -116,4 +116,4 @@ njit_threaded: Any = _kernels(nogil=True)
 """For kernels that run beside other threads of Python."""
 
 njit_threaded_numpy: Any = _kernels(nogil=True, error_model="numpy")
-"""The same where a division by zero gives what NumPy gives, instead of raising."""
+"""Decorator for kernels that run beside other threads of Python, where a division by zero gives what NumPy gives."""

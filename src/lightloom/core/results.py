@@ -152,7 +152,7 @@ def formatted_fields(config: Config) -> dict[str, str]:
 
 
 def _belongs_in_line(value: object) -> bool:
-    """Whether a value says something in one line: zeros and parts with many fields do not."""
+    """Return whether a value says something in one line: zeros and parts with many fields do not."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 

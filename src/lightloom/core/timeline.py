@@ -46,7 +46,7 @@ class Interval:
 
     @property
     def duration(self) -> float:
-        """Duration, in seconds."""
+        """Seconds from start to end."""
         return self.end - self.start
 
 
@@ -54,9 +54,9 @@ class Counter(NamedTuple):
     """A quantity over a step, which holds from each moment to the next."""
 
     name: str
-    """With its unit."""
+    """Name of the quantity with its unit."""
     moments: tuple[float, ...]
-    """Seconds, increasing."""
+    """Moments at which the value changes, in seconds, increasing."""
     values: tuple[float, ...]
 
     @classmethod

@@ -135,7 +135,7 @@ def format_quantity(value: float, dimension: Dimension) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Format a time."""
+    """Format seconds in the largest unit that fits."""
     return format_quantity(seconds, "time")
 
 

@@ -1,4 +1,4 @@
-"""The same rows as in the pages, for terminals: tables that give up columns rather than break words.
+"""Tables of the pages' rows for terminals, which give up columns rather than break words.
 
     #  plan                         step      samples/s  where the time goes   energy       memory    vs bound
     1  fsdp · ring-two-way-striped  13.77 ms  148,900    ██████▓               not sourced  2.3 GiB   1.02×
@@ -81,11 +81,11 @@ class _Column(Generic[_Row]):
     rank: int = 0
     """Columns of rank 0 always stay; of the others, those of the largest rank are given up first."""
     wraps: bool = False
-    """Whether cells may be broken between words."""
+    """True when cells may be broken between words."""
     right: bool = False
-    """Whether cells are set flush right."""
+    """True when cells are set flush right."""
     dotted: bool = False
-    """Whether cells are names, which may be broken after a dot or an underscore."""
+    """True when cells are names, which may be broken after a dot or an underscore."""
 
 
 def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int | None, title: str) -> Table:
@@ -186,7 +186,7 @@ def _exchange(row: RankingRow) -> Text:
 
 
 def legend() -> Text:
-    """What the blocks of a bar mean."""
+    """Return the meaning of each block of a bar."""
     text = Text()
     for key, (words, colour) in SHARES.items():
         text.append(f"{_BLOCKS[key]} ", style=colour).append(f"{words}  ", style="dim")

@@ -44,28 +44,28 @@ if TYPE_CHECKING:
 _MEMORY_COLOURS = ("#4c78c8", "#5ba8a0", "#7d6bc4", "#d9a821", "#e0892b", "#c2449a")
 _NUMBER = re.compile(r"[-+−≈<>]?[\d][\d.,eE+\-−]*\s*(%|×|[A-Za-zµ/]{1,6})?")
 _ACTIVE = re.compile(r"<script|<foreignObject|<[^>]*\son\w+\s*=|<[^>]*javascript:", re.IGNORECASE)
-"""What would run, in an element; texts of a picture, which its writer escapes, may say anything."""
+"""Content of an SVG element that would run; texts of a picture, which its writer escapes, may say anything."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Explorer:
-    """What the scripts of a page need."""
+    """Data and libraries that the scripts of a page need."""
 
     data: Markup
-    """JSON of :func:`lightloom.reports.report.page_data`."""
+    """JSON text of :func:`lightloom.reports.report.page_data`."""
     scripts: Sequence[Markup]
     """The browser library that draws."""
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """Return the HTML text of the page."""
     explorer = _explorer(report) if report.explored else None
     return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
 
 
 def draws() -> bool:
-    """Whether the optional library that draws in the browser is installed."""
+    """Return whether the optional library that draws in the browser is installed."""
     return find_spec("bokeh") is not None
 
 
@@ -158,7 +158,7 @@ def bar_scale(rows: Sequence[RankingRow]) -> float:
 
 
 def _percent(part: float, whole: float) -> str:
-    """CSS percentage."""
+    """Return a share as a percentage in CSS."""
     return f"{100 * part / whole:.4f}%" if whole else "0%"
 
 

@@ -1,4 +1,4 @@
-"""What a report says, as plain data that knows nothing of its display; SI units throughout."""
+"""Content of a report as plain data that knows nothing of its display; SI units throughout."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PART = re.compile(r"/\d+(?= |$)")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What computes or sends under one name, on all resources of the simulated group together."""
+    """All computing or sending under one name, on all resources of the simulated group together."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class ExploredPlan:
     place: int
     label: str
     step_time: float
-    """Seconds."""
+    """Duration of the step, in seconds."""
     lanes: Mapping[str, Sequence[Stretch]]
     """Stretches of the busiest resources, by resource."""
     joined_below: float
@@ -74,7 +74,7 @@ class ExploredPlan:
     resources: int
     """All resources of the timeline."""
     tasks: Sequence[Task]
-    """What takes the most time, the largest first."""
+    """Tasks that take the most time, the largest first."""
     exchanges: Sequence[tuple[str, ...]]
     """Collectives of the step: kind, ranks, stride, size, algorithm; text as shown."""
     memory: Mapping[str, float]
@@ -105,7 +105,7 @@ def explored_plan(
     capacity: float | None,
     exchanges: Sequence[tuple[str, ...]] = (),
 ) -> ExploredPlan:
-    """What the page shows of one plan."""
+    """Return the data with which the page explores one plan."""
     shown = busiest(timeline, LANES)
     below = 0.0
     lanes = {name: stretches(intervals, below, join_compute=False) for name, intervals in shown.items()}
@@ -230,7 +230,7 @@ class RankingRow:
     strategy: str
     algorithm: str
     step_time: float
-    """Seconds."""
+    """Duration of the step, in seconds."""
     breakdown: Mapping[str, float]
     """Seconds by what the step waits for, as ``Timeline.breakdown()`` gives them."""
     place: int = 0
@@ -238,21 +238,21 @@ class RankingRow:
     exchange: str | None = None
     """Method by which replicas exchange gradients, in a few words; None for as they are."""
     exchange_effect: str = ""
-    """What the method saves or loses against the same plan with gradients as they are, in a few words."""
+    """Time that the method saves or loses against the same plan with gradients as they are, in a few words."""
     exchange_accuracy: str = ""
-    """What is known of its effect on the loss: ``not measured``, or ``measured: `` and by which runs."""
+    """Known effect of the method on the loss: ``not measured``, or ``measured: `` and by which runs."""
     energy: float | None = None
     """Joules of a step over all ranks; None when some part has no source."""
     verified: bool = False
-    """Whether every schedule in it passed the verifier."""
+    """True when every schedule in it passed the verifier."""
     lower_bound_ratio: float | None = None
     """Communication time over its proved lower bound."""
     fits: bool | None = None
-    """Whether a rank's memory holds it; None when the memory's size is unknown."""
+    """True when a rank's memory holds it; None when the memory's size is unknown."""
     label: str = ""
     """The plan in a few words; strategy and algorithm without it."""
     site: str = ""
-    """Cluster and ranks."""
+    """Name of the cluster with its number of ranks."""
     global_batch: int = 1
     """Samples of a step."""
     memory: float | None = None
@@ -260,17 +260,17 @@ class RankingRow:
     known_energy: float | None = None
     """Joules of a step of the parts that have a source."""
     energy_mark: str = ""
-    """What these say of the true joules: one of :data:`lightloom.planning.economics.ledger.MARKS`."""
+    """Mark that says how the joules compare to the true ones: one of ``planning.economics.ledger.MARKS``."""
     on_front: bool = False
-    """Whether no other plan is better in time and energy both."""
+    """True when no other plan is better in time and energy both."""
     half_width: float | None = None
     """Half of the 90 % interval of the step time, relative to it; None where no interval is known."""
     like_first: bool = False
-    """Whether the interval of the difference does not tell it apart from the first."""
+    """True when the interval of the difference does not tell it apart from the first."""
     closed_form: bool = False
-    """Whether a closed form of a collective library stands for its exchanges, and no schedule."""
+    """True when a closed form of a collective library stands for its exchanges, and no schedule."""
     runnable: bool = True
-    """Whether a training framework can run the plan."""
+    """True when a training framework can run the plan."""
 
     def __post_init__(self) -> None:
         unknown = set(self.breakdown) - set(SHARES)
@@ -301,7 +301,7 @@ class RankingRow:
 
     @property
     def detail(self) -> str:
-        """What a plan consists of beside the name of its strategy."""
+        """Return the plan in a few words without the name of its strategy."""
         return self.label or self.algorithm
 
     @property
@@ -338,12 +338,12 @@ class CollectiveRow:
     algorithm: str
     steps: int
     time: float
-    """Seconds."""
+    """Seconds that the collective takes."""
     lower_bound: float
-    """Seconds."""
+    """Seconds below which no algorithm can be."""
     bound_by: str
     energy: float | None = None
-    """Joules."""
+    """Joules of the collective over all ranks; None when some part has no source."""
     verified: bool = True
     times_repeated: float | None = None
     """Time over lower bound without the first set-up of circuits in either; None where a repeated run pays as much."""
@@ -356,7 +356,7 @@ class CollectiveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBar:
-    """What a rank's memory holds."""
+    """Content of the fullest rank's memory."""
 
     parts: Mapping[str, float]
     """Bytes by what they are for."""
@@ -365,7 +365,7 @@ class MemoryBar:
 
     @property
     def total(self) -> float:
-        """Bytes altogether."""
+        """Return the bytes of all parts together."""
         return sum(self.parts.values())
 
 
@@ -377,7 +377,7 @@ class Picture:
     svg: str
     caption: str = ""
     explored: bool = False
-    """Whether the part of the page that scripts draw shows the same, so that it hides this one."""
+    """True when the part of the page that scripts draw shows the same picture, and hides this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,9 +411,9 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
     """(name, value): model, cluster, batch, precision, ..."""
     ranking: tuple[RankingRow, ...] = ()
-    """Fastest first."""
+    """Rows of the ranking, the fastest first."""
     reference: tuple[RankingRow, ...] = ()
-    """The same job on the fabric that is set beside."""
+    """Rows of the job on the fabric that is compared with."""
     reference_name: str = "Reference fabric"
     not_sourced: tuple[str, ...] = ()
     """Values that no publication gives, hence left out or assumed."""
@@ -431,7 +431,7 @@ class Report:
     light: LightMap | None = None
     """The schedule whose wavelengths a reader may look at step by step."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """As ``core.provenance.provenance`` gives it."""
+    """Version, configuration hash and seed, from :func:`lightloom.core.results.provenance`."""
 
 
 def collective_row(algorithm: str, cost: Cost, bound: Bound) -> CollectiveRow:

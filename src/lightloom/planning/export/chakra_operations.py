@@ -1,4 +1,4 @@
-"""What the ranks of a stage do in a step, before ranks and nodes have numbers.
+"""Operations of the ranks of a stage in a step, before ranks and nodes have numbers.
 
 compute      seconds on the accelerator
 host         seconds beside it: circuits are set up, gradients are coded
@@ -21,17 +21,19 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.planning.parallelism.plan import one_forward_one_backward
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy, node_replicas
 from lightloom.planning.pricing.division import DividedChannels
-from lightloom.planning.pricing.exchanges import Axis, AxisTimes, ExchangeTime, TiedSum, tied_sums
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import Axis, Job
 from lightloom.planning.pricing.step import (
     GATHER,
+    AxisTimes,
+    ExchangeTime,
     Sends,
     StageExchanges,
-    StrategyStep,
-    exchange_seconds,
+    TiedSum,
     stage_exchanges,
     stage_sends,
+    tied_sums,
 )
+from lightloom.planning.pricing.strategy_step import StrategyStep, exchange_seconds
 from lightloom.planning.simulation.engine import Task, lower
 from lightloom.planning.simulation.pipelined import PipelinedStep
 
@@ -44,7 +46,7 @@ class CollectiveUse(NamedTuple):
     axis: Axis
     kind: Kind
     nbytes: float
-    """As ``Collective.nbytes``."""
+    """Bytes of the collective (``Collective.nbytes``)."""
     ranks: int
     stride: int
     """Distance between neighbours of a group, in ranks."""
@@ -65,7 +67,7 @@ class Operation:
     flops: int | None = None
     """Floating-point operations, where they are known."""
     use: CollectiveUse | None = None
-    """What a ``collective`` is."""
+    """Collective of a ``collective`` operation."""
     stages: tuple[int, ...] = ()
     """Stages whose ranks a collective joins, where these are several."""
     peer: int = 0
@@ -251,7 +253,7 @@ _Field = Callable[[StageExchanges], Floats]
 
 
 class _MicroBatch(NamedTuple):
-    """What passes of one size of micro-batch exchange."""
+    """Collectives and sends of the passes of one size of micro-batch."""
 
     payloads: list[Payload]
     sends: Sends
@@ -439,7 +441,7 @@ class StagedOperations:
             )
 
     def _between(self, chunk: int, other: int) -> bool:
-        """Whether two chunks exist on two stages."""
+        """Return whether two chunks exist on two stages."""
         return 0 <= other < len(self._units) and (chunk - other) % self._strategy.pp != 0
 
     def _tag(self, forward: bool, source: int, micro: int) -> int:

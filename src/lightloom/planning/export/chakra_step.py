@@ -24,12 +24,11 @@ from lightloom.planning.export.chakra_operations import (
     tied_use,
 )
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices
-from lightloom.planning.pricing.exchanges import Axis, distance
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices, SchedulePrices
+from lightloom.planning.pricing.job import Axis, Job
 from lightloom.planning.pricing.placed_space import PlacedChoice
-from lightloom.planning.pricing.schedule_prices import SchedulePrices
-from lightloom.planning.pricing.step import StrategyStep, on_divided_channels, send_rate
+from lightloom.planning.pricing.step import distance, send_rate
+from lightloom.planning.pricing.strategy_step import StrategyStep, on_divided_channels
 from lightloom.planning.simulation.engine import Price
 from lightloom.planning.simulation.placed_step import PlacedStep
 
@@ -43,12 +42,12 @@ _AROUND = 2.0
 
 
 class Line(NamedTuple):
-    """What a message from one rank to another takes: latency + bytes / rate."""
+    """Time model of a message from one rank to another: latency + bytes / rate."""
 
     rate: float
-    """Bytes per second."""
+    """Bytes per second between the two ranks."""
     latency: float
-    """Seconds."""
+    """Seconds that every message takes besides."""
     message: float
     """Bytes of a message."""
     spread: float = 0.0
@@ -60,7 +59,7 @@ class Line(NamedTuple):
         return self.latency + self.message / self.rate
 
     def alike(self, other: Line) -> bool:
-        """Whether messages take as long, to a thousandth."""
+        """Return whether messages take as long over both, to a thousandth."""
         return all(
             abs(line.latency + line.message / rate - line.seconds) <= _SAME * line.seconds
             and abs(latency + line.message / line.rate - line.seconds) <= _SAME * line.seconds
@@ -185,7 +184,7 @@ def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats
 
 _GIB = float(1 << 30)
 _NOTHING = Line(_GIB, 0.0, 0.0)
-"""Of a network over which nothing is sent."""
+"""Line of a network over which nothing is sent."""
 
 
 class Dimension(NamedTuple):
@@ -246,7 +245,7 @@ def network_of(
 
 
 def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
-    """Whether all ranks exchange together and every message goes to a neighbour on a ring."""
+    """Return whether all ranks exchange together and every message goes to a neighbour on a ring."""
     for use, carrier in carriers.items():
         if use.ranks != ranks or carrier.schedule is None or carrier.fabric is None:
             return False
@@ -284,11 +283,11 @@ class StepTraces:
 
     ranks: int
     stages: tuple[tuple[Operation, ...], ...]
-    """What the ranks of each stage do; ranks of a stage are neighbours."""
+    """Operations of the ranks of each stage; ranks of a stage are neighbours."""
     carriers: dict[CollectiveUse, CarriedCollective]
     network: Network
     notes: tuple[str, ...]
-    """What the traces and the network say otherwise than the plan."""
+    """Sentences on where the traces and the network differ from the plan."""
 
     def members(self, use: CollectiveUse) -> Ints:
         """Return the ranks of all groups of a collective: [group, rank]."""

@@ -1,4 +1,4 @@
-"""What a trace shows beside a plan's timeline: bytes on links, memory, and wavelengths that are lit.
+"""Counters of a trace beside a plan's timeline: bytes on links, memory, and wavelengths that are lit.
 
     load          bytes of every transmission over its seconds; its integral is what the timeline's transmissions send
     memory        of a rank of the fullest stage; its peak is the plan's memory
@@ -28,10 +28,10 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.export.chakra_operations import payloads
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.division import DividedChannels
-from lightloom.planning.pricing.exchanges import tied_sums
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import StrategyStep, exchange_seconds, memory_parts, stage_sends
+from lightloom.planning.pricing.step import stage_sends, tied_sums
+from lightloom.planning.pricing.strategy_step import StrategyStep, exchange_seconds, memory_parts
 from lightloom.planning.search.plans import Plan
 from lightloom.planning.simulation.pipelined import PipelinedStep
 

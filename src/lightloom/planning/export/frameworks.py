@@ -1,4 +1,4 @@
-"""What frameworks are told of a split: which plan they can express, and the facts that every export needs."""
+"""Settings of training frameworks for a split: Megatron's arguments and torchtitan's job configuration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExportedJob(NamedTuple):
     """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
 
     overlaps_gradients: bool
-    """Whether gradients are exchanged while the last backward passes compute."""
+    """True when gradients are exchanged while the last backward passes compute."""
     zero_2_exchange: str
     """How often ZeRO-2 exchanges: "step" or "micro-batch"."""
 
@@ -98,7 +98,7 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
 
 
 def common_notes(job: ExportedJob) -> list[str]:
-    """What no framework's settings say of the split."""
+    """Return sentences on parts of the split that no framework's settings state."""
     strategy = job.strategy
     notes = []
     if strategy.micro_batch:
@@ -186,7 +186,7 @@ def _stages(job: ExportedJob) -> list[str]:
 
 
 def megatron_notes(job: ExportedJob) -> list[str]:
-    """What these arguments do not say, or say otherwise."""
+    """Return sentences on what these arguments do not say, or say otherwise."""
     strategy = job.strategy
     found = common_notes(job)
     if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
@@ -212,7 +212,7 @@ Value = str | int | bool | list[list[str]]
 
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
-    """Section, key, value."""
+    """Return torchtitan's settings by section and key."""
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)
@@ -251,7 +251,7 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
 
 
 def torchtitan_notes(job: ExportedJob) -> list[str]:
-    """What these settings do not say, or say otherwise."""
+    """Return sentences on what these settings do not say, or say otherwise."""
     strategy = job.strategy
     found = common_notes(job)
     if strategy.sharding == "zero-1":
@@ -280,7 +280,7 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
 
 
 def to_toml(job: ExportedJob) -> str:
-    """The file."""
+    """Return the text of torchtitan's TOML file."""
     lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *torchtitan_notes(job))]
     for section, values in settings(job).items():
         # Basic strings, whole numbers, booleans and lists of them are written alike in TOML and JSON.

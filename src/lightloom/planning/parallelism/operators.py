@@ -539,7 +539,7 @@ class OperatorColumns:
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
-        """As ``ComputeGraph.with_batch``: rounded up, [rows, operators]."""
+        """Return counts at other batches, rounded up as ``ComputeGraph.with_batch`` does: [rows, operators]."""
         whole = self.batch if cp is None else self.batch * cp[:, None]
         grown = -(-self[counts] * samples[:, None] // whole)
         return np.where(self[grows] == 1, grown, self[counts])
@@ -634,11 +634,11 @@ class Parts(NamedTuple):
     slice: Ints
     """Elements of it that the part has; 1 where samples are cut."""
     reads_all: Mask
-    """Whether it reads all of the operator's input."""
+    """True when the part reads all of the operator's input."""
     copies: Mask
-    """Whether it reads all of the operator's weights."""
+    """True when the part reads all of the operator's weights."""
     sums: Mask
-    """Whether it writes summands of all outputs."""
+    """True when the part writes summands of all outputs."""
 
 
 def part_times(

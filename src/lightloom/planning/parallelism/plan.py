@@ -43,7 +43,7 @@ class ParameterGroup:
     operators: tuple[str, ...]
     """Names of the operators in it that have parameters."""
     parameters: int
-    """Number of parameters."""
+    """Parameters of all these operators together."""
 
     def exchange(
         self, kind: Kind, index: int, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
@@ -66,7 +66,7 @@ class Exchange:
     name: str
     kind: Kind
     nbytes: float
-    """As ``Collective.nbytes``: bytes at every rank at the end of an all-gather, at the start of the other kinds."""
+    """Bytes at every rank at the end of an all-gather, at the start of the other kinds (``Collective.nbytes``)."""
     group: int
     """Index of its parameter group."""
     starts_after: int
@@ -83,15 +83,15 @@ class MemoryUse:
     gradients: float
     optimizer: float
     activations: float
-    """What autograd keeps for the backward pass, nothing recomputed but in checkpointed regions of the model."""
+    """Bytes that autograd keeps for the backward pass, nothing recomputed but in checkpointed regions of the model."""
     gathered: float = 0.0
     """Parameters and gradients of the units that are whole for the moment (sharded strategies)."""
     loss: float = 0.0
-    """What the cross entropy holds when its backward pass begins, beyond what checkpointed regions make again later."""
+    """Bytes that the cross entropy holds when its backward pass begins, beyond what checkpointed regions hold later."""
 
     @property
     def total(self) -> float:
-        """Bytes altogether."""
+        """Return the bytes of all parts together."""
         return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered + self.loss
 
     def parts(self) -> dict[str, float]:
@@ -99,13 +99,13 @@ class MemoryUse:
         return {name: nbytes for name, nbytes in asdict(self).items() if nbytes}
 
     def fits(self, memory: float | None) -> bool | None:
-        """Whether it fits; None when the accelerator's memory is unknown."""
+        """Return whether a memory of so many bytes holds it; None when the accelerator's memory is unknown."""
         return None if memory is None else self.total <= memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelPlan:
-    """One rank's step.
+    """Step of one rank: its graph, collectives in order, and memory.
 
     Raises:
         AssertionError: the strategy that made it broke a law: a parameter in no group or in two, or an exchange that is

@@ -83,7 +83,7 @@ _DEGREES = (
 
 
 class Strategy(NamedTuple):
-    """One row."""
+    """Degrees, batch and choices of one strategy."""
 
     dp: int
     tp: int
@@ -120,7 +120,7 @@ class Strategy(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it is data parallelism alone, replicated or fully sharded."""
+        """Return whether it is data parallelism alone, replicated or fully sharded."""
         degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)
         return max(degrees) == 1 and self.sharding in KIND_OF_SHARDING
 
@@ -136,21 +136,21 @@ class Strategies:
     tp: Ints
     """Tensor-parallel degree: ranks that share every operator of a block."""
     pp: Ints
-    """Pipeline stages."""
+    """Number of pipeline stages."""
     micro_batches: Ints
     """Parts of a replica's batch, in 1F1B order."""
     global_batch: Ints
     """Samples of a step on all ranks together."""
     sharding: Ints
-    """Index in :data:`SHARDINGS`."""
+    """Sharding, as an index in :data:`SHARDINGS`."""
     recomputation: Ints
-    """Index in :data:`RECOMPUTATIONS`."""
+    """Recomputation, as an index in :data:`RECOMPUTATIONS`."""
     algorithm: Ints
     """Index in ``algorithms``, for the exchanges of data and of tensor parallelism alike."""
     exchange: Ints
     """Number of the method by which replicas exchange gradients; 0 for gradients as they are."""
     sequence_parallel: Mask
-    """Whether what lies between the split layers is computed on slices of the sequence; only where tp > 1."""
+    """True when the operators between the split layers work on slices of the sequence; only where tp > 1."""
     virtual_stages: Ints
     """Chunks of the model that a stage holds, in interleaved 1F1B order; 1 without."""
     ep: Ints
@@ -274,7 +274,7 @@ def strategy_space(
 
 
 class _Limits(NamedTuple):
-    """What a model allows of degrees; see :func:`strategy_space`."""
+    """Limits that a model sets to the degrees; see :func:`strategy_space`."""
 
     tensor_degree: int
     sequence_degree: int

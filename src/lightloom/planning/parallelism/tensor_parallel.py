@@ -69,12 +69,12 @@ class TensorSplit:
     backward: Mask
     """The gradient of the first input is all-reduced in the backward pass."""
     degree: int
-    """What the tensor degree must divide: heads, and the inputs of row-parallel layers; 1 where the model has no
+    """Number that the tensor degree must divide: heads, and inputs of row-parallel layers; 1 where the model has no
     attention, or slices would reach an operator that needs them whole."""
     sequenced: Mask
     """With sequence parallelism the output lies in slices of the sequence."""
     sequence_degree: int
-    """What the tensor degree must divide with sequence parallelism: the length of the sequence; 1 where an operator
+    """Number that the tensor degree must divide with sequence parallelism, the sequence's length; 1 where an operator
     between the split layers mixes tokens."""
 
 
@@ -140,7 +140,7 @@ def _head_counts(graph: ComputeGraph) -> set[int]:
 
 
 def _has_heads(operator: Operator, counts: set[int]) -> bool:
-    """Whether an axis of an operator's output is the heads, so that the channels of each are normalized alone."""
+    """Return whether an axis of the output is the heads, so that the channels of each are normalized alone."""
     *axes, _ = operator.dimensions.items()
     return any(name.startswith("axis") and size in counts for name, size in axes)
 
@@ -208,7 +208,7 @@ class ExpertSplit:
     combine: Mask
     """The operator's output is exchanged all-to-all, its gradient before the backward pass."""
     degree: int
-    """What the expert degree must divide: the experts of a layer; 1 without experts, or where their outputs do not come
+    """Number that the expert degree must divide: the experts of a layer; 1 without any, or where outputs do not come
     together in a last product with experts."""
 
 
@@ -277,7 +277,7 @@ def _length(operator: Operator, sequences: set[int]) -> int:
 
 
 def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
-    """Whether an operator with samples, of ``length`` tokens each, can be computed on slices of what it reads."""
+    """Return whether an operator with samples of ``length`` tokens can be computed on slices of what it reads."""
     if operator.kind == "attention":
         return True
     if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:

@@ -40,11 +40,11 @@ class Task:
     category: str
     """Category of the time; see :mod:`lightloom.core.timeline`."""
     duration: float
-    """Duration, in seconds."""
+    """Seconds that the task takes."""
     after: tuple[int, ...] = ()
     """Positions in the task list of the tasks that must end before this one starts."""
     priority: int = 0
-    """Smaller goes first."""
+    """Rank among ready tasks: the smaller number goes first."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Values that a trace shows."""
 
@@ -351,7 +351,7 @@ class _Builder:
 
 
 def circuits_in_place(priced: list[Priced], index: int) -> bool:
-    """Whether the collective before this one (the last of the step before, for the first) left the circuits it
+    """Return whether the collective before (the last of the step before, for the first one) left the circuits that this
     needs."""
     before, this = priced[index - 1], priced[index]
     same = this.circuits is not None and before.circuits == this.circuits
@@ -475,7 +475,7 @@ class StepResult:
     memory: MemoryUse
     """Bytes that a rank holds."""
     fits: bool | None
-    """Whether that fits the accelerator's memory; None when its size is unknown."""
+    """True when the accelerator's memory holds that; None when its size is unknown."""
 
     @property
     def samples_per_second(self) -> float:

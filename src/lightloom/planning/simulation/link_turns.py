@@ -47,9 +47,9 @@ class Pass:
     """A pass of every chunk, and what exchanges may hide behind."""
 
     seconds: Floats
-    """Of computing and of the exchanges that it waits for: [rows, chunks]."""
+    """Seconds of computing and of the exchanges that it waits for: [rows, chunks]."""
     share: float = 0.0
-    """Of the arithmetic, which exchanges take from computing beside them."""
+    """Share of the arithmetic that exchanges take from computing beside them."""
     busy: Floats | None = None
     """Seconds in which the pass itself loads links, for each set of links that are loaded alike: [rows, chunks, set];
     None where exchanges share no links."""
@@ -79,7 +79,7 @@ class LinkTurns:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._apart = fabric.exclusive or fabric.in_network_reduction
-        """Whether exchanges share no links: circuits are divided among them."""
+        """True when exchanges share no links: circuits are divided among them."""
         self._shares: dict[tuple[int, int, bool], Floats] = {}
         self._levels: dict[tuple[int, int, bool], Ints] = {}
         """Which links have equal shares: a number of each."""
@@ -175,7 +175,7 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
 
 @partial(derived.cached, last=16)
 def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, list[Int32s]]]]:  # noqa: ARG001 - the key
-    """What :func:`_neighbours` said of groups on fabrics of this structure, by ranks and stride."""
+    """Return the cache of :func:`_neighbours` for fabrics of this structure, by ranks and stride."""
     return {}
 
 
@@ -264,5 +264,5 @@ class SwitchTurns:
 
     @property
     def columns(self) -> Floats:
-        """What a compiled step takes of them: [10, stages]."""
+        """Return all turns as the array that a compiled step takes: [10, stages]."""
         return np.stack([np.asarray(getattr(self, each.name), np.float64) for each in fields(self)])

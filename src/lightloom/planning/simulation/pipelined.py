@@ -46,11 +46,11 @@ class StageTimes:
     forward_ring: Floats
     """Keys and values that attention of a context group waits for."""
     backward_ring: Floats
-    """The same in a backward pass, with their gradients."""
+    """Keys, values and their gradients that a backward pass waits for."""
     forward_gather: Floats
     """Gathers of sharded parameters in a forward pass that computing does not hide."""
     backward_gather: Floats
-    """The same in a backward pass, with the gradients' reduce-scatter."""
+    """Gathers in a backward pass that computing does not hide, with the gradients' reduce-scatter."""
     send: Floats
     """From the chunk before this one, or its gradient back; 0 for the first."""
     early_exchange: Floats
@@ -200,7 +200,7 @@ SPENT: Mapping[str, str] = {
     "switch_turn_s": "exposed_reconfiguration_s",
     "bubble_s": "idle_s",
 }
-"""What a rank spends a step on, and the part of ``Timeline.breakdown`` that it counts to."""
+"""Uses of a rank's time in a step, and the part of ``Timeline.breakdown`` that each counts to."""
 
 
 # The tasks of a step of pipeline stages, for the event engine: what a compiled step plays, with its timeline.

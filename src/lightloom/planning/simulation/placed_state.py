@@ -47,7 +47,7 @@ class Ports(NamedTuple):
     pipe: Ints
     """The pipe of each place."""
     shared: bool
-    """Whether some port has several pipes."""
+    """True when some port has several pipes."""
 
 
 def ports_of(circuits: GroupCircuits) -> Ports:

@@ -52,14 +52,14 @@ from lightloom.planning.simulation.placed_state import Nodes, Ports, State, port
 
 MessageKind = Literal["activation", "gradient", "sum", "share", "all-reduce"]
 KINDS: tuple[MessageKind, ...] = ("activation", "gradient", "sum", "share", "all-reduce")
-"""What is sent: the first two are parcels and their gradients; sums and shares run along copies of parameters."""
+"""Kinds of messages: the first two are parcels and their gradients; sums and shares run along copies of parameters."""
 
 
 class Messages(NamedTuple):
-    """What devices send, arrays of shape [message]; a message takes a node for every pipe that it passes."""
+    """Messages between devices, arrays of shape [message]; a message takes a node for every pipe that it passes."""
 
     kind: Ints
-    """Position in ``KINDS``."""
+    """Kind, as a position in ``KINDS``."""
     about: Ints
     """The sub-operator that it comes from or goes to, or the number of the bucket on its device."""
     source: Ints
@@ -89,7 +89,7 @@ class PlacedWork:
     messages: Messages
     ports: Ports
     resources: int
-    """Devices and pipes."""
+    """Number of devices and pipes."""
 
 
 def placed_work(
@@ -326,7 +326,7 @@ class PlacedEvents(NamedTuple):
     ready: Floats
     """[node] all that it waited for had happened."""
     start: Floats
-    """[node]."""
+    """Moment at which the node begins: [node]."""
     end: Floats
     """[node]; of a hop the last byte sent, which arrives ``nodes.delay`` later."""
     stretches: Stretches
@@ -523,9 +523,9 @@ class PlacedStep:
     step_time: float
     """Duration of the step, in seconds."""
     breakdown: dict[str, float]
-    """As :meth:`Timeline.breakdown`: compute where any device computes."""
+    """Seconds by what the step waits for (:meth:`Timeline.breakdown`): compute where any device computes."""
     busy_time: dict[str, float]
-    """As :meth:`Timeline.busy_time`: seconds by category, over all devices and pipes."""
+    """Seconds by category, over all devices and pipes (:meth:`Timeline.busy_time`)."""
     waited_for_circuits: float
     """Seconds, summed over transfers, in which they were ready but their pipe was dark."""
     relayed_bytes: float
@@ -584,7 +584,7 @@ def simulate_placed(
     regrant: Regrant | None = None,
     accumulates: bool = False,
 ) -> PlacedStep:
-    """Simulate one step.
+    """Simulate one step of a placed plan over the circuits that it was granted.
 
     Args:
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.

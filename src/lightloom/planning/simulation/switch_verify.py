@@ -31,7 +31,7 @@ Owners = Mapping[tuple[int, int], str]
 
 @dataclass(slots=True)
 class _Plane:
-    """What a plane does at the ranks of one stage."""
+    """State of a plane at the ranks of one stage."""
 
     owner: str
     turning_to: str | None = None

@@ -1,4 +1,4 @@
-"""What all figures share: fonts, colours and saving. Without pyplot, so that no state remains between figures."""
+"""Fonts, colours and saving of all figures, without pyplot, so that no state remains between figures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "reconfiguration": ("reconfiguration", "#c2449a"),
     }
 )
-"""What a stretch of a timeline is: (words for people, colour)."""
+"""Words and colour of each sort of interval in a timeline."""
 
 
 PARALLELISM = ("#3f7fd0", "#e0892b")
@@ -71,7 +71,7 @@ RELAYED = "#c2449a"
 KINDS: Mapping[str, str] = MappingProxyType(
     {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipeline": "#d9a821", "placed": "#c9603a"}
 )
-"""Kinds of split."""
+"""Colour of plans by their kind of split."""
 
 
 def cyclic_colours(count: int) -> Floats:

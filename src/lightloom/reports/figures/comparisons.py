@@ -309,11 +309,11 @@ def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
 
 _MARKERS = "osD^vP*Xph"
 _MOST_NAMES = 10
-"""Of the front; of more, the fastest, the thriftiest and some between are named."""
+"""Plans of the front that are named; of more, the fastest, the thriftiest and some between are."""
 _ROW = 0.5
 """Inches of a name: up to three lines and where it runs."""
 _LETTERS = 52
-"""Of a line."""
+"""Letters of a line of a name."""
 
 
 class Point(NamedTuple):
@@ -325,7 +325,7 @@ class Point(NamedTuple):
     """Where it runs: cluster and ranks."""
     name: str
     time: float
-    """Seconds a sample."""
+    """Seconds of the step for each sample."""
     energy: float
     """Joules a sample, over all ranks."""
 

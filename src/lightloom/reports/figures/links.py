@@ -54,9 +54,9 @@ class Lightpaths:
     channel: Ints
     """First channel, counted through all fibres (or the switch plane)."""
     count: Ints
-    """Consecutive channels."""
+    """Number of consecutive channels that the lightpath holds."""
     hops: Ints
-    """Links crossed."""
+    """Number of links that the lightpath crosses."""
 
     @property
     def cells(self) -> int:
@@ -125,7 +125,7 @@ class LinkUse:
 
 
 def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
-    """What each link carries in each step, steps joined into at most ``bins`` bins."""
+    """Return the use of each link in each step, steps joined into at most ``bins`` bins."""
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
     change = np.zeros((-(-schedule.steps // per_bin), fabric.links + 1))

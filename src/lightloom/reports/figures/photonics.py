@@ -116,7 +116,7 @@ class ChainPart:
     columns: int
     gain: float = 1.0
     units: bool = False
-    """Whether nonlinear units follow."""
+    """True when nonlinear units follow the meshes."""
     passive: bool = False
     """P or T: not part of the network."""
 

@@ -51,7 +51,7 @@ class Stretch:
     start: float
     end: float
     name: str = ""
-    """Of the interval, or of the first of those that are joined."""
+    """Name of the interval, or of the first of those that are joined."""
     count: int = 1
     """Intervals that are joined in it."""
 
@@ -125,7 +125,7 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
 
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
-    """What stands before the first number, and all numbers."""
+    """Return the text before the first number of a name, and all its numbers."""
     return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 

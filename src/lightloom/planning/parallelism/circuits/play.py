@@ -124,7 +124,7 @@ class Played:
     carried: Floats
     """Bytes moved, hops counted once each."""
     holds: int
-    """Holds begun."""
+    """Number of holds that were begun."""
 
     @property
     def makespan(self) -> float:

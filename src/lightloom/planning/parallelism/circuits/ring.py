@@ -158,7 +158,7 @@ def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
 
 
 _RING_HALVINGS = 12
-"""Of the interval in which the best service is sought: 1/4096 of the bound."""
+"""Halvings of the interval in which the best service is sought: 1/4096 of the bound."""
 _CUTS = 16
 """Cuts of the ring that are tried for one colouring."""
 
@@ -558,7 +558,7 @@ def _read(path: Path, pairs: int) -> Relaxation | None:
 
 
 def _write(path: Path, relaxation: Relaxation) -> None:
-    """Write a relaxation."""
+    """Write a relaxation to a file of the cache."""
     content = BytesIO()
     np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
     write_entry(path, content.getvalue())

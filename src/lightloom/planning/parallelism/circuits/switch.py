@@ -253,7 +253,7 @@ def solve_permutations(
 def solve_multiplicities(
     traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0, *, holds: int = 1
 ) -> Counts:
-    """The same optimum with one integer a demand: row and column sums of at most Q decompose into Q permutations.
+    """Return that optimum with one integer a demand: line sums of at most Q decompose into Q permutations.
 
     With ``holds`` there are as many times Q planes, one hold's after the other's.
 

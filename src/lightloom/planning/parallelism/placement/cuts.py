@@ -1,4 +1,4 @@
-"""What cuts of a graph's operators exchange, hold and take, operator by operator and as columns of a balanced graph.
+"""Cuts of a graph's operators, with the bytes that parts exchange and hold, and their seconds, as a balanced graph.
 
 Operators that differ in nothing but their names (the same layer of every block) are one *sort*: what a cut of one gives
 is computed once.
@@ -108,11 +108,11 @@ class Split(NamedTuple):
     dimension: str
     """Name of the dimension in ``Operator.dimensions``."""
     inputs: tuple[InputNeed, ...]
-    """What the parts read of each input; the last one stands for all that follow."""
+    """Share of each input that the parts read; the last entry stands for all that follow."""
     copied: bool
-    """Whether every part holds all parameters, whose gradients must then be summed; otherwise it holds its share."""
+    """True when every part holds all parameters, whose gradients must then be summed; otherwise it holds its share."""
     partial: bool = False
-    """Whether parts hold summands of the whole output rather than slices of it."""
+    """True when parts hold summands of the whole output rather than slices of it."""
 
 
 def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
@@ -182,7 +182,7 @@ class Layout(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What the parts of a consumer read of one input."""
+    """Region of one input that the parts of a consumer read."""
 
     reads: Literal["own", "halo", "whole"]
     axis: str
@@ -370,11 +370,11 @@ class _Parts(NamedTuple):
     """Columns [parts] of the parts of one operator."""
 
     share: Floats
-    """Of the elements along the dimension that is cut."""
+    """Share of the part in the elements along the dimension that is cut."""
     parameters: Ints
     """Elements that are the part's own."""
     memory: Floats
-    """Bytes."""
+    """Bytes that the part holds on its device."""
     synchronised: Floats
     """Bytes of gradients exchanged with the part before it."""
 
@@ -397,7 +397,7 @@ class Cuts:
         self.name, self.rules = graph.name, rules
         self.operators: tuple[Operator, ...] = tuple(graph.operators[index] for index in placed)
         self.durations: Floats = durations[placed]
-        """Seconds [operators, 2]."""
+        """Seconds of each operator forward and backward: [operators, 2]."""
         number = {operator.name: index for index, operator in enumerate(self.operators)}
         self.producers = [tuple(number.get(name, -1) for name in operator.inputs) for operator in self.operators]
         """By operator: the operators that it reads, in the order of its inputs; −1 for an input of the model."""
@@ -417,8 +417,8 @@ class Cuts:
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
     ) -> tuple[Transfers, float]:
-        """What parts of a producer send to parts of a reader, whose input at ``position`` it is, and the share of the
-        output that leaves its device."""
+        """Return what parts of a producer send to those of a reader, whose input at ``position`` it is, and the share of
+        the output that leaves its device."""
         key = self.sort[source], produced, self.sort[reader], consumed, position
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)

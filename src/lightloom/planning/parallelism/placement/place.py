@@ -40,13 +40,13 @@ _UNLIMITED = 1e300
 
 
 class Problem(NamedTuple):
-    """What is placed where, and within which limits."""
+    """Sub-operators that are placed, and the limits that bind them."""
 
     balanced: BalancedGraph
     reach: Reach
     devices: int
     rows: PlacementProblem
-    """The same in the form that compiled loops take."""
+    """Arrays of the problem in the form that compiled loops take."""
 
 
 def start_order(balanced: BalancedGraph) -> Ints:
@@ -443,7 +443,7 @@ class Partitions:
         return tuple(chosen)
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
-        """Of the splits with the most parts, at most as many as wished for, the one that exchanges least."""
+        """Return, of the splits with the most parts up to the wish, the one that exchanges least."""
         operator, splits = self._cuts.operators[number], self.rules.splits
         if self.rules.follow and operator.kind not in TENSOR_KINDS:
             most = max((chosen[source].parts for source in self._cuts.producers[number] if source >= 0), default=1)
@@ -469,5 +469,5 @@ class Partitions:
 
 
 def reads_everything(split: Split) -> bool:
-    """Whether each part of an operator may read all of its input, or partial sums are added up."""
+    """Return whether each part of an operator may read all of its input, or partial sums are added up."""
     return split.partial or "whole" in split.inputs or "group" in split.inputs

@@ -1,4 +1,4 @@
-"""What a placement is: devices on a ring, who of them may communicate, and when every sub-operator runs.
+"""Placements: devices on a ring, who of them may communicate, and when every sub-operator runs.
 
     devices on a ring    0 ── 1 ── 2 ── 3 ── 4 ── 5 ── (0)
     reach of device 2    └────┴────●────┴────┘              Δ = 4, counted as peers: two behind, two ahead
@@ -97,7 +97,7 @@ class Placement:
     reach: Reach
     link: Link
     start: Floats
-    """Seconds, forward pass."""
+    """Moment at which the forward pass of each begins, in seconds."""
     end: Floats
     backward_start: Floats
     """Seconds, counted from the start of the iteration; the backward pass begins when the forward pass has ended."""
@@ -150,7 +150,7 @@ class BalancedGraph:
 
     @property
     def size(self) -> int:
-        """Sub-operators."""
+        """Return the number of sub-operators."""
         return len(self.operator)
 
     def label(self, x: int) -> str:
@@ -168,15 +168,15 @@ class Neighbours(NamedTuple):
     """Neighbours on one side: those of sub-operator x are rows ``start[x]`` to ``start[x + 1]``."""
 
     start: Ints
-    """[sub-operators + 1]."""
+    """First row of each sub-operator, and the number of rows: [sub-operators + 1]."""
     node: Int32s
-    """[row] the neighbour."""
+    """Sub-operator that is the neighbour: [row]."""
     delay: Floats
     """[row] seconds of a transfer between two devices; negative where neither waits for the other."""
 
 
 class PlacementProblem(NamedTuple):
-    """What is placed, and the limits; arrays have shape [sub-operators] unless they say otherwise."""
+    """Graph to be placed, and the limits; arrays have shape [sub-operators] unless they say otherwise."""
 
     order: Ints
     """Sub-operators in the order in which they start."""
@@ -202,7 +202,7 @@ class PlacementState(NamedTuple):
     device: Int32s
     """[sub-operators] device, or −1."""
     used: Floats
-    """[devices] bytes."""
+    """Bytes held on each device: [devices]."""
     free: Floats
     """[devices] seconds at which the device is free."""
     pending: Mask
@@ -252,7 +252,7 @@ class Traffic(NamedTuple):
 
     @property
     def total(self) -> csr_array:
-        """Both together."""
+        """Return the bytes of model and data parallelism together."""
         return self.model_parallel + self.data_parallel
 
 
@@ -271,7 +271,7 @@ class HybridPlan:
     groups: int
     """l: groups that each take a share of the batch (data parallelism)."""
     shares_state: bool = False
-    """Whether the devices that hold copies of a parameter, of all groups, share out its optimizer state and its update
+    """True when the devices that hold copies of a parameter, of all groups, share out its optimizer state and update
     (ZeRO stage 1): each updates what it owns. SiP-ML's devices update every copy."""
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ class HybridPlan:
 
     @property
     def ranks(self) -> int:
-        """Devices altogether."""
+        """Return the number of devices in all groups."""
         return self.k * self.groups
 
     @cached_property
