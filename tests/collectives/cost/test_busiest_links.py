@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,9 +99,8 @@ def test_the_ends_of_runs_say_what_every_link_of_them_says(seed: int) -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_each_class_of_links_has_its_busiest_whatever_is_kept(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three classes, one of them on links that nothing crosses; no more steps are kept than may be."""
-    kept: OrderedDict[tuple[str, bytes], busiest.StepLoad] = OrderedDict()
-    monkeypatch.setattr(busiest, "_busiest_kept", kept)
-    monkeypatch.setattr(busiest, "_BUSIEST_MOST_KEPT", most)
+    kept = busiest._LatestLoads[busiest.StepLoad](most * np.zeros(3, np.int64).nbytes)
+    monkeypatch.setattr(busiest, "_latest_busiest", kept)
     schedule = find("ring").build(Collective("broadcast", 6, 6e6), Ring(ranks=6)).unfolded(1)
     fabric = Ring(ranks=6)
     ends = [schedule.ends(schedule.step == step) for step in range(schedule.steps)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import loads
-from lightloom.collectives.cost.loads import _Load, _runs, _with_interval, circuits_key, step_loads
+from lightloom.collectives.cost.loads import _interval_loads, _seconds_of_runs, _StepChunks, circuits_key, step_loads
 from lightloom.collectives.cost.queued import play
 from lightloom.collectives.cost.stepped import CodecTimes, codec_work, cost, step_times, straggling
 from lightloom.collectives.registry import build, find
@@ -243,9 +243,9 @@ def test_loads_of_another_size_keep_their_steps_unless_pieces_follow_each_other(
 
 
 def test_a_place_of_a_pipeline_at_which_nothing_is_sent_takes_no_time() -> None:
-    seconds, latency = _runs(np.array([[0.0, 0.0], [4.0, 2.0]]), np.array([0.0, 1e-6]), np.array([2.0, 2.0]))
+    seconds, latency = _seconds_of_runs(np.array([[0.0, 0.0], [4.0, 2.0]]), np.array([0.0, 1e-6]), np.array([2.0, 2.0]))
     assert seconds.tolist() == [[0.0, 2.0], [0.0, 2.0]] and latency.tolist() == [[0.0, 1e-6], [0.0, 1e-6]]
-    seconds, _ = _runs(np.zeros((2, 3)), np.zeros(2), np.ones(3))
+    seconds, _ = _seconds_of_runs(np.zeros((2, 3)), np.zeros(2), np.ones(3))
     assert not seconds.any()
 
 
@@ -254,15 +254,15 @@ def test_a_place_of_a_pipeline_at_which_nothing_is_sent_takes_no_time() -> None:
 def test_steps_an_interval_apart_take_what_they_load_together(steps: int, interval: int, seed: int) -> None:
     """Links carry what all steps load, the longest delay counts, and places after the last step take no time."""
     rng = np.random.default_rng(seed)
-    loads = [_Load(rng.integers(0, 4, 3).astype(float), float(rng.random()), 1) for _ in range(steps)]
+    loads = [_StepChunks(rng.integers(0, 4, 3), float(rng.random())) for _ in range(steps)]
     bandwidth, places = np.array([1.0, 2.0, 4.0]), -(-steps // interval)
-    found = _with_interval(loads, interval, bandwidth)
+    found = _interval_loads(loads, interval, bandwidth)
     assert found.seconds_per_byte.shape == found.latency.shape == (interval, places, places)
     for residue, first, last in np.ndindex(interval, places, places):
         own = loads[residue::interval][first : last + 1]
         seconds = max((sum(load.chunks for load in own) / bandwidth).tolist()) if own else 0.0
         assert found.seconds_per_byte[residue, first, last] == pytest.approx(seconds)
-        assert found.latency[residue, first, last] == max([0.0, *(load.delay for load in own)])
+        assert found.latency[residue, first, last] == max([0.0, *(load.latency for load in own)])
 
 
 @pytest.mark.parametrize("block", [1, 7])

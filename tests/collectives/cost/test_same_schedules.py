@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from lightloom.collectives import registry
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost import loads as pipelined
+from lightloom.collectives.cost.loads import _LatestLoads, _StepChunks
 from lightloom.collectives.cost.stepped import cost, loads_cost
 from lightloom.collectives.registry import build_with_loads, find
 from lightloom.collectives.verify.stepped import verify as verify_schedule
@@ -58,12 +58,11 @@ def test_other_wavelengths_fabrics_models_and_kinds_are_verified(verified: list[
 
 
 @pytest.mark.parametrize("room", [0, 1, 2, 3])
-def test_loads_of_steps_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_loads_of_steps_are_kept_while_there_is_room(room: int) -> None:
     """The last ones, and at least one."""
-    loads = [pipelined._Load(np.zeros(4), float(number), 0) for number in range(5)]
-    monkeypatch.setattr(pipelined, "_pipelined_kept", OrderedDict())
-    monkeypatch.setattr(pipelined, "_PIPELINED_MOST_KEPT", room * loads[0].chunks.nbytes)
+    loads = [_StepChunks(np.zeros(4, np.int64), float(number)) for number in range(5)]
+    kept = _LatestLoads[_StepChunks](room * loads[0].chunks.nbytes)
     for number, load in enumerate(loads):
-        pipelined._pipelined_keep(bytes([number]), load)
+        assert kept.load(bytes([number]), partial(_StepChunks, *load)).latency == number
         expected = range(max(number + 1 - max(room, 1), 0), number + 1)
-        assert [key[0] for key in pipelined._pipelined_kept] == list(expected)
+        assert [key[0] for key in kept._loads] == list(expected)

@@ -7,11 +7,11 @@ over the rows prices every size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -228,51 +228,195 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     return digest.hexdigest()[:16]
 
 
-# What folded schedules and pipelines load on the links of a packet fabric, step by step, whatever the size.
+# Chunks that the steps of a schedule load on the links of a packet fabric, whatever the size.
 #
-# A step of a pipeline holds steps t, t + interval, t + 2 · interval, ... of the first piece, each of another piece:
-# those from some first to some last of these *places*, all of them once enough pieces are under way. Seconds are
-# found once for every residue t and every run of places; then any number of pieces and any size cost a few additions.
+# Steps repeat: all steps of a ring send from every rank to the same neighbour, and the exchange of all pairs is the
+# same step of a gather, of a scatter and of an all-to-all. So the links of equal steps are counted once, and what was
+# counted is kept for later schedules on the same fabric. A transfer along a line of a grid adds to the two ends of
+# its run instead of to every link of it.
+
+_DENSE: Effort = 8
+"""Steps with more rows than ranks² over this are counted pair by pair."""
+
+
+class _Transfers(NamedTuple):
+    """Transfers of one step, each of several chunks: arrays [transfer]."""
+
+    source: Ints
+    destination: Ints
+    route: Ints
+    chunks: Ints
+
+    def in_all_copies(self, folding: Folding) -> _Transfers:
+        """Return the transfers of all copies of a folded schedule."""
+        if folding.copies == 1:
+            return self
+        copy = np.arange(folding.copies)[:, None]
+        source, destination = (folding.moved(rank, copy).ravel() for rank in (self.source, self.destination))
+        return _Transfers(source, destination, np.tile(self.route, len(copy)), np.tile(self.chunks, len(copy)))
+
+
+class _StepChunks(NamedTuple):
+    """Chunks that one step loads on every link."""
+
+    chunks: Ints
+    """Chunks that cross each link: [link]."""
+    latency: float
+    """Seconds of the longest way."""
+
+
+class StepLoad(NamedTuple):
+    """Chunks that one step loads on the busiest links."""
+
+    chunks: Ints
+    """Most chunks on a link of each class: [class]."""
+    latency: float
+    """Seconds of the longest way."""
+
+
+_Load = TypeVar("_Load", _StepChunks, StepLoad)
+
+
+class _LatestLoads(Generic[_Load]):
+    """The loads of steps that were asked for last, as many as fit: kinds and sizes share their steps."""
+
+    def __init__(self, most_nbytes: int) -> None:
+        """Keep loads of at most so many bytes; the last one even if it is larger."""
+        self._most, self._nbytes = most_nbytes, 0
+        self._loads: OrderedDict[bytes, _Load] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._loads)
+
+    def load(self, key: bytes, count: Callable[[], _Load]) -> _Load:
+        """Return the load of this key, counted where it is not kept."""
+        if key not in self._loads:
+            load = count()
+            self._loads[key] = load
+            self._nbytes += load.chunks.nbytes
+            while self._nbytes > self._most and len(self._loads) > 1:
+                self._nbytes -= self._loads.popitem(last=False)[1].chunks.nbytes
+        self._loads.move_to_end(key)
+        return self._loads[key]
+
+    def load_of_rows(
+        self, rows: Sequence[Column], fabric_key: bytes, ranks: int, count: Callable[[_Transfers], _Load]
+    ) -> _Load:
+        """Return the load of a step's rows (source, destination, route), by these or by the transfers that they are."""
+
+        def of_transfers() -> _Load:
+            transfers = _distinct_transfers(rows, ranks)
+            return self.load(_digest(b"transfers" + fabric_key, transfers), lambda: count(transfers))
+
+        return self.load(_digest(b"rows" + fabric_key, rows), of_transfers)
+
+
+_latest_link_loads = _LatestLoads[_StepChunks](1 << 27)
+"""Loads of the steps of pipelines, most of which are counted by two keys."""
+_latest_busiest = _LatestLoads[StepLoad](1 << 20)
+"""Loads of the steps of other schedules."""
+
+
+def _digest(prefix: bytes, columns: Sequence[Column]) -> bytes:
+    digest = blake2b(prefix, digest_size=16)
+    for column in columns:
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.digest()
+
+
+def _fabric_key(fabric: Fabric, folding: Folding) -> bytes:
+    """Name a fabric and the copies of a schedule on it; equal keys, equal loads of the same rows."""
+    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), folding.period, folding.axes)
+    return blake2b(repr(fields).encode()).digest()
+
+
+def _rows_by_step(schedule: Schedule) -> list[list[Column]]:
+    """Return source, destination and route of the rows of each step."""
+    step, columns = schedule.step, [schedule.source, schedule.destination, schedule.route]
+    if np.any(step[1:] < step[:-1]):
+        order = np.argsort(step, kind="stable")
+        step, columns = step[order], [column[order] for column in columns]
+    begins = np.searchsorted(step, np.arange(schedule.steps + 1)).tolist()
+    return [[column[begin:end] for column in columns] for begin, end in pairwise(begins)]
+
+
+def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
+    """Join rows with the same ends and route to one transfer, in the same order for every order of the rows.
+
+    Rows of few transfers that do not follow each other stay apart.
+    """
+    source, destination, route = (column.astype(np.int64) for column in rows)
+    if len(source) * _DENSE > ranks * ranks and not route.any():
+        # An in-network reducer is one rank more.
+        chunks = np.bincount(source * (ranks + 1) + destination)
+        pairs = np.flatnonzero(chunks)
+        source, destination = np.divmod(pairs, ranks + 1)
+        return _Transfers(source, destination, np.zeros_like(source), chunks[pairs])
+    differs = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(route) != 0)
+    first = np.flatnonzero(np.concatenate([[True], differs]))
+    return _Transfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
+
+
+def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
+    """Count the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings."""
+    from lightloom.collectives.cost import kernels
+
+    on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
+    latency = 0.0
+    for rows in blocks(np.arange(len(transfers.chunks)), max(BLOCK // len(fabric.siblings()[1]), 1)):
+        *ends, chunks = (column[rows] for column in transfers)
+        kernels.count_chunks(fabric.footprint(*ends), chunks, on_link, change)
+        latency = max(latency, float(fabric.latency(*ends).max()))
+    # In a switch that reduces, light runs up and down within one step, so the two delays follow each other.
+    return _StepChunks(
+        on_link + np.cumsum(change)[:-1], fabric.diameter_latency() if fabric.in_network_reduction else latency
+    )
+
+
+def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple[Ints, Floats]:
+    """Return the most chunks that a link of each class carries in each step, and seconds of the longest way.
+
+    Args:
+        schedule: one of steps, folded or not.
+        fabric: a packet fabric.
+        link_class: class of each link, which follows from the fields of the fabric: [link].
+
+    Returns:
+        Arrays of shape [class, step] and [step].
+    """
+    classes = int(link_class.max()) + 1
+    most, latency = np.zeros((classes, schedule.steps), np.int64), np.zeros(schedule.steps)
+    folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
+    key = _fabric_key(fabric, folding)
+
+    def count(transfers: _Transfers) -> StepLoad:
+        load = _count_chunks(transfers.in_all_copies(folding), fabric)
+        of_class = [load.chunks[link_class == number].max() for number in range(classes)]
+        return StepLoad(np.array(of_class), load.latency)
+
+    for step, rows in enumerate(_rows_by_step(schedule)):
+        if len(rows[0]):
+            most[:, step], latency[step] = _latest_busiest.load_of_rows(rows, key, fabric.ranks, count)
+    return most, latency
+
+
+# Pipelines: a step holds steps t, t + interval, t + 2 · interval, ... of the first piece, each of another piece: those
+# from some first to some last of these *places*, all of them once enough pieces are under way. Seconds are found once
+# for every residue t and every run of places; then any number of pieces and any size cost a few additions.
 #
 # pieces 3, interval 1, rows of 4 steps          places in a step
 # a  b  c  d                                     0 | 0 1 | 0 1 2 | 1 2 3 | 2 3 | 3
-# a  b  c  d
-# a  b  c  d
+#    a  b  c  d
+#       a  b  c  d
 #
 # Pieces may follow each other at the interval that the schedule states, or at once: the first has fewer steps under
 # way, so that fewer pieces do, the second leaves no link idle that any step could use.
 
-_BLOCK: Effort = 1 << 18
 PIECES = tuple(sorted({1 << k for k in range(11)} | {3 << k for k in range(9)}))
 """Numbers of pieces that are compared: 1, 2, 3, 4, 6, 8, 12, ... 1024."""
 _MOST_CHUNKS = 1 << 31
-_PIPELINED_MOST_KEPT: Effort = 1 << 26
-"""Bytes of the loads of steps that are kept."""
 _MOST_AT_ONCE = 64
 """Most steps of a piece that all may be under way at once."""
-
-
-class PipelinedLoads(NamedTuple):
-    """Loads of a schedule, for each interval at which its pieces may follow each other."""
-
-    options: tuple[IntervalLoads, ...]
-    crossings: float
-    """Links that chunks cross, of all ranks and of one piece."""
-
-    def seconds(self, steps: int, chunk_nbytes: float, pipeline: Pipeline | None) -> Floats:
-        """Seconds of each of so many steps, those of all pieces: [step]."""
-        pieces, interval = (1, self.options[0].interval) if pipeline is None else (pipeline.pieces, pipeline.interval)
-        loads = next(option for option in self.options if option.interval == interval)
-        places = loads.latency.shape[1]
-        turn = np.arange(places + pieces - 1)
-        first, last = np.maximum(turn - pieces + 1, 0), np.minimum(turn, places - 1)
-        slots: Floats = loads.seconds_per_byte[:, first, last] * chunk_nbytes + loads.latency[:, first, last]
-        return slots.T.ravel()[:steps]
-
-    def pipelines(self, chunks: int) -> list[Pipeline]:
-        """The pipelines that are compared, of a schedule with so many chunks in a piece."""
-        pieces = [pieces for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
-        return [Pipeline(number, option.interval) for option in self.options for number in pieces]
 
 
 class IntervalLoads(NamedTuple):
@@ -285,257 +429,66 @@ class IntervalLoads(NamedTuple):
     """Seconds of the longest delay."""
 
 
-class _PipelinedTransfers(NamedTuple):
-    """Distinct transfers of the rows, by step: arrays [transfer]."""
+class PipelinedLoads(NamedTuple):
+    """Loads of a schedule, for each interval at which its pieces may follow each other."""
 
-    step: Ints
-    source: Ints
-    destination: Ints
-    route: Ints
-    chunks: Ints
+    options: tuple[IntervalLoads, ...]
+    crossings: float
+    """Links that chunks cross, of all ranks and of one piece."""
+
+    def seconds(self, steps: int, chunk_nbytes: float, pipeline: Pipeline) -> Floats:
+        """Return the seconds of each of so many steps, those of all pieces: [step]."""
+        option = next(option for option in self.options if option.interval == pipeline.interval)
+        places = option.latency.shape[1]
+        turn = np.arange(places + pipeline.pieces - 1)
+        first, last = np.maximum(turn - pipeline.pieces + 1, 0), np.minimum(turn, places - 1)
+        slots: Floats = option.seconds_per_byte[:, first, last] * chunk_nbytes + option.latency[:, first, last]
+        return slots.T.ravel()[:steps]
+
+    def pipelines(self, chunks: int) -> list[Pipeline]:
+        """Return the pipelines that are compared, of a schedule with so many chunks in a piece."""
+        pieces = [pieces for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
+        return [Pipeline(number, option.interval) for option in self.options for number in pieces]
 
 
-_pipelined_kept: OrderedDict[bytes, _Load] = OrderedDict()
-"""What steps load, by their transfers, copies and fabric: several kinds and sizes share their steps."""
-
-
-def _pipelined_keep(key: bytes, load: _Load) -> None:
-    _pipelined_kept[key] = load
-    while (
-        len(_pipelined_kept) > 1 and sum(load.chunks.nbytes for load in _pipelined_kept.values()) > _PIPELINED_MOST_KEPT
-    ):
-        _pipelined_kept.popitem(last=False)
-
-
-def pipelined_loads(schedule: Schedule, fabric: Fabric) -> PipelinedLoads:
-    """The loads of a schedule of steps in order on a packet fabric, folded or not."""
+def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> PipelinedLoads:
+    """Return the loads of a schedule that is this pipeline on a packet fabric, folded or not."""
     piece = schedule.first_piece()
-    transfers = _pipelined_transfers(piece)
-    begins = np.searchsorted(transfers.step, np.arange(piece.steps + 1))
     folding = piece.folding or Folding.alike(fabric.ranks, fabric.ranks)
-    of_fabric = (fabric.model_dump_json(exclude={"sources"}), *fabric.implementation, folding.period, folding.axes)
-    loads = []
-    for begin, end in pairwise(begins.tolist()):
-        own = _PipelinedTransfers(*(column[begin:end] for column in transfers))
-        digest = blake2b(repr(of_fabric).encode(), digest_size=16)
-        for column in own[1:]:
-            digest.update(np.ascontiguousarray(column).data)
-        if digest.digest() not in _pipelined_kept:
-            _pipelined_keep(digest.digest(), _load(own, piece, fabric))
-        _pipelined_kept.move_to_end(digest.digest())
-        loads.append(_pipelined_kept[digest.digest()])
-    intervals = {piece.steps} if schedule.pipeline is None else {schedule.pipeline.interval}
-    if schedule.pipeline is not None and piece.steps <= _MOST_AT_ONCE:
-        intervals.add(1)
-    options = tuple(_with_interval(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals))
-    return PipelinedLoads(options, float(sum(load.crossings for load in loads)))
+    key, nothing = _fabric_key(fabric, folding), _StepChunks(np.zeros(fabric.links, np.int64), 0.0)
+
+    def count(transfers: _Transfers) -> _StepChunks:
+        return _count_chunks(transfers.in_all_copies(folding), fabric)
+
+    loads = [
+        _latest_link_loads.load_of_rows(rows, key, fabric.ranks, count) if len(rows[0]) else nothing
+        for rows in _rows_by_step(piece)
+    ]
+    intervals = {pipeline.interval, 1} if piece.steps <= _MOST_AT_ONCE else {pipeline.interval}
+    options = tuple(_interval_loads(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals))
+    return PipelinedLoads(options, float(sum(int(load.chunks.sum()) for load in loads)))
 
 
-def _with_interval(loads: Sequence[_Load], interval: int, bandwidth: Floats) -> IntervalLoads:
+def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> IntervalLoads:
     places = -(-len(loads) // interval)
-    nothing = np.zeros(len(bandwidth))
-    runs = []
-    for residue in range(interval):
-        own = loads[residue::interval]
-        chunks, delays = [load.chunks for load in own], np.zeros(places)
-        delays[: len(own)] = [load.delay for load in own]
-        runs.append(_runs(np.array([*chunks, nothing][:places]), delays, bandwidth))
+    chunks, delays = np.zeros((interval, places, len(bandwidth))), np.zeros((interval, places))
+    for step, load in enumerate(loads):
+        chunks[step % interval, step // interval], delays[step % interval, step // interval] = load
+    runs = [_seconds_of_runs(*of_residue, bandwidth) for of_residue in zip(chunks, delays, strict=True)]
     seconds, latency = (np.array(part) for part in zip(*runs, strict=True))
     return IntervalLoads(interval, seconds, latency)
 
 
-def _pipelined_transfers(piece: Schedule) -> _PipelinedTransfers:
-    """Rows of one step with the same ends and route are one transfer of several chunks."""
-    key = packed((piece.step, piece.source, piece.destination, piece.route))
-    _, first, chunks = np.unique(key, return_index=True, return_counts=True)
-    return _PipelinedTransfers(piece.step[first].astype(np.int64), *piece.ends(first), chunks)
-
-
-def _copies(transfers: _PipelinedTransfers, piece: Schedule) -> tuple[Ints, Ints, Ints, Ints]:
-    """Source, destination, route and chunks of these transfers in all copies."""
-    folding = piece.folding
-    if folding is None:
-        return transfers.source, transfers.destination, transfers.route, transfers.chunks
-    copy = np.arange(folding.copies)[:, None]
-    source, destination = (folding.moved(rank, copy).ravel() for rank in (transfers.source, transfers.destination))
-    return source, destination, np.tile(transfers.route, len(copy)), np.tile(transfers.chunks, len(copy))
-
-
-class _Load(NamedTuple):
-    """What the transfers of one step load."""
-
-    chunks: Floats
-    """Chunks that cross each link: [link]."""
-    delay: float
-    """Seconds of the longest delay."""
-    crossings: int
-    """Links that all chunks cross."""
-
-
-def _load(transfers: _PipelinedTransfers, piece: Schedule, fabric: Fabric) -> _Load:
-    from lightloom.collectives.cost import kernels
-
-    *ends, chunks = _copies(transfers, piece)
-    load, delay, crossings = np.zeros(fabric.links), 0.0, 0
-    block = max(_BLOCK // len(fabric.siblings()[1]), 1)
-    for begin in range(0, len(chunks), block):
-        part = slice(begin, begin + block)
-        source, destination, route = (column[part] for column in ends)
-        runs = fabric.footprint(source, destination, route)
-        crossings += kernels.add_loads(runs, chunks[part], load)
-        delay = max(delay, float(fabric.latency(source, destination, route).max()))
-    # Where a switch adds, data runs up and down within one step, so the two delays follow each other.
-    through = fabric.in_network_reduction and len(chunks) > 0
-    return _Load(load, fabric.diameter_latency() if through else delay, crossings)
-
-
-def _runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
-    """Seconds a byte and latency of every run of places, of one residue: [first, last] each."""
+def _seconds_of_runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
+    """Return the seconds a byte and the latency of every run of places, of one residue: [first, last] each."""
     places = len(delays)
     seconds, latency = np.zeros((2, places, places))
     used = np.flatnonzero(loads.any(axis=0))
     per_chunk = loads[:, used] / bandwidth[used]
     for first in range(places):
-        together = np.zeros(len(used))
-        for last in range(first, places):
-            together = together + per_chunk[last]
-            seconds[first, last] = together.max(initial=0.0)
-            latency[first, last] = delays[first : last + 1].max()
+        seconds[first, first:] = np.cumsum(per_chunk[first:], axis=0).max(axis=1, initial=0.0)
+        latency[first, first:] = np.maximum.accumulate(delays[first:])
     return seconds, latency
-
-
-# The busiest links of the steps of a schedule on a packet fabric.
-#
-# Steps repeat: all steps of a ring send from every rank to the same neighbour, and the exchange of all pairs is the
-# same step of a gather, of a scatter and of an all-to-all. So the links of equal steps are counted once, and what was
-# counted is kept for later schedules on the same fabric. A transfer along a line of a grid adds to the two ends of
-# its run instead of to every link of it.
-
-_BUSIEST_MOST_KEPT: Effort = 1 << 16
-"""Steps that are kept."""
-_DENSE: Effort = 8
-"""Steps with more rows than ranks² over this are counted pair by pair."""
-
-
-class StepLoad(NamedTuple):
-    """What one step loads."""
-
-    chunks: Ints
-    """Most chunks on a link of each class: [class]."""
-    latency: float
-    """Seconds of the longest way."""
-
-
-class _BusiestTransfers(NamedTuple):
-    """Transfers of one step: arrays [transfer]."""
-
-    source: Ints
-    destination: Ints
-    route: Ints
-    chunks: Ints
-
-
-_busiest_kept: OrderedDict[tuple[str, bytes], StepLoad] = OrderedDict()
-
-
-def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple[Ints, Floats]:
-    """Most chunks that a link of each class carries in each step, and seconds of the longest way.
-
-    Args:
-        schedule: one of steps, folded or not.
-        fabric: a packet fabric.
-        link_class: class of each link: [link].
-
-    Returns:
-        Arrays of shape [class, step] and [step].
-    """
-    classes = int(link_class.max()) + 1
-    most, latency = np.zeros((classes, schedule.steps), np.int64), np.zeros(schedule.steps)
-    # Bandwidths are fields of the fabric, so that its classes of links are too.
-    of_fabric = "/".join((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})))
-    folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
-    of_fabric += f"/{folding.period}/{folding.axes}"
-    order = np.argsort(schedule.step, kind="stable") if np.any(schedule.step[1:] < schedule.step[:-1]) else None
-    columns = [
-        column if order is None else column[order] for column in (schedule.source, schedule.destination, schedule.route)
-    ]
-    step = schedule.step if order is None else schedule.step[order]
-    begins = np.searchsorted(step, np.arange(schedule.steps + 1))
-    for number, (begin, end) in enumerate(pairwise(begins.tolist())):
-        if begin < end:
-            load = _step_load([column[begin:end] for column in columns], folding, fabric, link_class, of_fabric)
-            most[:, number], latency[number] = load
-    return most, latency
-
-
-def _step_load(columns: list[Ints], folding: Folding, fabric: Fabric, link_class: Ints, of_fabric: str) -> StepLoad:
-    """The load of the rows of a step, whose columns are source, destination and route, in all copies."""
-    key = of_fabric, _digest(columns)
-    if key not in _busiest_kept:
-        transfers = _distinct(columns, fabric.ranks)
-        same = of_fabric, _digest(list(transfers), b"distinct")
-        if same not in _busiest_kept:
-            _busiest_keep(same, _count(_in_all_copies(transfers, folding), fabric, link_class))
-        _busiest_keep(key, _busiest_kept[same])
-    _busiest_kept.move_to_end(key)
-    return _busiest_kept[key]
-
-
-def _digest(columns: list[Ints], what: bytes = b"rows") -> bytes:
-    digest = blake2b(what, digest_size=16)
-    for column in columns:
-        digest.update(np.ascontiguousarray(column).data)
-    return digest.digest()
-
-
-def _busiest_keep(key: tuple[str, bytes], load: StepLoad) -> None:
-    _busiest_kept[key] = load
-    if len(_busiest_kept) > _BUSIEST_MOST_KEPT:
-        _busiest_kept.popitem(last=False)
-
-
-def _distinct(columns: list[Ints], ranks: int) -> _BusiestTransfers:
-    """Rows with the same ends and route as one transfer, in the same order for every order of the rows.
-
-    Rows of few transfers that do not follow each other stay apart.
-    """
-    source, destination, route = (column.astype(np.int64) for column in columns)
-    if len(source) * _DENSE > ranks * ranks and not route.any():
-        # An in-network reducer is one rank more.
-        chunks = np.bincount(source * (ranks + 1) + destination)
-        pairs = np.flatnonzero(chunks)
-        source, destination = np.divmod(pairs, ranks + 1)
-        return _BusiestTransfers(source, destination, np.zeros_like(source), chunks[pairs])
-    differs = (np.diff(source) != 0) | (np.diff(destination) != 0) | (np.diff(route) != 0)
-    first = np.flatnonzero(np.concatenate([[True], differs]))
-    return _BusiestTransfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
-
-
-def _in_all_copies(transfers: _BusiestTransfers, folding: Folding) -> _BusiestTransfers:
-    if folding.copies == 1:
-        return transfers
-    copy = np.arange(folding.copies)[:, None]
-    source, destination = (folding.moved(rank, copy).ravel() for rank in (transfers.source, transfers.destination))
-    route, chunks = (np.tile(column, folding.copies) for column in (transfers.route, transfers.chunks))
-    return _BusiestTransfers(source, destination, route, chunks)
-
-
-def _count(transfers: _BusiestTransfers, fabric: Fabric, link_class: Ints) -> StepLoad:
-    from lightloom.collectives.cost import kernels
-
-    on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
-    latencies: list[float] = []
-    # A transfer of a group of ranks occupies the links of all sibling groups.
-    block = max(BLOCK // len(fabric.siblings()[1]), 1)
-    for begin in range(0, len(transfers.chunks), block):
-        *ends, chunks = (column[begin : begin + block] for column in transfers)
-        kernels.count_chunks(fabric.footprint(*ends), chunks, on_link, change)
-        latencies.append(float(fabric.latency(*ends).max()))
-    # In a switch that reduces, light runs up and down within one step, so the two delays follow each other.
-    latency = fabric.diameter_latency() if fabric.in_network_reduction else max(latencies)
-    most = np.zeros(int(link_class.max()) + 1, np.int64)
-    kernels.most_chunks(on_link, change, link_class, most)
-    return StepLoad(most, latency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,7 +552,7 @@ class PacketLoads:
         return busiest + self.latency
 
 
-Transfers = CircuitLoads | PacketLoads | PipelinedLoads | UnevenLoads
+TransferLoads = CircuitLoads | PacketLoads | PipelinedLoads | UnevenLoads
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,7 +567,7 @@ class StepLoads:
     """As a schedule has them."""
     pipeline: Pipeline | None
     """As a schedule has it."""
-    transfers: Transfers
+    transfers: TransferLoads
     changes: CircuitChanges | None
     """Steps that change circuits; None where the model or the fabric charges none of them, or all."""
     crossings: float
@@ -634,6 +587,7 @@ class StepLoads:
     def transmission(self, fabric: Fabric) -> Floats:
         """Seconds of bits on links and of propagation in each step, on this fabric or on it with smaller packets."""
         if isinstance(self.transfers, PipelinedLoads):
+            assert self.pipeline is not None
             return self.transfers.seconds(self.steps, self.chunk_nbytes, self.pipeline)
         if isinstance(self.transfers, UnevenLoads):
             return self.transfers.seconds(self.chunk_nbytes)
@@ -644,17 +598,12 @@ class StepLoads:
         sized = replace(self, collective=self.collective.resized(nbytes))
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
             return sized
-        options = [sized._as(pipeline) for pipeline in self.transfers.pipelines(self.chunks // self.pieces)]
+        chunks, steps = self.chunks // self.pieces, self.steps - self.pipeline.delay
+        options = [
+            replace(sized, chunks=chunks * option.pieces, steps=steps + option.delay, pipeline=option)
+            for option in self.transfers.pipelines(chunks)
+        ]
         return min(options, key=lambda option: float(option.transmission(fabric).sum()))
-
-    def _as(self, pipeline: Pipeline) -> StepLoads:
-        assert self.pipeline is not None
-        return replace(
-            self,
-            chunks=self.chunks // self.pieces * pipeline.pieces,
-            steps=self.steps - self.pipeline.delay + pipeline.delay,
-            pipeline=pipeline,
-        )
 
 
 def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric) -> Schedule:
@@ -667,7 +616,7 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     """The loads of a schedule of steps."""
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
-    transfers, changes, crossings = _loads_transfers(schedule, fabric, model), None, 0.0
+    transfers, changes, crossings = _transfer_loads(schedule, fabric, model), None, 0.0
     if fabric.exclusive and model == "physical":
         changes = circuit_changes(schedule, fabric)
     if fabric.energy_per_bit is not None:
@@ -685,17 +634,17 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     )
 
 
-def _loads_transfers(schedule: Schedule, fabric: Fabric, model: CostModel) -> Transfers:
+def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> TransferLoads:
     if fabric.exclusive:
         return _circuit_loads(schedule, fabric, model)
     if (weights := schedule.weights) is not None:
         return uneven_loads(schedule, fabric, weights)
     if schedule.pipeline is not None:
-        return pipelined_loads(schedule, fabric)
+        return pipelined_loads(schedule, schedule.pipeline, fabric)
     return _packet_loads(schedule, fabric)
 
 
-def _crossings(schedule: Schedule, fabric: Fabric, transfers: Transfers) -> float:
+def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> float:
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings
     weights = schedule.weights
