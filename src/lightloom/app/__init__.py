@@ -1,1 +1,1 @@
-"""What users call: the commands, and the functions of ``import lightloom``."""
+"""The commands, and the functions of ``import lightloom``, which users call."""

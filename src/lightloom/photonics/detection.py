@@ -58,7 +58,7 @@ class DigitReceiver:
     bits: int = 8
     """Bits of a word."""
     symbol_rate: float = 50e9
-    """Digits per second."""
+    """Symbols sent per second and lane, one digit each."""
     noise_bandwidth: float = 0.7
     """Bandwidth of the receiver as a share of the symbol rate."""
     responsivity: float = 1.0
@@ -76,7 +76,7 @@ class DigitReceiver:
     phase_error: float = 0.055
     """Standard deviation of each server's optical phase from the local oscillator's, in radians."""
     antipodal: bool = True
-    """Whether fields lie on both sides of zero, as behind a modulator about its null, or from zero to the highest."""
+    """True if fields lie on both sides of zero, as behind a modulator about its null, or from zero to the highest."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.servers, int) and 1 <= self.servers <= 1024):

@@ -24,7 +24,7 @@ NO_AVERAGER = (
     "electro-optic and saturable units cannot run averaging networks: they see powers, so a field and its opposite are "
     "the same to them, and they do not limit at two rails (onn link measures at most 1 % of the words right)"
 )
-"""What every command says that uses one of these units."""
+"""Warning of every command that uses one of these units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,7 @@ class StepComparison(Result):
     machine: str
     """The accelerator that it is predicted for."""
     where: str
-    """What it ran on, in words."""
+    """Machine on which the step was measured, in words."""
     step: ProfiledStep
     origin: Document
     """Version, hash of the configuration, and seed."""

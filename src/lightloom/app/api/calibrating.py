@@ -56,7 +56,7 @@ class Fitted(Result):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What was fitted to what, the heading of the table."""
+        """Heading of the table: which parameters were fitted to which measurements."""
 
     @abstractmethod
     def remarks(self) -> list[str]:
@@ -149,7 +149,7 @@ class ProfileCalibration(Fitted):
     accelerator_name: str
     """The accelerator, as it was named."""
     base: Accelerator
-    """The same, read."""
+    """The accelerator that :attr:`accelerator_name` stands for."""
     origin: Document
     """Version, hash of the configuration, and seed."""
     left_columns = ("operator", "inputs", "format", "pass")
@@ -314,7 +314,7 @@ class CollectiveAccuracy(Result):
 
     systems: tuple[System, ...]
     seconds: tuple[Floats, ...]
-    """Of every system: [rows]."""
+    """Predicted seconds of the rows of each system: [rows]."""
     origin: Document
     """Version and hash of the configuration."""
 

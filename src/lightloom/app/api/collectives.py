@@ -98,7 +98,10 @@ class VerifiedSchedule(Result):
 
     @property
     def repeated_ratio(self) -> float | None:
-        """The same without the first set-up of circuits in either; None where a repeated run pays as much."""
+        """Ratio to the bound of a repeated run, without the first set-up of circuits in either.
+
+        None where a repeated run pays as much as the first.
+        """
         return self.lower_bound.repeated_ratio(self.cost)
 
     def save(self, path: str | Path, *, largest: str | float = LARGEST) -> list[Path]:
@@ -223,7 +226,7 @@ class CollectiveRanking(Result):
     refused: tuple[Refusal, ...]
     """The algorithms that cannot serve, each with the reason."""
     site: Site = field(default_factory=Site)
-    """What turns the fabric's parts and watts into dollars."""
+    """Prices of electricity and building that turn the fabric's parts and watts into dollars."""
 
     @cached_property
     def fabric_ledger(self) -> ClusterLedger:
@@ -238,7 +241,7 @@ class CollectiveRanking(Result):
 
     @property
     def winner(self) -> VerifiedSchedule:
-        """The fastest schedule."""
+        """The fastest of the schedules that serve the collective."""
         return self.ranking[0]
 
     @property

@@ -56,7 +56,7 @@ class _Ledger(TypedDict):
 
 
 class _Plan(TypedDict):
-    """What is compared of a row."""
+    """Fields of a plan's row that are compared."""
 
     rank: int
     label: str
@@ -82,7 +82,7 @@ class _Refusal(TypedDict):
 
 
 class _Document(TypedDict):
-    """What is compared of a ranking."""
+    """Fields of a ranking that are compared."""
 
     model: str
     strategies: list[str]
@@ -153,7 +153,7 @@ class PlanComparison(Result):
     before: Document
     after: Document
     inputs: tuple[InputChange, ...]
-    """What was asked differently."""
+    """Inputs that differ between the two requests."""
     changes: tuple[PlanChange, ...]
     """Plans in both, by their place in the second."""
     gone: tuple[Row, ...]
@@ -179,7 +179,7 @@ class PlanComparison(Result):
 
     @property
     def explanation(self) -> str:
-        """What becomes of the first winner, and by which part of the step."""
+        """Sentence that says how the first winner changed, and by which part of the step."""
         first = self.winners[0]
         change = next((change for change in self.changes if change.before is first), None)
         if change is None:
@@ -319,7 +319,7 @@ def _document(plans: PlanLike) -> Document:
 
 
 def _key(row: Row) -> str:
-    """What makes a plan the same one in another ranking: its choices, whatever its batch and its cluster."""
+    """Return the choices that identify a plan in another ranking, whatever its batch and its cluster."""
     choice = {name: value for name, value in row["choice"].items() if name not in ("global_batch", "exchange")}
     codec = (row.get("compression") or {}).get("codec")
     return json.dumps([row["strategy"], choice, codec, row["ranks"]], sort_keys=True)
@@ -341,7 +341,7 @@ def _share(row: Row, key: str) -> float:
 
 
 def _known(row: Row, key: str) -> float | None:
-    """What is known of a total of a plan, for each sample; None where a document of before has no ledger."""
+    """Return the known part of a plan's total per sample; None where a document of before has no ledger."""
     total = row.get("ledger", {}).get(key, {}).get("value")
     return None if total is None else float(total) / int(row["global_batch"])
 
@@ -350,7 +350,7 @@ _COSTS: Mapping[str, Callable[[Row], float | None]] = {
     "dollars": partial(_known, key="dollars_per_step"),
     "joules": partial(_known, key="metered_joules_per_step"),
 }
-"""What a plan costs for each sample, as far as it is known; joules at the meter."""
+"""Known dollars and joules (at the meter) of a plan per sample."""
 
 
 def _both(cost: Callable[[Row], float | None], change: PlanChange) -> str:

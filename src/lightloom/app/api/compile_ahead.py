@@ -31,7 +31,7 @@ _FEW_CHANNELS: dict[str, dict[str, object]] = {"wdm-ring": {"wavelengths": 1}, "
 """Fabrics again, with so few channels that blocks of an all-to-all share circuits."""
 _RANKS = 16
 _EFFORT = 1 / 1000
-"""Of what searches take by themselves: which schedule they find does not matter here."""
+"""Share of the usual effort of searches: which schedule they find does not matter here."""
 
 
 def main() -> int:
@@ -112,7 +112,7 @@ def _vary() -> None:
 
 
 def _average() -> None:
-    """Average codes.
+    """Compile what averagers of codes call.
 
     Kernels of meshes are left to each machine: how it rounds decides phases of elements that are zero but for rounding.
     """

@@ -24,7 +24,7 @@ TASKS = {
     "chars": "tinyshakespeare by characters, decoder of 113k parameters, Adam",
     "text": "WikiText-2 by characters, decoder of 2 layers, Adam",
 }
-"""Tasks in words."""
+"""Description of each training task."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -57,7 +57,7 @@ class Goodput(Result):
 
     @property
     def most_goodput(self) -> float:
-        """The same as far as causes are known: an upper bound where any is missing."""
+        """Goodput as far as causes are known: an upper bound where any is missing."""
         return self.estimate.most_goodput
 
     @property
@@ -67,7 +67,7 @@ class Goodput(Result):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What single changes are worth."""
+        """Single changes to the job or its machine, with what each is worth."""
         return changes(self.estimate)
 
     @property
@@ -227,7 +227,7 @@ class PricedBill(Result):
     """The bill of a fabric, or of a cluster with its boards and hosts."""
 
     name: str
-    """What is billed: ``fabric two-tier-400g``."""
+    """Name of what is billed: ``fabric two-tier-400g``."""
     bill: Bill
     choices: BillChoices
     unused: tuple[str, ...] = ()
@@ -322,7 +322,7 @@ def bill(
 
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:
-    """Whether a name, a file or an object is of a cluster."""
+    """Return whether a name, a file or an object is of a cluster."""
     if not isinstance(built, str | Path):
         return isinstance(built, Cluster)
     name = str(built)

@@ -39,9 +39,9 @@ from lightloom.models.zoo import is_model_name, load_workload
 from lightloom.planning.economics.ledger import Site, amount, check_inputs, site_of
 from lightloom.planning.gradients import ACCELERATOR, NIC, PricedExchange, check_engine_name, ring_codec_of, sized
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planning.search.document import exchange_settings, on_machine, plan_document, plan_row
+from lightloom.planning.search.document import exchange_settings, plan_document, plan_row
 from lightloom.planning.search.plans import Plan, PlanSearch
-from lightloom.planning.search.request import KINDS, Pins, SearchRequest, with_choices
+from lightloom.planning.search.request import KINDS, Pins, SearchRequest, on_machine, with_choices
 from lightloom.planning.search.search import search
 from lightloom.reports.figures.comparisons import breakdown_figure
 from lightloom.reports.html import notebook_svg
@@ -61,7 +61,7 @@ _INSTEAD = {
     "compression_ratio": "--exchange-ratio X",
     "compression_engine": "--exchange-engine accelerator, local, nic or FILE.yaml",
 }
-"""What took the place of options that are gone."""
+"""Options that take the place of former ones, by the former name."""
 
 
 def refuse_old_options(**given: object) -> None:
@@ -282,7 +282,7 @@ class PlanRanking(Result):
     origin: Document
     """Version, hash of the configuration, and seed."""
     unrecorded: tuple[str, ...] = ()
-    """What the model's file does not say, and what of it is not used."""
+    """Sentences on what the model's file does not say, and which of its settings are not used."""
 
     @property
     def winner(self) -> Plan:

@@ -42,7 +42,7 @@ _STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TrafficResult(Result):
-    """What every job takes alone and together, in the order in which they were given."""
+    """Times of every job alone and together with the others, in the order in which they were given."""
 
     cluster: Cluster
     jobs: tuple[JobTraffic, ...]

@@ -153,7 +153,7 @@ def _show(name: str, as_json: bool) -> None:
 
 
 def _derived(kind: str, name: str) -> dict[str, Any]:
-    """What follows from an entry's averager for its ranks, or for four where it states none; empty without one."""
+    """Return figures of an entry's averager for its ranks, or for four where it states none; empty without one."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:

@@ -64,7 +64,7 @@ _OBJECTIVES = ("max-min", "throughput")
 
 
 class Request(NamedTuple):
-    """What the options ask for."""
+    """Solver and limits that the options ask for."""
 
     solver: str
     time_limit: float
@@ -204,7 +204,7 @@ def _solved(assignment: Assignment, request: Request, exact: Counts) -> Solved:
 # Traffic matrices from files: bytes of every ordered pair of ranks, as CSV or as a numpy array.
 
 MOST_RANKS = 8192
-"""As many as a fabric may have."""
+"""Largest number of ranks in a traffic matrix."""
 
 
 def read_traffic(path: Path) -> Traffic:

@@ -250,6 +250,6 @@ def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> st
 
 
 def _unknown(candidate: Candidate, objective: int) -> bool:
-    """Whether something of the design's own fabric, or a life, is unknown."""
+    """Return whether a price or a life of the design's own fabric is unknown."""
     worth = candidate.worth
     return bool(worth.unknown_of(objective, worth.unknown) or worth.unknown_rates)

@@ -29,7 +29,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_gradient, sized
 from lightloom.planning.pricing.collective_prices import phase_document
-from lightloom.planning.search.data_parallel import (
+from lightloom.planning.search.break_even import (
     SetUp,
     Trial,
     break_even_bandwidth,

@@ -65,7 +65,7 @@ from lightloom.planning.export.chakra_step import StepTraces, step_traces
 from lightloom.planning.export.counters import counted
 from lightloom.planning.export.frameworks import exported, expressible
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
-from lightloom.planning.search.explain import latency_sensitivity
+from lightloom.planning.search.search import latency_sensitivity
 from lightloom.reports.console import (
     legend,
     make_console,
@@ -89,7 +89,7 @@ Counts = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What the command line says."""
+    """Options of ``lightloom plan`` as they were given."""
 
     model: Annotated[
         str,
@@ -394,7 +394,7 @@ def _definitions(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def _sensitivity(options: PlanOptions, search: PlanSearch) -> dict[str, Any] | None:
-    """What the latency of a hop decides, where that is asked for or the winner's fabric states none."""
+    """Return how the winner depends on the latency of a hop; None unless asked for, or the fabric states no latency."""
     if not options.latency_sensitivity and not search.winner.cluster.fabric.latency_unstated:
         return None
     sensitivity = latency_sensitivity(search)

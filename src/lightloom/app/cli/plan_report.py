@@ -38,8 +38,7 @@ from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import carrier
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
-from lightloom.planning.search.document import intervals_basis
-from lightloom.planning.search.explain import verdict
+from lightloom.planning.search.document import intervals_basis, verdict
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import DATA_PARALLEL
 from lightloom.planning.simulation.engine import StepResult
@@ -321,7 +320,7 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """What a step of the first plan costs on each of the first clusters, and on the electrical reference, by place."""
+    """Return the ledgers of a step of each cluster's first plan, and of the electrical reference, by place."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -414,7 +413,7 @@ class Assumption(NamedTuple):
     value: str
     """The value with its unit; empty where it is a part with values of its own."""
     source: str
-    """What is said of it instead of a source."""
+    """Statement that stands in place of a source."""
 
 
 def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
@@ -492,7 +491,7 @@ def _fitted_links(cluster: Cluster) -> list[str]:
 
 
 def _origin(transport: Transport) -> str:
-    """What the share of the arithmetic rests on, in a word or two."""
+    """Return the origin of the share of arithmetic that communication takes, in a word or two."""
     source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
     return "an assumption" if source.startswith("assumption") else source or "as stated"
 
@@ -533,7 +532,7 @@ def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def plan_assumptions(plan: Plan) -> Iterator[str]:
-    """What is assumed of how the ranks of a plan with stages work together, as far as it decides the step."""
+    """Yield the assumptions on how ranks of a plan with stages work together that decide its step."""
     choice = plan.choice
     if not isinstance(choice, Strategy):
         return
@@ -618,7 +617,7 @@ def throughput(search: PlanSearch) -> str:
 
 
 def interval_note(search: PlanSearch) -> str:
-    """What the intervals of the step times are, or why there are none."""
+    """Return a sentence on the intervals of the step times, or why there are none."""
     basis = intervals_basis(search.winner)
     if not search.intervals:
         return basis[0].upper() + basis[1:] + "."
@@ -758,7 +757,7 @@ def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
 
 
 def bandwidths(fabric: Fabric) -> str:
-    """What a rank can receive, and its share of what every larger part of the fabric can, the narrowest of its size."""
+    """Return the bandwidth into a rank, and a rank's share of that into larger parts, the narrowest of each size."""
     narrowest: dict[int, Cut] = {}
     for cut in fabric.cuts():
         if cut.ranks not in narrowest or cut.capacity < narrowest[cut.ranks].capacity:

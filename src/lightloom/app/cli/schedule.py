@@ -237,7 +237,7 @@ def _document(schedule: Schedule, trial: Trial) -> Document:
 
 
 def _parts(document: Document) -> Iterator[str]:
-    """What ran, how exactly it agrees, and how long it took."""
+    """Yield lines on what ran, how exactly it agrees, and how long it took."""
     each = "each" if document["kind"] not in (*SIZED, "scatter") else "at most"
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
     yield (

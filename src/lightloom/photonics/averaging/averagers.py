@@ -221,7 +221,7 @@ class DigitSum:
 
     @property
     def offset(self) -> int:
-        """What is added to the sum before the division: floor(N/2) rounds half up."""
+        """Number added to the sum before the division: floor(N/2) rounds half up."""
         return self.servers // 2 if self.rounding == "half-up" else 0
 
     def largest_digits(self) -> Ints:

@@ -171,7 +171,7 @@ class AveragingFunction:
     """Number of PAM4 signals of the result."""
     offset: int = 0
     carries_decimals: bool = False
-    """Whether the last output also carries (T mod divisor) / divisor, for a second level (eq. 10)."""
+    """True if the last output also carries (T mod divisor) / divisor, for a second level (eq. 10)."""
 
     @classmethod
     def of(

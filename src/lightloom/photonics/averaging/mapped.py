@@ -67,7 +67,7 @@ class Levels(NamedTuple):
     """Matrices with their levels set, and the factors that were set."""
 
     matrices: Matrices
-    """[..., outputs, inputs]"""
+    """The matrices with their levels: [..., outputs, inputs]."""
     outputs: Floats
     """Factor of every output, [..., outputs]."""
     inputs: Floats

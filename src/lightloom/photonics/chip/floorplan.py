@@ -38,7 +38,7 @@ class Rules:
     unit: float = 400.0
     """Length of an amplifier or a homodyne unit with its modulator. Assumption."""
     margin: float = 100.0
-    """Empty border. Assumption."""
+    """Width of the empty border around the chip. Assumption."""
 
     def __post_init__(self) -> None:
         for name in ("pitch", "heater", "coupler", "channel", "unit", "margin"):

@@ -1,4 +1,4 @@
-"""What a link is made of: watts and decibels as they are stated; the stages turn them into fields.
+"""Settings of a link: watts and decibels as they are stated; the stages turn them into fields.
 
     laser ─▶ modulator ─▶ path ─▶ P ─▶ [mesh ─▶ gain ─▶ unit] ... ─▶ mesh ─▶ gain ─▶ T ─▶ path ─▶ receiver
 
@@ -76,7 +76,7 @@ class Link:
     path_loss_db: float = 10.0
     """Loss from a server's laser to the chip, and from the chip to a server's detector, in dB."""
     modulation: Modulation = "field"
-    """Whether field amplitudes or powers are proportional to the levels."""
+    """``field`` if field amplitudes are proportional to the levels, ``power`` if powers are."""
     rin_db: float | None = -150.0
     """Relative intensity noise of every laser, in dB/Hz, over the detectors' bandwidth; None for none."""
     phase_lock: float = 0.05
@@ -88,11 +88,11 @@ class Link:
     skew: float = 0.03
     """Time of arrival of a lane's symbols, in symbols."""
     gain: Gain = "electrical"
-    """Whether homodyne units or optical amplifiers supply the gain behind a mesh."""
+    """``electrical`` if homodyne units supply the gain behind a mesh, ``optical`` if optical amplifiers do."""
     noise_figure_db: float = 6.0
     """Noise figure of the optical amplifiers, in dB; unused with electrical gain."""
     amplifier_noise: bool = True
-    """Whether optical amplifiers emit noise."""
+    """True if optical amplifiers emit noise."""
     bandwidth: float = 50e9
     """Optical bandwidth that the noise of optical amplifiers fills, in Hz."""
     local_oscillator: float = 1e-3
@@ -102,7 +102,7 @@ class Link:
     noise_density: float = 12.86e-12
     """Input-referred noise current of the electrical amplifiers, in A/√Hz."""
     shot_noise: bool = True
-    """Whether local oscillators cause shot noise."""
+    """True if local oscillators cause shot noise."""
     detector_bandwidth: float = 35e9
     """Electrical bandwidth of every detector, in Hz: of shot, thermal and lasers' intensity noise."""
     unit: Unit = "limiting"
@@ -273,7 +273,7 @@ class LinkOption:
     """An option of a link."""
 
     field: str
-    """Field of `Link`."""
+    """Name of the field of :class:`Link` that the option sets."""
     unit: str
     """Unit in which a bare number is read; ``W`` also takes dBm, ``name`` is one of several words."""
     help: str

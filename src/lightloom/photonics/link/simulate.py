@@ -153,7 +153,7 @@ class Units:
     ceilings: NDArray[np.float32]
     """Largest output of each unit, [units]."""
     saturates: bool
-    """Whether outputs end at the ceiling; plain ReLUs go on."""
+    """True if outputs end at the ceiling; plain ReLUs go on."""
 
     def transfer(self, arguments: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
         """Return the outputs of arguments [units, words]; both are amplitudes, and the arguments may be overwritten."""
@@ -255,12 +255,12 @@ class Statistics(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """What is set at one matrix of a fabricated chip."""
+    """Gains, biases and levels that calibration sets at one matrix of a fabricated chip."""
 
     gains: Floats
     """Amplitude gain of every output, [outputs]."""
     added: Floats
-    """What is added to the bias of every output, [outputs]."""
+    """Correction added to the bias of every output, [outputs]."""
     levels: Floats
     """Field of every input relative to the designed one, [inputs]."""
 
@@ -350,7 +350,7 @@ class Chip:
     units: tuple[Units, ...]
     """Units behind every layer but the last."""
     statistics: tuple[Statistics, ...]
-    """Of the signals that enter P, every layer but the first, and T."""
+    """Statistics of the signals that enter P, every layer but the first, and T."""
 
     @property
     def arguments(self) -> FunctionArguments:
@@ -416,7 +416,7 @@ class FabricatedLayer:
     matrix: Float32s
     """Weights with the gains, [rows, inputs], or [rows, 2 · inputs] for real and imaginary parts of the inputs."""
     biases: Float32s
-    """[rows, 1]"""
+    """Bias of every row: [rows, 1]."""
     noise: Float32s
     """Standard deviation of the noise of every row, [rows, 1]."""
     inverse_gains: Float32s

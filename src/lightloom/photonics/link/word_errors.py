@@ -170,7 +170,7 @@ _SPREADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contribution:
-    """What one part does."""
+    """Effect of one part of a link on its word error rate."""
 
     part: str
     without: WordErrors

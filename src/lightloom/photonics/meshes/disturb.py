@@ -336,7 +336,7 @@ class Wiring:
     columns: Ints
     """Column of each interferometer, ascending, [devices]."""
     beside: Mask
-    """Whether the next interferometer's heaters are nearest neighbours, [devices - 1]."""
+    """True where the next interferometer's heaters are nearest neighbours, [devices - 1]."""
     output_modes: Ints
     """Waveguide of each output, [outputs]."""
 

@@ -479,7 +479,7 @@ class MeshMapping:
 
     @property
     def is_exact(self) -> bool:
-        """Whether ideal devices implement the matrix itself; ``sigma-u`` approximates it."""
+        """True if ideal devices implement the matrix itself; ``sigma-u`` approximates it."""
         return self.form != "sigma-u"
 
     def exact(self) -> MeshMapping:

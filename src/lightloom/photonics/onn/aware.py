@@ -21,6 +21,7 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+from lightloom.core.journal import stored_entries
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -141,15 +142,9 @@ def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = l
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.
     """
-    known: list[Document] = []
-    if path.exists():
-        try:
-            document = json.loads(path.read_text())
-            same = (document["schema"], document["budget_cpu_seconds"]) == (SCHEMA, budget)
-            known = document["trainings"] if same else []
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{str(path)!r} is not a comparison of trainings: give another name") from error
-        if not same:
-            raise ConfigError(f"{str(path)!r} holds trainings of another budget: give another name")
+    complaint = f"{str(path)!r} is not a comparison of trainings: give another name"
+    known = stored_entries(path, "trainings", {"schema": SCHEMA, "budget_cpu_seconds": budget}, complaint)
+    if known is None:
+        raise ConfigError(f"{str(path)!r} holds trainings of another budget: give another name")
     for document in compare(known, budget, advance):
         write_atomically(path, json.dumps(document, indent=1) + "\n")

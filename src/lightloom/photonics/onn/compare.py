@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
+from lightloom.core.journal import stored_entries
 from lightloom.core.results import provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -123,7 +124,7 @@ class Contender:
 
     name: str
     kind: str
-    """``trained`` or ``constructed``."""
+    """Origin of the network: ``trained`` or ``constructed``."""
     network: LayeredNetwork
     mzi_count: int
 
@@ -220,13 +221,7 @@ def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
     Raises:
         ConfigError: the file is not a comparison, or cannot be written.
     """
-    known: list[dict[str, Any]] = []
-    if path.exists():
-        try:
-            document = json.loads(path.read_text())
-            same = document["schema"] == SCHEMA and document["sigmas"] == list(SIGMAS)
-            known = document["networks"] if same else []
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{str(path)!r} is not a comparison of networks: give another name") from error
-    for document in compare(known, advance):
+    complaint = f"{str(path)!r} is not a comparison of networks: give another name"
+    known = stored_entries(path, "networks", {"schema": SCHEMA, "sigmas": list(SIGMAS)}, complaint)
+    for document in compare(known or [], advance):
         write_atomically(path, json.dumps(document, indent=1) + "\n")

@@ -70,7 +70,7 @@ class TrainingRecipe:
     inputs: int = 4
     rounding: Literal["floor", "half-up"] = "floor"
     carries_decimals: bool = False
-    """Whether the last output carries decimals, for level 2 of a cascade: the network is level 1."""
+    """True if the last output carries decimals, for level 2 of a cascade: the network is level 1."""
     groups: int | None = None
     """Number of groups of servers whose averagers stand below: the network is level 2 of a cascade."""
 
@@ -163,7 +163,7 @@ class TrainingRecipe:
 
     @property
     def in_cascade(self) -> bool:
-        """Whether the network is a level of a cascade."""
+        """True if the network is a level of a cascade."""
         return self.carries_decimals or self.groups is not None
 
     def but(self, **changes: Any) -> TrainingRecipe:

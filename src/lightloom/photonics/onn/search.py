@@ -14,6 +14,7 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+from lightloom.core.journal import stored_entries
 from lightloom.core.results import content_hash
 from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.averaging.proof import TARGET, noise_limit
@@ -155,16 +156,16 @@ class _TrialStore:
         self._path = None if folder is None else folder / "search.json"
         self._search = content_hash([r.to_json() for r in first])
         self._trials: list[Trial] = []
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return
-        try:
-            record = json.loads(self._path.read_text())
-            search = record["search"]
-            self._trials = [Trial(**(t | {"layers": tuple(t["layers"])})) for t in record["trials"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"cannot resume from {str(self._path)!r}: not a record of a search") from error
-        if search != self._search:
+        complaint = f"cannot resume from {str(self._path)!r}: not a record of a search"
+        stored = stored_entries(self._path, "trials", {"search": self._search}, complaint)
+        if stored is None:
             raise ConfigError(f"{str(self._path)!r} belongs to another search: give another folder")
+        try:
+            self._trials = [Trial(**(trial | {"layers": tuple(trial["layers"])})) for trial in stored]
+        except (KeyError, TypeError) as error:
+            raise ConfigError(complaint) from error
 
     def trial(self, recipe: TrainingRecipe, advance: Callable[[int], None]) -> Trial:
         for known in self._trials:

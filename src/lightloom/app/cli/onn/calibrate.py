@@ -58,7 +58,7 @@ INVISIBLE = (
     "phases at the outputs (local oscillators or the next mesh set them)",
     "phases at the inputs, but relative to the coherent vectors sent in",
 )
-"""What output powers do not show."""
+"""Errors that output powers do not show."""
 
 _Source = Annotated[
     Path | None,

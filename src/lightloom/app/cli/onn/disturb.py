@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class TrainingRun(NamedTuple):
-    """What is trained, and where."""
+    """Model that is trained with disturbed averages, and the folder of its data."""
 
     data: Path | None
     """Folder with MNIST; ``$LIGHTLOOM_DATA`` without it."""
@@ -256,7 +256,7 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
 
 
 class _Subject(NamedTuple):
-    """What is fabricated and judged."""
+    """Matrices or network that are fabricated with errors, and how they are judged."""
 
     digest: str
     """Hash of its file's content."""

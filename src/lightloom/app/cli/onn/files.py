@@ -1,4 +1,4 @@
-"""What the ``onn`` commands share: files that they read and check, and the picture of errors against noise."""
+"""Files that the ``onn`` commands read and check, and their picture of errors against noise."""
 
 from __future__ import annotations
 

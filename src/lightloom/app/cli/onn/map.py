@@ -159,7 +159,7 @@ def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, 
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
-    """What is mapped, by name and in the order of the light, and how many chips of level 1 there are."""
+    """Return the matrices to map by name, in the order of the light, and the number of chips of level 1."""
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")

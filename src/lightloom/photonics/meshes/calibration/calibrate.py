@@ -158,7 +158,7 @@ _NEAR = 0.7
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """What calibration learnt of a chip, and the phases that it set."""
+    """Errors that calibration found on a chip, and the phases that it set."""
 
     twin: Twin
     settings: Settings
@@ -325,13 +325,13 @@ class Conditions:
     aging: float = 0.0
     """Radians that every phase drifts after the calibration, before a second one."""
     unknowns: Unknowns = field(default_factory=Unknowns)
-    """What is fitted."""
+    """Errors of the chip that are fitted."""
     unknown_offsets: bool = False
-    """Whether the phase offsets are drawn from a whole turn, and found by sweeps first."""
+    """True if the phase offsets are drawn from a whole turn, and found by sweeps first."""
     output_orders: int = OUTPUT_ORDERS
     """Other orders of the outputs that are tried if a splitting is out of the couplers' reach."""
     real: bool = False
-    """Whether receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
+    """True if receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
 
     def __post_init__(self) -> None:
         for name, largest, unit in (
@@ -367,7 +367,7 @@ class Trial:
     """CPU time of the calibration, the simulation of the measurements included."""
     before_matrix: Fields
     after_matrix: Fields
-    """What the passive chip implements, [outputs, inputs]."""
+    """Matrix that the passive chip implements, [outputs, inputs]."""
 
     def row(self) -> Document:
         """Return the figures of this chip."""

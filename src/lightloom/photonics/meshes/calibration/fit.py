@@ -38,7 +38,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Twin:
-    """What is believed of a chip, in radians: errors of all phases, heaters and couplers, crosstalk, a common loss."""
+    """Estimated errors of a chip, in radians: errors of all phases, heaters and couplers, crosstalk, a common loss."""
 
     wiring: Wiring
     theta_offset: Floats
@@ -172,7 +172,7 @@ class Unknowns:
 
     couplers: bool = True
     heaters: bool = True
-    """Whether the efficiency of every heater is fitted."""
+    """True if the efficiency of every heater is fitted."""
     crosstalk: bool = True
     loss: bool = True
 
