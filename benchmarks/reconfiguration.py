@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.division import PlanePrices
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import simulate
+from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.reconfiguration.in_step import InStep, follow_the_step, switched_timeline
 from lightloom.planning.search.bounds import memory
 from lightloom.planning.search.plans import Plan

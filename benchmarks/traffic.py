@@ -21,8 +21,7 @@ from lightloom.models.decoder import TransformerSizes, transformer_graph
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import on_divided_channels, simulate, stage_seconds
-from lightloom.planning.reconfiguration.in_step import joint_parts
+from lightloom.planning.pricing.strategy_step import joint_parts, on_divided_channels, simulate, stage_seconds
 from lightloom.planning.search.plans import label
 
 GPT3 = TransformerSizes(hidden=12288, layers=96, heads=96, ffn=49152, vocabulary=51200, sequence_length=2048)

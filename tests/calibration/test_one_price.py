@@ -18,7 +18,7 @@ from lightloom.planning.calibration.rows import (
     step_seconds,
     strategy_of,
 )
-from lightloom.planning.pricing.step import simulate
+from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from tests.calibration.samples import step

@@ -11,7 +11,7 @@ from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.operators import loss_bytes
 from lightloom.planning.parallelism.plan import attention_core, in_blocks, local_graph, repeated_operators
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.step import exact_stage_times
+from lightloom.planning.pricing.strategy_step import exact_stage_times
 from lightloom.planning.search.bounds import memory
 from tests.planner.jobs import HEADS, SEQUENCE, job, transformer, with_model
 

@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.strategy_space import (
 )
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exact_stage_times, simulate
+from lightloom.planning.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.planning.search.bounds import (
     PriceLines,
     admitted,

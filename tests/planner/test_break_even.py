@@ -17,8 +17,8 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import simulate
-from lightloom.planning.search.data_parallel import Trial, break_even_bandwidth, set_ups
+from lightloom.planning.pricing.strategy_step import simulate
+from lightloom.planning.search.break_even import Trial, break_even_bandwidth, set_ups
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import transformer
 

@@ -16,7 +16,7 @@ from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import LEAST_TOKENS, context_degree, searched_degrees
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exact_stage_times, simulate, strategy_joules
+from lightloom.planning.pricing.strategy_step import exact_stage_times, simulate, strategy_joules
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search

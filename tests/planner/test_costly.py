@@ -11,8 +11,7 @@ from lightloom.planning.parallelism.operators import times_and_launches
 from lightloom.planning.parallelism.plan import local_graph
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.placed_space import PlacedChoice
-from lightloom.planning.search.document import plan_document
-from lightloom.planning.search.explain import _bound, costly_operators
+from lightloom.planning.search.document import _bound, costly_operators, plan_document
 from lightloom.planning.search.plans import PlanSearch, sequence_length
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search

@@ -19,8 +19,7 @@ from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.division import DividedChannels, Division, Divisions, live_axes
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import on_divided_channels, simulate, strategy_seconds
-from lightloom.planning.reconfiguration.in_step import joint_parts
+from lightloom.planning.pricing.strategy_step import joint_parts, on_divided_channels, simulate, strategy_seconds
 from tests.collectives.joint.joint_bound import demands_of, joint_bound
 from tests.planner.jobs import transformer, verified_job
 

@@ -18,7 +18,7 @@ from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search import search as searching
-from lightloom.planning.search.explain import explain
+from lightloom.planning.search.document import explain
 from lightloom.planning.search.plans import Counts, PlanSearch, pareto_front
 from lightloom.planning.search.request import (
     KINDS,

@@ -21,7 +21,7 @@ from lightloom.planning.pricing.job import (
     half_widths,
     told_apart,
 )
-from lightloom.planning.pricing.step import simulate
+from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.document import intervals_basis, plan_row
 from lightloom.planning.search.plans import PlanSearch, _intervals_priced
 from lightloom.planning.search.request import Pins, SearchRequest

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.placed_space import PlacedChoice
-from lightloom.planning.pricing.step import ExchangeUse, largest_uses
+from lightloom.planning.pricing.strategy_step import ExchangeUse, largest_uses
 from lightloom.planning.search.plans import order, pareto_front
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search

@@ -23,10 +23,9 @@ from lightloom.planning.parallelism.operators import graph_times
 from lightloom.planning.parallelism.placement.cuts import SPLITS, Split, bounds
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.divided_model import divided_model
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import Job, divided_model
 from lightloom.planning.pricing.placed_space import PartTable, PlacedChoice, placed_space
-from lightloom.planning.pricing.step import simulate
+from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.rows import PlacedPlans
 from tests.planner.jobs import verified_job
 

@@ -24,13 +24,13 @@ from lightloom.models.zoo import load_workload
 from lightloom.planning.parallelism.strategy_space import Strategy, strategy_space
 from lightloom.planning.pricing import collective_prices, group_prices
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
-from lightloom.planning.pricing.step import StrategyStep
-from lightloom.planning.search import data_parallel, rows
+from lightloom.planning.pricing.strategy_step import StrategyStep
+from lightloom.planning.search import rows
+from lightloom.planning.search import search as search_module
 from lightloom.planning.search.bounds import PriceLines
-from lightloom.planning.search.data_parallel import Comparison
 from lightloom.planning.search.plans import Plan, PlanSearch, RefusedPlan, order
 from lightloom.planning.search.request import STRATEGIES, Pins, SearchRequest
-from lightloom.planning.search.search import COMPARED, _Search, search
+from lightloom.planning.search.search import COMPARED, Comparison, _Search, search
 from tests.planner.jobs import transformer
 
 
@@ -255,7 +255,7 @@ def test_a_faulty_algorithm_is_one_refused_row(monkeypatch: pytest.MonkeyPatch) 
 
     wrong = Algorithm(name="wrong", build=build, summary="sends everything at once")
     known = {"ring": find("ring"), "wrong": wrong}
-    for module in (group_prices, data_parallel, rows, collective_prices):
+    for module in (group_prices, search_module, rows, collective_prices):
         monkeypatch.setattr(module, "algorithms", lambda: known, raising=False)
         monkeypatch.setattr(module, "find", known.__getitem__, raising=False)
     found = searched(cluster(), global_batches=(64,), compare=True)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.search.document import plan_document
-from lightloom.planning.search.explain import explain
+from lightloom.planning.search.document import explain, plan_document
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search

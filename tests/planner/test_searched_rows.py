@@ -26,7 +26,7 @@ from lightloom.planning.pricing.placed_space import (
     placed_space,
     smaller,
 )
-from lightloom.planning.pricing.step import StrategyStep
+from lightloom.planning.pricing.strategy_step import StrategyStep
 from lightloom.planning.search import rows
 from lightloom.planning.search.bounds import coarse_bound, memory
 from lightloom.planning.search.plans import Counts

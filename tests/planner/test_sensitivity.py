@@ -14,10 +14,9 @@ from lightloom.machines.clusters.load import cluster_from, load_cluster
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.search import explain
-from lightloom.planning.search.explain import LatencySensitivity, latency_sensitivity
+from lightloom.planning.search import search as search_module
 from lightloom.planning.search.request import SearchRequest
-from lightloom.planning.search.search import search
+from lightloom.planning.search.search import LatencySensitivity, latency_sensitivity, search
 from tests.planner.jobs import transformer
 
 REQUEST = SearchRequest(strategies=["ddp"], algorithms=["ring", "recursive-doubling"])
@@ -59,7 +58,7 @@ def test_the_least_latency_at_which_another_plan_wins_is_found_with_few_searches
         return f"winner at {seconds}", lost if seconds >= limit else 1 + 1e-12
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explain, "_winner_at", winner_at)
+        patch.setattr(search_module, "_winner_at", winner_at)
         found = latency_sensitivity(ranked, latencies)
     tried = [seconds for seconds in latencies if seconds > own]
     changed = [seconds for seconds in tried if seconds >= limit]
@@ -91,11 +90,11 @@ def test_the_first_winner_is_compared_with_itself_at_another_latency(monkeypatch
         asked.append(given)
         return SimpleNamespace(winner=ranking[0], ranking=ranking)
 
-    monkeypatch.setattr(explain, "search", search_again)
+    monkeypatch.setattr(search_module, "search", search_again)
     others = [plan(2, 2.0), plan(4, 2.5, "tree"), plan(4, 2.5, strategy="fsdp")]
     for same, slower in (([], None), ([plan(4, 3.5), plan(4, 3.0)], 1.5), ([plan(4, 2.0)], 1.0)):
         ranking[:] = [*others, *same]
-        assert explain._winner_at(ranked, 3e-6) == (others[0], slower)
+        assert search_module._winner_at(ranked, 3e-6) == (others[0], slower)
     graph, cluster, request = asked[-1]
     assert graph == "graph" and cluster == replace(on, fabric=on.fabric.with_hop_latency(3e-6), reference=None)
     assert cluster.fabric.hop_latency == 3e-6 and cluster.reference is None

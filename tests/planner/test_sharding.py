@@ -13,15 +13,15 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy, canonical, state_sharers
-from lightloom.planning.pricing.exchanges import (
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.step import (
     ReplicaExchanges,
     UnitExchanges,
     exposed_backward,
     exposed_forward,
 )
-from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exact_stage_times, simulate, strategy_joules
+from lightloom.planning.pricing.strategy_step import exact_stage_times, simulate, strategy_joules
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.simulation.link_turns import Pass
 from tests.planner.jobs import job, transformer, verified_job, with_model

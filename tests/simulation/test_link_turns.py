@@ -14,7 +14,8 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exchange_seconds, simulate, stage_exchanges
+from lightloom.planning.pricing.step import stage_exchanges
+from lightloom.planning.pricing.strategy_step import exchange_seconds, simulate
 from lightloom.planning.search.bounds import bounds
 from lightloom.planning.simulation.engine import waiting
 from lightloom.planning.simulation.link_turns import (

@@ -9,7 +9,7 @@ from lightloom.collectives.registry import build, find
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.planning.export.counters import channels_lit, counted
 from lightloom.planning.parallelism.strategy_space import Strategies
-from lightloom.planning.pricing.step import stage_memory
+from lightloom.planning.pricing.strategy_step import stage_memory
 from lightloom.planning.search.plans import Plan
 from tests.planner.export.test_step_traces import RANKS, STRATEGIES, taken_apart
 from tests.planner.jobs import cluster

@@ -37,7 +37,7 @@ from lightloom.planning.export.chakra_step import Line, StepTraces, carried, net
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import LibraryPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import StrategyStep, simulate
+from lightloom.planning.pricing.strategy_step import StrategyStep, simulate
 from tests.planner.jobs import cluster, mixture, space, transformer, verified_job
 
 RANKS = 8

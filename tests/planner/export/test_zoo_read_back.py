@@ -25,7 +25,7 @@ from lightloom.planning.export.frameworks import ExportedJob, exported
 from lightloom.planning.parallelism.strategy_space import Strategies
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import strategy_seconds
+from lightloom.planning.pricing.strategy_step import strategy_seconds
 from lightloom.planning.search.request import Pins
 from tests.planner.jobs import with_model
 

@@ -11,7 +11,7 @@ from lightloom.models.graph import Operator
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import copied_parameters, holding_stages, tied_tables
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exact_stage_times, simulate
+from lightloom.planning.pricing.strategy_step import exact_stage_times, simulate
 from lightloom.planning.search.bounds import memory
 from tests.planner.jobs import job, space, transformer, with_model
 from tests.simulation.prices import linear

@@ -7,9 +7,8 @@ import pytest
 
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import TiedTable
-from lightloom.planning.pricing.divided_model import Crossing
-from lightloom.planning.pricing.exchanges import tied_seconds, tied_sums
-from lightloom.planning.pricing.step import _faster, _Gathers
+from lightloom.planning.pricing.job import Crossing
+from lightloom.planning.pricing.step import _faster, _Gathers, tied_seconds, tied_sums
 from lightloom.planning.reconfiguration.phases import once_bytes, pass_bytes
 from tests.planner.circuits.test_in_step import switched
 from tests.planner.jobs import SEQUENCE

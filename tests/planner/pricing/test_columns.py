@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.exchanges import combinations, unique_groups
+from lightloom.planning.pricing.step import combinations, unique_groups
 from lightloom.planning.search.bounds import _by_stages
 from lightloom.planning.search.rows import with_largest_batch
 

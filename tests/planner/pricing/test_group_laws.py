@@ -27,7 +27,7 @@ from lightloom.planning.pricing.collective_prices import (
     group_phases,
 )
 from lightloom.planning.pricing.group_prices import AUTO, MOST_ROWS, GroupPrices
-from lightloom.planning.pricing.step import ExchangeUse, largest_uses
+from lightloom.planning.pricing.strategy_step import ExchangeUse, largest_uses
 
 USES = st.builds(
     ExchangeUse,

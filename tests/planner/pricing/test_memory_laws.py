@@ -13,7 +13,7 @@ from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.plan import SCORE_TENSORS, in_flight, repetitions
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import exact_stage_times, stage_memory
+from lightloom.planning.pricing.strategy_step import exact_stage_times, stage_memory
 from tests.planner.jobs import job, mixture, transformer, with_model
 
 

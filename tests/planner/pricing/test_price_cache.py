@@ -15,8 +15,8 @@ from lightloom.collectives.registry import find
 from lightloom.core.cache import read_entry, write_entry
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.pricing import schedule_prices
-from lightloom.planning.pricing.schedule_prices import prices_path
+from lightloom.planning.pricing import collective_prices
+from lightloom.planning.pricing.collective_prices import prices_path
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
@@ -55,7 +55,7 @@ def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     def built(algorithm: Any, *_: Any) -> Any:
         raise AssertionError(f"{algorithm.name} is on the disk")
 
-    monkeypatch.setattr("lightloom.planning.pricing.schedule_prices._of_structures", OrderedDict())
+    monkeypatch.setattr("lightloom.planning.pricing.collective_prices._of_structures", OrderedDict())
     monkeypatch.setattr("lightloom.collectives.registry.build_with_loads", built)
     # The proof of the winner takes its rows.
     monkeypatch.setattr("lightloom.planning.search.rows.verify_winner", lambda _: None)
@@ -105,7 +105,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
         prices_path(ring, cluster(**{"fabric.hop_latency": "1ns"}).fabric, "physical"),
         prices_path(ring, cluster().fabric, "paper"),
     ]
-    monkeypatch.setattr(schedule_prices, "_code_hash", lambda: "another")
+    monkeypatch.setattr(collective_prices, "_code_hash", lambda: "another")
     paths.append(prices_path(ring, cluster().fabric, "physical"))
     assert None not in paths and len(set(paths)) == len(paths)
 

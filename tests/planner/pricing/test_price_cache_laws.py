@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 import lightloom
-from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing import collective_prices
 
-PACKAGES = ("core", "compression", "photonics", "fabrics", "collectives", "planner/pricing")
+PACKAGES = ("core", "exchange/compression", "photonics", "machines", "collectives", "planning/pricing")
 """Packages that build, verify and cost a schedule; the averager's latency comes from photonics."""
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule_prices._code_hash.cache_clear()
-    before = schedule_prices._code_hash()
+    collective_prices._code_hash.cache_clear()
+    before = collective_prices._code_hash()
     read = Path.read_bytes
     files = sorted((Path(lightloom.__file__).parent / package).rglob("*.py"))
     for changed in (files[0], files[len(files) // 2], files[-1]):
         with monkeypatch.context() as patch:
             patch.setattr(Path, "read_bytes", lambda path, changed=changed: read(path) + b"#" * (path == changed))
-            schedule_prices._code_hash.cache_clear()
-            assert schedule_prices._code_hash() != before
-    schedule_prices._code_hash.cache_clear()
-    assert schedule_prices._code_hash() == before
+            collective_prices._code_hash.cache_clear()
+            assert collective_prices._code_hash() != before
+    collective_prices._code_hash.cache_clear()
+    assert collective_prices._code_hash() == before

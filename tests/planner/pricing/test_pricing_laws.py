@@ -17,7 +17,7 @@ from lightloom.planning.gradients import LINE_RATE
 from lightloom.planning.pricing.collective_prices import LibraryPricing
 from lightloom.planning.pricing.division import _ScaledPrices
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planning.search import explain
+from lightloom.planning.search import search as search_module
 from lightloom.planning.search.plans import Counts
 from lightloom.planning.simulation.engine import Price
 from lightloom.planning.traffic import together
@@ -144,8 +144,8 @@ def test_the_latency_at_which_the_winner_changes_is_the_first_of_all(tried: list
     first = next((each for each in tried if each > own and each >= change), None)
     for slower in (None, 2.0):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(explain, "_winner_at", lambda _, at, s=slower: ("winner", s if at >= change else 1.0))
-            found = explain.latency_sensitivity(ranked, tried)
+            patched.setattr(search_module, "_winner_at", lambda _, at, s=slower: ("winner", s if at >= change else 1.0))
+            found = search_module.latency_sensitivity(ranked, tried)
         assert (found.own, found.latency, found.slower) == (own, first, None if first is None else slower)
 
 

@@ -18,8 +18,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.plan import make_plan
-from lightloom.planning.pricing import schedule_prices
-from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing import collective_prices
+from lightloom.planning.pricing.collective_prices import SchedulePrices
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.simulation.engine import simulate_step
@@ -117,7 +117,7 @@ def test_without_their_schedules_prices_are_the_same(monkeypatch: pytest.MonkeyP
         known.append(len(kept._built))
         with monkeypatch.context() as patched:
             if kept._built:
-                patched.setattr(schedule_prices, "build_with_loads", None)
+                patched.setattr(collective_prices, "build_with_loads", None)
             found = kept(kind, sizes[1])
         assert found == fresh(kind, sizes[1])
         verify(kept.schedule(kind, sizes[1]), fabric)
@@ -132,7 +132,7 @@ def _broken(collective: Collective, fabric: Fabric, *, striped: bool = False) ->
 def test_an_algorithm_that_fails_at_a_size_is_left_out(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     faulty = Algorithm(name="faulty", build=_broken, summary="fails", by_size=True)
     every = algorithms() | {"faulty": faulty}
-    for module in ("collectives.registry", "planner.search.rows", "planner.search.data_parallel"):
+    for module in ("collectives.registry", "planning.search.rows", "planning.search.search"):
         monkeypatch.setattr(f"lightloom.{module}.algorithms", lambda: every)
     assert registry.find("faulty") is faulty
     names = ("faulty", "ring-two-way-striped")

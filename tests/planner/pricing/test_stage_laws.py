@@ -21,9 +21,8 @@ from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planning.pricing import collective_prices, division
-from lightloom.planning.pricing import step as step_energy
+from lightloom.planning.pricing import strategy_step as step_energy
 from lightloom.planning.pricing.collective_prices import LibraryPrices
-from lightloom.planning.pricing.divided_model import Held
 from lightloom.planning.pricing.division import (
     Division,
     circuits_stand,
@@ -33,14 +32,15 @@ from lightloom.planning.pricing.division import (
     seconds_a_byte,
     undivided_pair,
 )
-from lightloom.planning.pricing.exchanges import block_send, has_ring, replica_groups, ring_waits
+from lightloom.planning.pricing.job import Held
 from lightloom.planning.pricing.placed_space import (
     exchanging,
     peers,
     placed_space,
     reach,
 )
-from lightloom.planning.pricing.step import _update, memory_parts, stage_memory
+from lightloom.planning.pricing.step import _update, block_send, has_ring, replica_groups, ring_waits
+from lightloom.planning.pricing.strategy_step import memory_parts, stage_memory
 from lightloom.planning.reconfiguration import in_step
 from lightloom.planning.reconfiguration import phases as margins_module
 from lightloom.planning.simulation.placed_step import PlacedStep

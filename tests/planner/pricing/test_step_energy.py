@@ -10,10 +10,10 @@ import pytest
 
 from lightloom.collectives.collective import Kind
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing import step as step_energy
-from lightloom.planning.pricing.exchanges import TiedSum
+from lightloom.planning.pricing import strategy_step as step_energy
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import simulate, stage_exchanges, strategy_joules
+from lightloom.planning.pricing.step import TiedSum, stage_exchanges
+from lightloom.planning.pricing.strategy_step import simulate, strategy_joules
 from lightloom.planning.simulation.engine import Priced
 from tests.planner.jobs import job, space
 from tests.simulation.prices import linear

@@ -18,13 +18,12 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.estimate import goodput_of
 from lightloom.planning.economics.ledger import ClusterLedger
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing import collective_prices
 from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search.bounds import bounds
-from lightloom.planning.search.data_parallel import Comparison
 from lightloom.planning.search.document import (
     compression_json,
     exchange_json,
@@ -33,9 +32,10 @@ from lightloom.planning.search.document import (
     plan_document,
     plan_row,
     replicas,
+    verdict,
 )
-from lightloom.planning.search.explain import verdict
 from lightloom.planning.search.request import Pins, SearchRequest
+from lightloom.planning.search.search import Comparison
 from lightloom.planning.simulation.placed_step import PlacedStep
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import space, transformer
@@ -222,8 +222,8 @@ def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(
         return made(algorithm, collective, *given)[0], None
 
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(schedule_prices, "build_with_loads", building)
-    monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())
+    monkeypatch.setattr(collective_prices, "build_with_loads", building)
+    monkeypatch.setattr(collective_prices, "_of_structures", OrderedDict())
     of: Any = comparison(algorithms=NAMES, strategies=("ddp",))
     of.run((4,))
     assert sorted(built) == sorted(product(NAMES, ("all-reduce", "all-gather", "reduce-scatter")))

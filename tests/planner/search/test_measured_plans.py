@@ -11,7 +11,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.graph import ComputeGraph, MeasuredTimes
 from lightloom.planning.parallelism.operators import machine_of
-from lightloom.planning.search.document import measured_lines, on_machine
+from lightloom.planning.search.request import measured_lines, on_machine
 from tests.planner.jobs import transformer
 
 H100, A100 = load_cluster("h100-512-two-tier", {"ranks": 2}), load_cluster("a100-1024-two-tier", {"ranks": 2})

@@ -19,7 +19,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.derived import links_of
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
-from lightloom.planning.pricing.step import ExchangeUse
+from lightloom.planning.pricing.strategy_step import ExchangeUse
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.traffic import jobs as exchanges_module
 from lightloom.planning.traffic import together

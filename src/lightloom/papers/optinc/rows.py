@@ -1,4 +1,9 @@
-"""Section III-B's hardware-aware training, with what the paper leaves open: errors of the devices themselves."""
+"""The rows of the OptINC study.
+
+The two models of Fig. 7(b) are stored as graphs, so that the study needs no PyTorch; to trace them anew:
+
+    python -m lightloom.papers.optinc.rows
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,12 @@ from importlib.resources import as_file, files
 from itertools import product
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.registry import build as registry_build
+from lightloom.collectives.registry import build as build_schedule
 from lightloom.collectives.registry import find
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
@@ -28,14 +33,6 @@ from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import TRACE_BATCH, ZOO, resolve
 from lightloom.papers.optinc import PAPER
-from lightloom.papers.optinc.paper import ACCURACY, CASCADE_OVERHEAD, RING_TRAFFIC, ROWS, SAVED, SYNCHRONISATION, ident
-from lightloom.papers.page import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    canvas,
-)
 from lightloom.papers.study import BASE, Pairs, Record, paired
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
 from lightloom.photonics.averaging.block_quantisation import averaging_bias, synchronisation_share
@@ -46,26 +43,35 @@ from lightloom.photonics.averaging.networks import TABLE_I, TABLE_II, PaperNetwo
 from lightloom.photonics.averaging.proof import Verification, verify
 from lightloom.photonics.meshes.mapping import approximated_count
 from lightloom.planning.parallelism.plan import make_plan
-from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing.collective_prices import SchedulePrices
 from lightloom.planning.simulation.engine import StepResult, simulate_step
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+# Figures of the paper that the rows compare with.
+
+RING_TRAFFIC: Mapping[int, float] = {4: 1.5, 8: 1.75, 16: 1.875}
+"""Fig. 6: bytes over bytes of the gradient, by servers; OptINC's are 1."""
+ACCURACY: Mapping[str, float] = {"4-6": 100.0, "4-7": 99.99986, "4-8": 99.99999, "3-6": 99.98891, "3-7": 99.99936}
+"""Table II by approximated layers, percent."""
+ROWS = tuple(ACCURACY)
+"""Table II's rows in the order of `averaging.area.TABLE_II`."""
+SAVED: Mapping[str, float] = {"resnet50": 25.0, "llama": 17.0}
+"""Fig. 7(b): less time than with the ring, percent ("over" and "around")."""
+SYNCHRONISATION = 0.4
+"""Section IV: less than this, percent of the gradient."""
+CASCADE_OVERHEAD = 10.5
+"""Section IV: of the two 64 x 64 matrices that the cascade's networks have more, percent."""
+
+PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-2": 1e-2}
 
 
-_PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-2": 1e-2}
-_LEAST = 1e-5
-"""Smallest share drawn; of 169 points and 50 fabrications one is 1.2e-4."""
-
-
-def claims(aware: Any) -> Iterator[Claim]:
+def _aware(aware: Any) -> Iterator[Claim]:
     """Yield the row on training that knows its devices' errors, from its record or None."""
     template = "example.aware_training_fewer_wrong"
     if aware is None:
         yield PAPER.claim(template, None)
         return
     verdict = aware["verdict"]
-    shares = {arm: _shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
+    shares = {arm: error_shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
     means = {arm: sum(values) / len(values) for arm, values in shares.items()}
     built = min(row["wrong"][verdict["at"]] for row in aware["constructed"])
     why = (
@@ -76,34 +82,8 @@ def claims(aware: Any) -> Iterator[Claim]:
     yield PAPER.claim(template, verdict["fewer_wrong_with_awareness"], why=why)
 
 
-def aware_training(aware: Record) -> Figure:
-    """Draw wrong averages against phase errors, and for every seed with and without errors in training."""
-    figure, (left, right) = canvas(2)
-    phases = list(_PHASES.values())
-    for arm, colour in (("unaware", ORANGE), ("aware", BLUE)):
-        for index, row in enumerate(row for row in aware["trainings"] if row["arm"] == arm):
-            rates = [max(row["wrong"][name], _LEAST) for name in _PHASES]
-            label = f"trained, {arm} of errors, {row['mzi_count']:,} MZIs" if index == 0 else None
-            left.plot(phases, rates, "o-", color=colour, lw=1, ms=3, label=label)
-    for row, style in zip(aware["constructed"], ("--", ":"), strict=False):
-        rates = [max(row["wrong"][name], _LEAST) for name in _PHASES]
-        left.plot(phases, rates, style, color=GREEN, lw=1.6, label=f"{row['name']}, {row['mzi_count']:,} MZIs")
-    left.set_xscale("log")
-    left.set_yscale("log")
-    left.set_xlabel("phase error, rad (none wrong is drawn at the bottom)")
-    left.set_ylabel("share of wrong averages")
-    left.legend(loc="upper left", fontsize=7)
-    at = aware["verdict"]["at"]
-    for before, after in zip(_shares(aware, "unaware", at), _shares(aware, "aware", at), strict=False):
-        right.plot([0, 1], [100 * before, 100 * after], "o-", color=GREY, lw=1, ms=4)
-    right.set_xticks([0, 1], ["unaware", "aware"])
-    right.set_xlim(-0.3, 1.3)
-    right.set_ylim(bottom=0)
-    right.set_ylabel("wrong at 3e-3 rad, %, each seed a line")
-    return figure
-
-
-def _shares(aware: Record, arm: str, name: str) -> list[float]:
+def error_shares(aware: Record, arm: str, name: str) -> list[float]:
+    """Return the share of wrong averages of each training of one arm at the phase errors ``name``, by seed."""
     rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
     return [row["wrong"][name] for row in rows]
 
@@ -115,7 +95,7 @@ TUPLES = 1_000_000
 """Number of tuples that are drawn; the slow tests draw ten times as many."""
 
 
-def cascading_claims() -> tuple[Claim, ...]:
+def _cascading() -> tuple[Claim, ...]:
     """Return the rows on the cascade."""
     cascade = built()
     first, second = cascade.first.verify(), cascade.second.verify()
@@ -131,7 +111,7 @@ def cascading_claims() -> tuple[Claim, ...]:
         PAPER.claim("example.cascade_level1_wrong_outputs", first.wrong_outputs, first=first),
         PAPER.claim("example.cascade_level2_wrong_outputs", second.wrong_outputs, second=second),
         PAPER.claim("example.cascade_end_to_end_wrong_outputs", tuples["wrong_with_decimals"], tuples=TUPLES),
-        _cascading_overhead(),
+        _hardware_of_cascade(),
     )
 
 
@@ -141,7 +121,7 @@ def built() -> Cascade:
     return build_cascade(4, 4, 8)
 
 
-def trained_levels(record: Any) -> Iterator[Claim]:
+def _trained_cascade(record: Any) -> Iterator[Claim]:
     """Yield the rows on the cascade that was trained as the paper's, from its record or None."""
     for number in (1, 2):
         template = "example.cascade_trained_level{number}_wrong_outputs"
@@ -159,7 +139,7 @@ def trained_levels(record: Any) -> Iterator[Claim]:
         yield PAPER.claim(template, ends["wrong_with_decimals"], tuples=ends["tuples"])
 
 
-def _cascading_overhead() -> Claim:
+def _hardware_of_cascade() -> Claim:
     network = TABLE_I[0]
     more = 2 * approximated_count(64, 64)
     alone, units = (100 * more / network.area(units=units) for units in (False, True))
@@ -178,11 +158,6 @@ def _cascading_overhead() -> Claim:
 _MISSING = "not among the measurements: python -m lightloom.papers.optinc.runs DIR makes what they lack"
 
 
-def learning_claims(language: Any, small: Any, digits: Any, images: Any) -> tuple[Claim, ...]:
-    """Rows from the records of the language model, a small one, MNIST and CIFAR-100; each may be None."""
-    return (*_language("llama", language), *_language("llama_small", small), *_digits(digits), *_images(images))
-
-
 def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple[str, str, float, Pairs | None]]:
     """Yield the compared runs of a model: label of the row, name, the paper's figure, differences from the baseline."""
     runs = {} if record is None else record["runs"]
@@ -190,8 +165,8 @@ def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple
         yield label, name, paper, paired(runs, name, key, scale)
 
 
-def _language(model: str, record: Any) -> Iterator[Claim]:
-    basis = {} if record is None else _basis(record)
+def _losses(model: str, record: Any) -> Iterator[Claim]:
+    basis = {} if record is None else _setting(record)
     for label, name, paper, pairs in _compared(model, record, "validation_loss", 1.0):
         values: dict[str, Any] = {"label": label, "paper": f"at most {paper:g} more"}
         if pairs is None:
@@ -203,7 +178,7 @@ def _language(model: str, record: Any) -> Iterator[Claim]:
             )
 
 
-def _basis(record: Any) -> dict[str, Any]:
+def _setting(record: Any) -> dict[str, Any]:
     """Return the corpus, the numbers of steps and tokens, and the losses that the baseline reaches."""
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
@@ -232,11 +207,6 @@ def _images(record: Any) -> Iterator[Claim]:
 # Inconsistencies of the paper's numbers, each with its proof.
 
 _SERVERS, _BITS = 4, 8
-
-
-def slips_claims() -> tuple[Claim, ...]:
-    """Return a row per inconsistency."""
-    return (*_combinations(), *_areas(), _floor(), _twos_complement())
 
 
 def combinations(signals: int, servers: int) -> int:
@@ -274,7 +244,7 @@ def _combinations() -> Iterator[Claim]:
     yield PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals)
 
 
-def _areas() -> Iterator[Claim]:
+def _printed_areas() -> Iterator[Claim]:
     lowest = min(TABLE_I, key=lambda network: network.printed)
     yield PAPER.claim("example.lowest_area", round(lowest.ratio(), 1))
     yield PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1))
@@ -289,7 +259,7 @@ def _areas() -> Iterator[Claim]:
         )
 
 
-def _floor() -> Claim:
+def _bias_of_floor() -> Claim:
     return PAPER.claim("example.floor_bias", floor_bias(), averaging_bias=averaging_bias(_SERVERS, "half-up"))
 
 
@@ -305,13 +275,7 @@ def _twos_complement() -> Claim:
 _CONVENTIONS = {"with_units": "with P and T", "without_units": "without P and T"}
 
 
-def tables_claims() -> tuple[Claim, ...]:
-    """Return the rows of both tables."""
-    table_i = [row for network in TABLE_I for row in (*_area(network), *_constructed(network))]
-    return (*table_i, *_table_ii_areas(), *_wrong_outputs(), _ranking())
-
-
-def name(network: PaperNetwork) -> str:
+def scenario(network: PaperNetwork) -> str:
     """Bits and servers of each scenario."""
     return f"{network.bits}x{network.servers}"
 
@@ -346,7 +310,7 @@ def rms(row: str) -> float:
 
 
 def _area(network: PaperNetwork) -> Iterator[Claim]:
-    values = {"name": name(network), "paper": network.printed}
+    values = {"name": scenario(network), "paper": network.printed}
     counts = {"area": network.area(), "full": network.area(approximated=False), "ratio": network.ratio()}
     yield PAPER.claim("table1.area_{name}", round(network.ratio(), 1), **values, **counts)
     economy = {"area": network.area("economy", True, False), "full": network.area("economy", False, False)}
@@ -356,11 +320,11 @@ def _area(network: PaperNetwork) -> Iterator[Claim]:
 
 def _constructed(network: PaperNetwork) -> Iterator[Claim]:
     construction, verification = constructed(network.bits, network.servers)
-    values = {"name": name(network), "construction": construction, "verification": verification}
+    values = {"name": scenario(network), "construction": construction, "verification": verification}
     yield PAPER.claim("table1.accuracy_constructed_{name}", 100 * verification.accuracy, **values)
     layers, trained = "-".join(map(str, construction.network.layers)), network.area(units=False)
     yield PAPER.claim(
-        "table1.mzis_constructed_{name}", construction.mzi_count, paper=trained, layers=layers, name=name(network)
+        "table1.mzis_constructed_{name}", construction.mzi_count, paper=trained, layers=layers, name=scenario(network)
     )
 
 
@@ -369,9 +333,14 @@ def _table_ii_areas() -> list[Claim]:
     for row, network in zip(ROWS, TABLE_II, strict=True):
         areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
         printing = [words for name, words in _CONVENTIONS.items() if round(areas[name], 1) == network.printed]
-        values = {"ident": ident(row), "verdict": " and ".join(printing) or "in neither way", **areas}
+        values = {"ident": _identifier(row), "verdict": " and ".join(printing) or "in neither way", **areas}
         rows.append(PAPER.claim("table2.area_{ident}", round(areas["with_units"], 1), paper=network.printed, **values))
     return rows
+
+
+def _identifier(row: str) -> str:
+    """Return a row of Table II as a part of a claim's id."""
+    return f"layers{row.replace('-', '_')}"
 
 
 def _wrong_outputs() -> Iterator[Claim]:
@@ -382,7 +351,7 @@ def _wrong_outputs() -> Iterator[Claim]:
             "table2.wrong_{ident}",
             round(1e6 * count / points(), 1),
             paper=round(1e4 * (100 - ACCURACY[row]), 1),
-            ident=ident(row),
+            ident=_identifier(row),
             printed_percent=ACCURACY[row],
             count=count,
             points=points(),
@@ -404,16 +373,11 @@ def _ranking() -> Claim:
 _NBYTES = 1e6
 
 
-def traffic_claims() -> tuple[Claim, ...]:
-    """Return the rows of Fig. 6, of section I's overhead and of the synchronisation."""
-    return (*_figure_6(), *_traffic_overhead(), _synchronisation())
-
-
 @cache
 def sent(algorithm: str, servers: int) -> float:
     """Return the most bytes that a server sends, over the bytes of the gradient: ``ring`` or ``in-network``."""
     fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
-    schedule = registry_build(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
+    schedule = build_schedule(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
     rows = np.bincount(schedule.source, minlength=servers)[:servers]
     return float(rows.max() * schedule.chunk_nbytes / _NBYTES)
 
@@ -424,7 +388,7 @@ def _figure_6() -> Iterator[Claim]:
         yield PAPER.claim("figure6.optinc_n{n}", sent("in-network", n), n=n)
 
 
-def _traffic_overhead() -> Iterator[Claim]:
+def _overhead_of_ring() -> Iterator[Claim]:
     for n in RING_TRAFFIC:
         ours, form = 100 * (sent("ring", n) / sent("in-network", n) - 1), 100 * (n - 2) / n
         yield PAPER.claim("headline.ring_overhead_n{n}", ours, n=n, form=form)
@@ -442,11 +406,6 @@ def _synchronisation() -> Claim:
 TARGET_TOLERANCE, TARGET_AREA = 2.0, 2.0
 """Target of constructed networks: multiple of the best trained one's noise limit, at a percentage of its MZIs."""
 _WEIGHTS = "exact"
-
-
-def trained_claims(noise: Any) -> tuple[Claim, ...]:
-    """Return rows on accuracy and, if the comparison is available, on noise."""
-    return (*_accuracies(), *_noise(noise))
 
 
 def kept(name: str) -> Any:
@@ -468,13 +427,13 @@ def _accuracies() -> Iterator[Claim]:
         record = kept(f"scenario-{number}")
         if number > 1 and record is not None:
             why = _trained_once(record, f"{command} --batch {record['recipe']['batch']}")
-            yield PAPER.claim(template, round(100 * record["accuracy"], 2), name=name(network), why=why)
+            yield PAPER.claim(template, round(100 * record["accuracy"], 2), name=scenario(network), why=why)
         elif number > 1:
-            yield PAPER.claim(template, None, name=name(network), area=network.area(units=False), command=command)
+            yield PAPER.claim(template, None, name=scenario(network), area=network.area(units=False), command=command)
         elif verification is None:
-            yield PAPER.claim(template, None, name=name(network), why=f"no weights are kept; {command} trains them")
+            yield PAPER.claim(template, None, name=scenario(network), why=f"no weights are kept; {command} trains them")
         else:
-            values = {"name": name(network), "verification": verification, "command": command}
+            values = {"name": scenario(network), "verification": verification, "command": command}
             yield PAPER.claim(template, 100 * verification.accuracy, **values)
 
 
@@ -517,9 +476,7 @@ def _noise(noise: Any) -> Iterator[Claim]:
         yield PAPER.claim(template, round(ratio, 2), why=why)
 
 
-# The two models of Fig. 7(b) as graphs, stored with the package so that the study needs no PyTorch.
-#
-# python -m lightloom.papers.optinc.rows        # traces them anew
+# The two models of Fig. 7(b) as graphs, stored with the package.
 
 TOKENS = 16
 """Length of the short sequences, for batches below one sequence of 256 tokens."""
@@ -554,12 +511,6 @@ def traced(name: str) -> ComputeGraph:
     return graph.with_batch(1)
 
 
-if __name__ == "__main__":
-    for each in GRAPHS:
-        place = Path(__file__).parent / "graphs" / f"{each}.json"
-        write_atomically(place, json.dumps(traced(each).to_json(), separators=(",", ":")))
-
-
 # Fig. 7(b): time of a step with the ring and with OptINC, by plans and schedules; the batch is not stated.
 #
 # saving = (R - O) / (R + b c)      R, O: seconds on the network; c: seconds of computing for one sample
@@ -574,7 +525,7 @@ TOKENS_OF_A_SAMPLE = {"llama": 256, "llama-short": TOKENS}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepTime:
     """Durations of a step, in seconds."""
 
     compute: float
@@ -588,7 +539,7 @@ class Step:
 
 
 @cache
-def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> Step:
+def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
     """One step of ``batch`` samples a server; network and computing follow each other, as in the paper's bars.
 
     Args:
@@ -596,7 +547,7 @@ def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> Step:
     """
     ring = simulated(model, batch, "ring", ring_bytes)
     optical = simulated(model, batch, "in-network", CODE_BYTES)
-    return Step(ring.compute_time, *(each.step_time - each.compute_time for each in (ring, optical)))
+    return StepTime(ring.compute_time, *(each.step_time - each.compute_time for each in (ring, optical)))
 
 
 @cache
@@ -623,12 +574,7 @@ def bound(servers: int) -> float:
     return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
 
 
-def latency_claims() -> tuple[Claim, ...]:
-    """Return the rows of Fig. 7(b)."""
-    return (*_savings(), *_batches(), *_bounds())
-
-
-def _savings() -> Iterator[Claim]:
+def _savings_at_usual_batches() -> Iterator[Claim]:
     for model, paper in SAVED.items():
         batch = USUAL[model]
         size = TOKENS_OF_A_SAMPLE.get(model, 1)
@@ -646,7 +592,7 @@ def _savings() -> Iterator[Claim]:
         )
 
 
-def _batches() -> Iterator[Claim]:
+def _samples_for_savings() -> Iterator[Claim]:
     for model, label in (
         ("resnet50", "resnet50_images"),
         ("resnet50-small-stem", "resnet50_small_stem_images"),
@@ -658,9 +604,40 @@ def _batches() -> Iterator[Claim]:
         yield PAPER.claim(f"figure7b.{label}", float(f"{codes:.2g}"), saving=saving, with_float32=floats)
 
 
-def _bounds() -> Iterator[Claim]:
+def _bounds_of_savings() -> Iterator[Claim]:
     bounds = {n: bound(n) for n in (4, 8, 16)}
     below = "below the bound" if max(SAVED.values()) < bounds[4] else "above the bound"
     grows = "grows with the servers" if bounds[4] < bounds[8] < bounds[16] else "does not grow"
     yield PAPER.claim("figure7b.bound_n4", below, bounds=bounds)
     yield PAPER.claim("figure7b.bound_trend", grows, bounds=bounds)
+
+
+def claims(
+    noise: Any, aware: Any, cascade: Any, *, language: Any, small: Any, digits: Any, images: Any
+) -> tuple[Claim, ...]:
+    """Return all rows, from the records of our measurements; each record may be None.
+
+    Args:
+        noise: trained and constructed networks under noise.
+        aware: trainings with and without the devices' errors.
+        cascade: the trained cascade.
+        language, small: the language model of the paper's size, and a smaller one.
+        digits, images: MNIST, and CIFAR-100.
+    """
+    return (
+        *(row for network in TABLE_I for row in (*_area(network), *_constructed(network))),
+        *(*_table_ii_areas(), *_wrong_outputs(), _ranking()),
+        *(*_accuracies(), *_noise(noise)),
+        *_aware(aware),
+        *(*_figure_6(), *_overhead_of_ring(), _synchronisation()),
+        *(*_losses("llama", language), *_losses("llama_small", small), *_digits(digits), *_images(images)),
+        *(*_savings_at_usual_batches(), *_samples_for_savings(), *_bounds_of_savings()),
+        *(*_cascading(), *_trained_cascade(cascade)),
+        *(*_combinations(), *_printed_areas(), _bias_of_floor(), _twos_complement()),
+    )
+
+
+if __name__ == "__main__":
+    for each in GRAPHS:
+        place = Path(__file__).parent / "graphs" / f"{each}.json"
+        write_atomically(place, json.dumps(traced(each).to_json(), separators=(",", ":")))

@@ -32,8 +32,8 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import Sharding, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY, LibraryPricing
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import step_seconds as planned_seconds
-from lightloom.planning.pricing.step import strategy_seconds
+from lightloom.planning.pricing.strategy_step import step_seconds as planned_seconds
+from lightloom.planning.pricing.strategy_step import strategy_seconds
 
 # Files of measurements: where they lie, and whether they are what their checksums say.
 
@@ -42,7 +42,7 @@ FOLDER_VARIABLE = "LIGHTLOOM_MEASURED"
 CHECKSUMS = "SHA256SUMS"
 
 _ODD_NUMBER = re.compile(r"\s*[-+]?[\d_]+(\.[\d_]*)?([eE][-+]?[\d_]+)?\s*")
-"""What Python would take for a number."""
+"""Texts that Python reads as numbers, digits of any script and underscores included."""
 _WORDS = {
     "Input should be a valid integer": "expected a whole number",
     "Input should be a valid number": "expected a number",
@@ -303,7 +303,7 @@ class MeasuredStep(Config):
     virtual_stages: Natural | None = None
     """Chunks of the model in each pipeline stage; None where it was not published."""
     sharding: Sharding
-    """What data-parallel ranks divide among themselves (:mod:`lightloom.planning.parallelism.strategy_space`)."""
+    """State that data-parallel ranks divide among themselves (:mod:`lightloom.planning.parallelism.strategy_space`)."""
     micro_batch: Natural | None = None
     """Sequences of a micro-batch; the last one of a rank is smaller where they do not divide; None where it was not
     published."""
@@ -444,7 +444,7 @@ class Group(NamedTuple):
     job: Job
     strategies: tuple[Strategy, ...]
     rows: Strategies
-    """The same as columns."""
+    """Columns of these strategies."""
 
 
 @dataclass(frozen=True)
@@ -452,12 +452,12 @@ class Jobs:
     """The jobs of measured rows."""
 
     planned: tuple[PlannedStep, ...]
-    """Each job."""
+    """All jobs, in the order of ``row``."""
     row: Ints
     """Which row a job stands for: [jobs]."""
     rows: int
     accelerator: Accelerator
-    """What all rows were measured on; its memory bandwidth is stated by each row."""
+    """Accelerator of all rows; its memory bandwidth is stated by each row."""
 
     @property
     def steps(self) -> tuple[MeasuredStep, ...]:

@@ -19,6 +19,7 @@ from typing import get_args
 
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.journal import Journal, open_journal
 from lightloom.core.results import Document, content_hash
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
@@ -26,14 +27,12 @@ from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.designs.space import Design, Front, Technology, Worth
 from lightloom.planning.economics.ledger import Site
-from lightloom.planning.pricing.divided_model import DividedModel
 from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import DividedModel, Job
 from lightloom.planning.search.request import LARGEST, SearchRequest
 from lightloom.planning.search.rows import ClusterRows, TooLargeError
 from lightloom.planning.search.search import Floor, NotFasterError, fastest
 from lightloom.planning.sweeps.experiment import code_version
-from lightloom.planning.sweeps.run import Journal, opened
 
 # What is known of a design before anything is searched on it: its worth, and a proved bound of its step time.
 
@@ -59,7 +58,7 @@ _floors: dict[tuple[int, int, int], tuple[DividedModel, Floor]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What every design is asked."""
+    """The training job and the site for which all designs are compared."""
 
     graph: ComputeGraph
     batch_per_rank: int
@@ -81,18 +80,18 @@ class Bounded:
     """None where nothing states what it is built of, or it cannot be built."""
     least_time: float = 0.0
     bounded: bool = False
-    """Whether the bound holds the exchanges of the design's own fabric."""
+    """True if the bound includes the exchanges of the design's own fabric."""
     limit: str = ""
-    """What the bound does not hold for, since it was not tried; empty where it holds for all plans."""
+    """Plans that were not tried, for which the bound does not hold; empty where it holds for all plans."""
     why: str = ""
     """Why the design has no plan; empty where it may have one."""
     too_large: bool = False
-    """Whether it has none since no plan fits the memory."""
+    """True if no plan fits the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """What the planner found for a design."""
+    """Fastest plan that the planner found for a design."""
 
     design: Design
     sample_time: float = inf
@@ -100,16 +99,16 @@ class Evaluated:
     sent: float = 0.0
     """Joules for each sample that sending adds to the static power."""
     label: str = ""
-    """The plan."""
+    """Name of the plan."""
     step_time: float = inf
     why: str = ""
     """Why the design has no plan; empty where it has one, or only slower ones."""
     left_out: str = ""
-    """What was not tried, or failed since memory ran out for instance: a faster plan may exist."""
+    """Algorithms that were not tried or failed, so that a faster plan may exist."""
 
     @property
     def plan(self) -> str:
-        """The plan, and what was left out where it was searched, for people."""
+        """Name of the plan, with what the search left out."""
         return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
 
 
@@ -187,7 +186,7 @@ def _floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, .
 
 
 def _limit(cluster: Cluster) -> str:
-    """What was not tried, for people; empty where a library or some schedule serves all ranks at once."""
+    """Return a sentence on schedules too large to try; empty where a library or a schedule serves all ranks at once."""
     fabric = cluster.fabric
     if fabric.library is not None:
         return ""
@@ -198,7 +197,7 @@ def _limit(cluster: Cluster) -> str:
 
 
 def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
-    """What was not tried, and the algorithms that raised an error of their own, for people."""
+    """Return a sentence on what was not tried, and on algorithms that raised an error of their own."""
     errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
     return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
 
@@ -241,9 +240,9 @@ class Candidate:
     """Proved lower bound of the seconds of a step for each sample."""
     evaluated: Evaluated
     on_front: bool = False
-    """Whether no design of any technology beats it."""
+    """True if no design of any technology beats it."""
     leads: bool = False
-    """Whether no design of its own technology beats it."""
+    """True if no design of its own technology beats it."""
 
     @property
     def point(self) -> tuple[float, float, float]:
@@ -252,7 +251,7 @@ class Candidate:
 
     @property
     def share(self) -> float:
-        """What a dollar or a watt more of every rank counts for one sample."""
+        """Dollars or joules per sample that one dollar a second or one watt more of every rank adds."""
         return self.worth.weight * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:
@@ -384,7 +383,7 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
 
 
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
-    """Whether the first design that has a plan at all has one at this batch, for each number of ranks."""
+    """Return True if for each number of ranks the first design that has any plan has one at this batch."""
     for ranks in dict.fromkeys(design.ranks for design in designs):
         for design in (each for each in designs if each.ranks == ranks):
             result = work(Task(question=question, design=design))
@@ -420,7 +419,7 @@ def _amounts(dollars: float, watts: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Wave:
-    """What became of designs."""
+    """Designs that one wave evaluated, left out and refused."""
 
     candidates: list[Candidate]
     beaten: list[Bounded]
@@ -510,7 +509,7 @@ def resumed(run: Run, folder: Path, graph: ComputeGraph) -> Iterator[Run]:
         ConfigError: the folder cannot be written to, is another's, or is in use.
     """
     model = content_hash(graph.to_json())
-    with opened(folder, f"designs for {graph.name}") as journal:
+    with open_journal(folder, f"designs for {graph.name}") as journal:
         yield lambda tasks: _results(run, journal, model, tasks)
 
 

@@ -29,9 +29,8 @@ from lightloom.machines.fabrics.fabric import AxisShare, Fabric
 from lightloom.planning.gradients import VALUE_BYTES
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LowerPrice
-from lightloom.planning.pricing.exchanges import Axis
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import Axis, Job
 from lightloom.planning.simulation.engine import Price, Priced
 
 

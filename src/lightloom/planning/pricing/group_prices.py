@@ -26,11 +26,14 @@ from lightloom.planning.pricing.collective_prices import (
     ExchangePrices,
     LibraryPrices,
     LowerPrice,
+    SchedulePrices,
     carrier,
     line_below,
+    prices_path,
     proved_line,
+    read_prices,
+    write_prices,
 )
-from lightloom.planning.pricing.schedule_prices import SchedulePrices, prices_path, read_prices, write_prices
 from lightloom.planning.simulation.engine import Price
 
 AUTO = "auto"

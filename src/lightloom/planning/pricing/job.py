@@ -5,20 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.machines.accelerators.accelerator import Accelerator
+from lightloom.core.errors import ConfigError
+from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, Accelerator, Precision
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.kernels import Prior
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.parallelism.plan import ParallelPlan
+from lightloom.planning.parallelism.operators import OperatorColumns, Parts, operator_columns, part_times, stretched
+from lightloom.planning.parallelism.plan import (
+    ParallelPlan,
+    block_starts,
+    crossing_bytes,
+    cuts,
+    equal_cuts,
+    make_plan,
+    recomputation_columns,
+    repeated_operators,
+    repetitions,
+    stated_cuts,
+)
 from lightloom.planning.parallelism.strategy_space import (
+    KIND_OF_SHARDING,
     MOST_MICRO_BATCHES,
     MOST_VIRTUAL_STAGES,
     SHARDINGS,
@@ -26,12 +40,316 @@ from lightloom.planning.parallelism.strategy_space import (
     Strategy,
     strategy_space,
 )
-from lightloom.planning.parallelism.tensor_parallel import searched_degrees
-from lightloom.planning.pricing.divided_model import DividedModel, OperatorTimes, divided_model
-from lightloom.planning.pricing.exchanges import Axis
+from lightloom.planning.parallelism.tensor_parallel import (
+    ExpertSplit,
+    TensorSplit,
+    TiedTable,
+    context_degree,
+    copied_parameters,
+    expert_split,
+    searched_degrees,
+    tensor_split,
+    tied_tables,
+)
 from lightloom.planning.pricing.group_prices import AUTO, Pricing
 from lightloom.planning.simulation.engine import Task, compute_tasks
 from lightloom.planning.simulation.link_turns import LinkTurns
+
+Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
+"""Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
+what all hold and of experts."""
+
+
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+# Seconds of a model's operators on an accelerator: of their kernels, of launching them, of whole passes.
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """Times forward and backward; backward passes include what recomputation repeats, by its index in
+    ``RECOMPUTATIONS``."""
+
+    sorts: OperatorColumns
+    """One operator of each sort."""
+    sort: Ints
+    """The sort of every operator: [operators]."""
+    accelerator: Accelerator
+    precision: Precision
+
+    def kernels(self, samples: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds of every operator, however long launching it takes, each [rows, operators]."""
+        times = self.sorts.times(self.accelerator, self.precision, samples, np.ones_like(samples))
+        forward, backward = self.repeating(times, recomputation)
+        return np.ascontiguousarray(forward[:, self.sort]), np.ascontiguousarray(backward[:, self.sort])
+
+    def parts(self, parts: Parts) -> tuple[Floats, Floats]:
+        """Seconds of parts of operators by their own shapes, however long launching takes, nothing repeated, each
+        [parts]."""
+        sorted_parts = parts._replace(operator=self.sort[parts.operator])
+        return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
+
+    def repeats(self, recomputation: Ints) -> Ints:
+        """How often the backward pass repeats the forward pass of every operator: [rows, operators]."""
+        return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
+
+    def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds in which a host launches every operator, each [rows, operators]."""
+        forward, backward = self.repeating(self.launches_of_sorts, recomputation)
+        backward = np.ascontiguousarray(backward[:, self.sort])
+        return np.broadcast_to(forward[self.sort], backward.shape), backward
+
+    def passes(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds of every operator, each [rows, operators]; no pass is shorter than all its launches."""
+        times = self.repeating(self.sorts.times(self.accelerator, self.precision, samples, tp), recomputation)
+        launches = self.repeating(self.launches_of_sorts, recomputation)
+        forward, backward = (
+            stretched(seconds[:, self.sort], least[..., self.sort])
+            for seconds, least in zip(times, launches, strict=True)
+        )
+        return forward, backward
+
+    def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
+        """Seconds of an operator of each sort without what is repeated, each [rows, sorts]."""
+        return self.sorts.times(
+            self.accelerator,
+            self.precision,
+            rows.samples,
+            rows.tp,
+            sequence_parallel=rows.sequence_parallel,
+            ep=rows.ep,
+            cp=rows.cp,
+        )
+
+    @property
+    def launches_of_sorts(self) -> tuple[Floats, Floats]:
+        """Seconds in which a host launches an operator of each sort, each [sorts]."""
+        return self.sorts.dispatch(self.accelerator)
+
+    def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
+        """Seconds of each sort forward, and backward with the repeated forward passes: [rows, sorts]."""
+        forward, backward = seconds
+        return forward, backward + repetitions(self.sorts["in_block"], self.sorts["core"], recomputation) * forward
+
+
+class Held(NamedTuple):
+    """Parameters that a rank holds when nothing is sharded, each [rows, chunks]."""
+
+    dense: Floats
+    """What all replicas hold."""
+    experts: Floats
+    """What only every ep-th replica holds."""
+
+    @property
+    def total(self) -> Floats:
+        """All of them: [rows, chunks]."""
+        return self.dense + self.experts
+
+    def of(self, chosen: Mask) -> Held:
+        """Return the parameters of some chunks [rows, chunks], and none of the others."""
+        return Held(*(held * chosen for held in self))
+
+    def by_stage(self, stages: int) -> Held:
+        """Return the sums over the chunks of each stage: [rows, stages]."""
+        return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
+
+    def beside(self, *others: Held) -> Held:
+        """Return these parameters and others, column after column: [rows, all chunks]."""
+        return Held(*(np.concatenate(columns, axis=1) for columns in zip(self, *others, strict=True)))
+
+
+class Crossing(NamedTuple):
+    """Bytes of a micro-batch that a chunk reads from before it, each [rows, chunks]."""
+
+    total: Floats
+    """All, of the whole model."""
+    sliced: Floats
+    """Those that lie in slices of the sequence in a tensor group."""
+
+
+@dataclass(frozen=True)
+class DividedModel:
+    """A model, how it trains, and everything of it that strategies divide."""
+
+    graph: ComputeGraph
+    settings: TrainingSettings
+    accelerator: Accelerator
+    """Whose times balance the stages of a pipeline."""
+
+    @cached_property
+    def split(self) -> TensorSplit:
+        """How tensor parallelism divides the operators."""
+        return tensor_split(self.graph)
+
+    @cached_property
+    def experts(self) -> ExpertSplit:
+        """How expert parallelism divides the operators."""
+        return expert_split(self.graph, self.split)
+
+    @cached_property
+    def context_degree(self) -> int:
+        """What the context-parallel degree must divide."""
+        return context_degree(self.graph)
+
+    @cached_property
+    def tied(self) -> tuple[TiedTable, ...]:
+        """Tables that several operators read."""
+        return tied_tables(self.graph)
+
+    @cached_property
+    def memory(self) -> dict[tuple[object, ...], Floats]:
+        """Bytes of the fullest rank that were found, by the strategies and what else decides them."""
+        return {}
+
+    @cached_property
+    def starts(self) -> Ints:
+        """First operators of blocks."""
+        return block_starts(self.graph)
+
+    @cached_property
+    def columns(self) -> OperatorColumns:
+        """Work, bytes and kernels of the operators, with what is recomputed of them: columns [operators]."""
+        element_bytes = ELEMENT_BYTES[self.settings.precision]
+        columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
+        recomputed = recomputation_columns(self.graph, unfused=self.settings.attention == "unfused")
+        return replace(columns, values={**columns.values, **recomputed})
+
+    @cached_property
+    def _alike(self) -> tuple[OperatorColumns, Ints]:
+        return self.columns.alike()
+
+    @property
+    def sorts(self) -> OperatorColumns:
+        """One operator of each sort."""
+        return self._alike[0]
+
+    @property
+    def _before(self) -> Ints:
+        """How many operators of each sort precede every operator: [operators + 1, sorts]."""
+        return self._alike[1]
+
+    @cached_property
+    def sort(self) -> Ints:
+        """The sort of every operator: [operators]."""
+        sort: Ints = np.diff(self._before, axis=0).argmax(axis=1)
+        return sort
+
+    def times_on(self, accelerator: Accelerator) -> OperatorTimes:
+        """The seconds of the operators on an accelerator."""
+        return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
+
+    def sums(self, values: Floats, edges: Ints) -> Floats:
+        """Sums over the operators between edges of values of each sort: [rows, sorts] to [rows, edges − 1]."""
+        summed: Floats = values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
+        return summed
+
+    def chunks(self, rows: Strategies) -> Ints:
+        """First operator of each chunk, and the number of operators; all rows have the same stages and chunks."""
+        return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
+
+    def stages(self, count: int) -> Ints:
+        """First operator of each of ``count`` parts, and the number of operators: as many blocks in each, those that
+        the settings state, or balanced for the batch of a rank in the settings.
+
+        Raises:
+            ConfigError: the settings state more or fewer blocks than there are.
+        """
+        if count not in self._stages:
+            blocks, operators = self.settings.stage_blocks, len(self.graph.operators)
+            if isinstance(blocks, tuple) and len(blocks) == count:
+                if sum(blocks) != len(self.starts):
+                    raise ConfigError(
+                        f"training.stage_blocks {', '.join(map(str, blocks))}: {sum(blocks)} blocks, expected the "
+                        f"{len(self.starts)} of {self.graph.name}"
+                    )
+                self._stages[count] = stated_cuts(self.starts, operators, blocks)
+            elif blocks == "equal":
+                self._stages[count] = equal_cuts(self.starts, operators, count)
+            else:
+                self._stages[count] = cuts(self._work, self.starts, count)
+        return self._stages[count]
+
+    @cached_property
+    def _stages(self) -> dict[int, Ints]:
+        return {}
+
+    @cached_property
+    def _work(self) -> Floats:
+        one = np.ones(1, np.int64)
+        forward, backward = self.times_on(self.accelerator).passes(one * self.settings.batch_per_rank, one, 0 * one)
+        seconds: Floats = (forward + backward)[0]
+        return seconds
+
+    def units(self, edges: Ints) -> Ints:
+        """Blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
+        return np.diff(np.searchsorted(self.starts, edges))
+
+    def held_blocks(self, rows: Strategies) -> Held:
+        """Parameters of each block of a rank when nothing is sharded, copies of tied tables included: [rows, blocks].
+
+        All rows have the same number of stages and of chunks.
+        """
+        blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
+        copies = copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages)
+        return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
+
+    def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
+        """Parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
+        columns = self.sorts
+        stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
+        held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
+        experts = np.where(stride, held / rows.ep[:, None], 0.0)
+        return Held(*(self.sums(parameters, edges) for parameters in (np.where(stride, 0.0, held), experts)))
+
+    @cached_property
+    def _crossing(self) -> tuple[Floats, Floats]:
+        """Bytes of a sample that operators from each one on read from before it: all, and those in slices of the
+        sequence where there are any."""
+        scale = self.columns.element_bytes / self.graph.batch / self.graph.element_bytes
+        every, sliced = crossing_bytes(self.graph), crossing_bytes(self.graph, self.split.sequenced)
+        return every.astype(np.float64) * scale, sliced.astype(np.float64) * scale
+
+    def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
+        """Bytes of a micro-batch that these operators and later ones read from before them: [rows, starts]."""
+        total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
+        return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
+
+    def entering(self, rows: Strategies, starts: Ints) -> Floats:
+        """Bytes of what a rank keeps of the outputs that these operators read from before them: [rows, starts]."""
+        crossing = self.crossing(rows, starts)
+        nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
+        return nbytes
+
+    @cached_property
+    def gathered_bytes(self) -> float:
+        """Bytes of the units that sharded data parallelism alone holds gathered at once."""
+        return make_plan("fsdp", self.graph, 2, self.settings).memory.gathered
+
+    @cached_property
+    def _data_parallel_plans(self) -> dict[tuple[object, ...], ParallelPlan]:
+        return {}
+
+    def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
+        """The exchanges of a strategy that is data parallelism alone, whatever its algorithm and codec."""
+        key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
+        if key not in self._data_parallel_plans:
+            settings = self.settings.model_copy(update={"batch_per_rank": strategy.samples})
+            plan = make_plan(KIND_OF_SHARDING[strategy.sharding], self.graph, strategy.dp, settings)
+            repeated = repeated_operators(self.graph, strategy.recomputation)
+            names = frozenset(self.graph.operators[index].name for index in np.flatnonzero(repeated))
+            self._data_parallel_plans[key] = replace(plan, recomputed=names)
+        return self._data_parallel_plans[key]
+
+
+_latest: list[DividedModel] = []
+"""What was asked for last, with all that was derived of it."""
+
+
+def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: Accelerator) -> DividedModel:
+    """Return a model as strategies divide it: the one before, where only fabrics or prices are others."""
+    if not _latest or _latest[0] != DividedModel(graph, settings, accelerator):
+        _latest[:] = [DividedModel(graph, settings, accelerator)]
+    return _latest[0]
 
 
 class AxisShares(Protocol):

@@ -35,8 +35,7 @@ from lightloom.planning.parallelism.placement.cuts import (
 from lightloom.planning.parallelism.placement.place import reads_everything
 from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS
-from lightloom.planning.pricing.divided_model import DividedModel, OperatorTimes
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import DividedModel, Job, OperatorTimes
 
 RING_PEERS = 16
 """Δ on a WDM ring, as in the SiP-ML authors' published scripts; fewer where a node has fewer transceivers."""

@@ -1,180 +1,559 @@
-"""A strategy simulated: data parallelism alone by the exchange, everything else stage by stage."""
+"""What the ranks of a tensor or expert group exchange with each other, for columns of strategies.
+
+Each collective is priced by a function that the caller gives. Where groups of neighbours leave other groups
+interleaved, these share a ring's wavelengths: with ``sharing`` their bytes count as often as there are groups between
+their ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.collective import Kind
-from lightloom.collectives.cost.price import Cost
-from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.core.timeline import Timeline
-from lightloom.planning.gradients import sent_ratio
-from lightloom.planning.parallelism.operators import bytes_of_logit
-from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
+from lightloom.core.arrays import Floats, Ints, Mask, packed
+from lightloom.machines.clusters.cluster import TrainingSettings
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.operators import OperatorColumns
 from lightloom.planning.parallelism.strategy_space import (
+    HYBRID,
     NONE,
     ZERO_1,
     ZERO_2,
     Strategies,
-    Strategy,
+    gathers_in_passes,
+    node_replicas,
     state_sharers,
 )
-from lightloom.planning.pricing.collective_prices import CheapestPrices
-from lightloom.planning.pricing.divided_model import Crossing, Held
-from lightloom.planning.pricing.division import DividedChannels, Division, divided, undivided_pair
-from lightloom.planning.pricing.exchanges import (
-    AxisTimes,
-    ExchangeTime,
-    PassExchanges,
-    ReplicaExchanges,
-    ReplicaPrices,
-    TiedSum,
-    combinations,
-    distance,
-    exposed_backward,
-    exposed_forward,
-    overlapped,
-    pass_exchanges,
-    replica_groups,
-    ring_waits,
-    served,
-    shares,
-    tensor_exchange,
-    tied_seconds,
-    tied_sums,
-    token_gradients,
-)
+from lightloom.planning.parallelism.tensor_parallel import TiedTable, holding_stages
+from lightloom.planning.pricing.division import undivided_pair
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.schedule_prices import SchedulePrices
+from lightloom.planning.pricing.job import Axis, Crossing, Held, Job
 from lightloom.planning.simulation.engine import (
-    Price,
-    Priced,
-    StepResult,
-    run,
-    sending_energy,
-    simulate_step,
-    step_duration,
+    waiting,
 )
-from lightloom.planning.simulation.link_turns import Pass
-from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
-from lightloom.planning.simulation.placed_step import PlacedStep
+from lightloom.planning.simulation.link_turns import Groups, Pass
+from lightloom.planning.simulation.pipelined import StageTimes
 
-# Bytes that a rank of a stage holds at the worst moment of a step, for columns of strategies at once.
-
-
-class MemoryParts(NamedTuple):
-    """Bytes that ranks of stages hold."""
-
-    state: Floats
-    """Parameters, gradients, the optimizer's state and what exchanges keep, throughout: [rows, stages]."""
-    kept: Floats
-    """For each micro-batch in flight: [rows, chunks]."""
-    passing: Floats
-    """For the micro-batch whose pass runs, at most: [rows, stages]."""
+ExchangeTime = Callable[[Kind, Ints, Ints, Ints, Ints, Floats], Floats]
+"""Seconds of collectives by kind, algorithm, ranks, how far apart these lie, exchange and bytes."""
 
 
-def memory_parts(job: Job, rows: Strategies) -> MemoryParts:
-    """Return what :func:`stage_memory` adds up."""
-    edges = job.model.chunks(rows)
-    combination, row = combinations(rows)
-    kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
-    state = _state(job, rows, edges)
-    return MemoryParts(state, kept, passing.reshape(len(rows), -1, state.shape[1]).max(axis=1))
+Group = tuple[int, int, int, int]
+"""Algorithm (an index), ranks, stride, exchange."""
 
 
-def stage_memory(job: Job, rows: Strategies) -> Floats:
-    """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
+class AxisTimes:
+    """Seconds of exchanges where every axis has its own part of the fabric; in the place of one ``ExchangeTime``."""
 
-    As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
-    stages to come (interleaved: of more).
-    """
-    parts = memory_parts(job, rows)
-    state = parts.state + _flying(rows, parts.kept)
-    fullest: Floats = (state + parts.passing).max(axis=1)
-    return fullest
+    def __init__(self, of_axis: Callable[[Axis], ExchangeTime]) -> None:
+        """``of_axis`` returns the seconds of the exchanges of one axis."""
+        self.of_axis = of_axis
 
-
-def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
-
-    Gathered units of data parallelism alone are left out.
-    """
-    settings, stages = job.settings, rows.stages
-    combination, row = combinations(rows)
-    begins = np.searchsorted(job.model.starts, edges[:-1])
-    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.model.held_blocks(combination)))
-    held = Held(*(column[row] for column in chunks.by_stage(stages)))
-    held.dense[:, 0] += job.graph.unused_parameters
-    sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
-    shared = shares(rows, held, sharers)
-    parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
-    master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
-    alike = shared * (master + settings.stored_parameter_bytes)
-    largest, once = _largest_unit(job, rows, edges), settings.zero_2_exchange == "step"
-    states = [
-        (NONE, held.total * (master + settings.gradient_bytes)),
-        (ZERO_1, shared * master + held.total * (parameter + settings.gradient_bytes)),
-        (ZERO_2, alike + held.total * parameter + (held.total if once else largest) * gradient),
-    ]
-    # Units that are gathered for the moment, and the gradients of one that are reduced.
-    at_once = (settings.prefetch + 1) * parameter + gradient
-    gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
-    choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
-    kept = held.total * job.kept_bytes(rows.exchange)[:, None]
-    return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
+    def __call__(self, *_: object) -> Floats:
+        raise AssertionError("an exchange whose axis is not said")
 
 
-def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Parameters of the largest block of each stage: [rows, stages]."""
-    combination, row = combinations(rows)
-    blocks = job.model.held_blocks(combination).total
-    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
-    largest: Floats = chunks.reshape(len(chunks), -1, rows.stages).max(axis=1)[row]
-    return largest
+def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
+    """Return the seconds of the exchanges of one axis."""
+    return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
 
 
-def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
-    stages, virtual = rows.stages, int(rows.virtual_stages[0])
-    of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
-    for micro_batches in np.unique(rows.micro_batches):
-        which = np.flatnonzero(rows.micro_batches == micro_batches)
-        for stage, counts in enumerate(in_flight(stages, int(micro_batches), virtual)):
-            found[which, stage] = (of_stage[which, :, stage] @ counts.T).max(axis=1)
+class PassExchanges(NamedTuple):
+    """Seconds of every operator's collectives in groups of one axis, each [rows, operators]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def pass_exchanges(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+) -> dict[Axis, PassExchanges]:
+    """Seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
+    exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
+    if (rows.ep > 1).any():
+        exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
+    return exchanges
+
+
+def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime) -> PassExchanges:
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
+    there, back = np.zeros_like(output), np.zeros_like(output)
+    at, behind = columns.where("forward"), columns.where("backward")
+    # What goes forward comes back: the gradients of embeddings need no exchange, those of whole inputs do; in slices of
+    # the sequence, what is scattered one way is gathered the other way, embeddings included.
+    split = rows.tp > 1
+    whole, slices = np.flatnonzero(split & ~rows.sequence_parallel), np.flatnonzero(rows.sequence_parallel)
+    exchanges: tuple[tuple[Kind, Ints, Floats, Ints, Floats], ...] = (
+        ("all-reduce", whole, there, at, output),
+        ("all-reduce", whole, back, behind, read),
+        ("reduce-scatter", slices, there, at, output),
+        ("all-gather", slices, there, behind, read),
+        ("reduce-scatter", slices, back, behind, read),
+        ("all-gather", slices, back, at, output),
+    )
+    for kind, which, out, of, nbytes in exchanges:
+        if len(which):
+            place = np.ix_(which, of)
+            out[place] += tensor_exchange(kind, rows.rows(which), nbytes[place], exchange_time)
+    return PassExchanges(there, back)
+
+
+def _expert_exchanges(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
+) -> PassExchanges:
+    output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
+    either_way = np.zeros_like(output)
+    which = np.flatnonzero(rows.ep > 1)
+    # Each rank of a tensor group sends its slice of the tokens, or all of them to its like.
+    slices = np.where(rows.sequence_parallel[which], rows.tp[which], 1)[:, None]
+    share = interleaved(fabric, rows.tp[which], sharing)[:, None] / slices
+    for of, nbytes in ((columns.where("dispatch"), read), (columns.where("combine"), output)):
+        place = np.ix_(which, of)
+        either_way[place] += on_axis(exchange_time, "expert")(
+            "all-to-all",
+            rows.algorithm[which],
+            rows.ep[which],
+            distance(fabric, rows.tp[which]),
+            np.zeros(len(which), np.int64),
+            nbytes[place] * share,
+        )
+    return PassExchanges(either_way, either_way)
+
+
+def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Seconds until a tensor group with slices of the sequence has added up, after the last pass, the gradients that
+    its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
+    found = np.zeros((len(rows), len(nbytes)))
+    which = np.flatnonzero(rows.sequence_parallel)
+    if len(which):
+        every = np.tile(nbytes, (len(which), 1))
+        found[which] = tensor_exchange("all-reduce", rows.rows(which), every, exchange_time)
     return found
 
 
-def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
-    model = job.model
-    columns, starts = model.sorts, model.starts
-    in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
-    divisor = np.where(in_slices, rows.tp[:, None], 1)
-    saved, regenerated = (nbytes(rows.samples, rows.cp) / divisor for nbytes in (columns.kept, columns.regenerated))
-    ends, first = np.append(starts, len(job.graph.operators)), np.searchsorted(starts, edges[:-1])
-    # What is recomputed is dropped, except outputs of attention's inside that other operators read.
-    dropped = repetitions(columns["in_block"], columns["inside_core"], rows.recomputation)
-    scores = columns["scores"] * (rows.samples / columns.batch / rows.tp / rows.cp)[:, None]
-    score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
-    again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
-    kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)
-    kept = np.add.reduceat(model.sums(kept_bytes, ends), first, axis=1)
-    # The block whose backward pass runs has everything again.
-    passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
-    # The loss is gone by then.
-    logits = columns["kernel_losses"] * columns.outputs(rows.samples, rows.cp) / columns.element_bytes / divisor
-    loss_bytes = logits * bytes_of_logit(columns.element_bytes)
-    worst = np.maximum(model.sums(passing_bytes, ends), model.sums(loss_bytes, ends))
-    passing = np.maximum.reduceat(worst, first, axis=1)
-    entering = np.add.reduceat(model.entering(rows, starts), first, axis=1)
-    full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]
-    return kept + np.where(full, entering, 0.0), passing
+def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
+    """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
+    beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    tensor_time = on_axis(exchange_time, "tensor")
+    return tensor_time(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
+
+
+def distance(fabric: Fabric, stride: Ints) -> Ints:
+    """How far a group's ranks lie apart, where that makes a difference; else 1."""
+    return stride if fabric.distance_matters else np.ones_like(stride)
+
+
+def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
+    """Groups that divide the same channels: [rows]; 1 without ``sharing``."""
+    return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
+
+
+def served(
+    pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints
+) -> Mask:
+    """Return the rows whose groups can have a kind of collective, by an index in ``algorithms``: [rows]."""
+    groups, row = unique_groups(algorithm, ranks, stride, exchange)
+    refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
+    return np.array([refusal is None for refusal in refusals], np.bool_)[row]
+
+
+def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
+    """The different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
+    columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
+    if len(columns[0]) == 1:
+        (group,) = zip(*(column.tolist() for column in columns), strict=True)
+        return [group], np.zeros(1, np.int64)
+    numbers = (*columns[:3], np.unique(columns[3], return_inverse=True)[1])
+    _, first, row = np.unique(packed(numbers), return_index=True, return_inverse=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), row
+
+
+def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
+    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    if len(rows) == 1:
+        return rows, np.zeros(1, np.int64)
+    degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
+    key = packed((*degrees, rows.recomputation, rows.sequence_parallel, rows.algorithm))
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    return rows.rows(first), row
+
+
+# What replicas exchange with each other: parameters and gradients, for columns of strategies.
+#
+# once a step      none      all-reduce of gradients after the last pass
+# zero-1/2  all-gather of parameters before the first pass, reduce-scatter after the last
+# hybrid    all-reduce of shares of gradients between nodes after the last pass
+# in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
+# hybrid    the same inside a node
+# in every pass    zero-2    gathers forward, reduce-scatters backward, where ``zero_2_exchange`` is "micro-batch"
+#
+# With ``overlap_gradients`` what is exchanged after the last pass is exchanged chunk by chunk instead, unit by unit
+# while the chunk's last backward pass computes the units before it, or after the pass: whichever exposes less.
+#
+# A unit is a block of the model; the first one of a chunk, with which the embedding goes, may be larger than the
+# others. The network serves a unit while the one before it computes. The first gather of a pass and the last
+# reduce-scatter are exposed, and between them what takes longer than a unit computes, at least the share of the
+# arithmetic that exchanges take (:mod:`lightloom.planning.simulation.engine`), or than the links that a unit's own
+# exchanges need are free (:mod:`lightloom.planning.simulation.link_turns`).
+
+
+class UnitExchanges(NamedTuple):
+    """Seconds of the exchanges of one unit, each [rows, chunks]; 0 where parameters stay for the whole step."""
+
+    gather: Floats
+    """All-gather of its parameters in a forward pass."""
+    regather: Floats
+    """All-gather of its parameters in a backward pass."""
+    scatter: Floats
+    """Reduce-scatter of its gradients, once in each micro-batch."""
+
+
+class UnitGradients(NamedTuple):
+    """Seconds of the exchange of a unit's gradients, once a step, each [rows, chunks]."""
+
+    first: Floats
+    """Of the first unit of each chunk."""
+    other: Floats
+    """Of each other unit, on average."""
+
+
+class ReplicaExchanges(NamedTuple):
+    """Seconds of exchanges between replicas."""
+
+    first: UnitExchanges
+    """Exchanges of the first unit of each chunk."""
+    other: UnitExchanges
+    """Exchanges of each other unit, on average."""
+    gather: Floats
+    """All-gather of a stage's parameters, once a step: [rows, stages]."""
+    exchange: Floats
+    """All-reduce or reduce-scatter of the gradients of a stage, or where they may overlap passes of a chunk, once a
+    step: [rows, stages] or [rows, chunks]."""
+    unit_exchange: UnitGradients | None = None
+    """The same unit by unit; None where gradients are exchanged after the last pass."""
+
+
+class _Group(NamedTuple):
+    """Replicas that hold the same parameters."""
+
+    held: Floats
+    """Parameters of each replica: [rows, chunks] or [rows, stages]."""
+    rows: Mask
+    """Rows that have such replicas: [rows]."""
+    ranks: Ints
+    """Number of replicas: [rows]."""
+    stride: Ints
+    """Distance between neighbours, in ranks: [rows]."""
+    axis: Axis = "data"
+
+
+class ReplicaPrices:
+    """Prices of the exchanges between replicas of columns of strategies."""
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        rows: Strategies,
+        fabric: Fabric,
+        exchange_time: ExchangeTime,
+        *,
+        sharing: bool,
+        blocking: Mask | None = None,
+    ) -> None:
+        """``blocking``: rows whose gradients are exchanged after the backward pass only [rows]; none without it."""
+        self._blocking = np.zeros(len(rows), np.bool_) if blocking is None else blocking
+        self._settings = settings
+        self._rows = rows
+        self._fabric = fabric
+        self._exchange_time = exchange_time
+        self._sharing = sharing
+        self._within = node_replicas(rows.replicas, rows.tp, fabric.node_ranks)
+
+    def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
+        """Return the seconds of all exchanges.
+
+        Args:
+            held: parameters of each chunk.
+            first: those of its first unit.
+            units: units of each chunk: [chunks].
+            by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
+                Without it both ways are, where gradients may overlap passes.
+        """
+        rows, settings = self._rows, self._settings
+        stages = rows.stages
+        gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
+        for group in self._holders(held.by_stage(stages)):
+            self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
+        others = np.maximum(units - 1, 1)
+        other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
+        in_passes = self._units(first, other)
+        if not settings.overlap_gradients:
+            return ReplicaExchanges(*in_passes, gather, self._gradients(held.by_stage(stages)))
+        if by_unit is not None:
+            held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
+        # One call for all sizes: prices of many rows cost little more than those of a few.
+        of_first, of_other, after_pass = np.split(self._gradients(first.beside(other, held)), 3, axis=1)
+        # What takes forever unit by unit is exchanged after the pass.
+        of_first[self._blocking] = np.inf
+        return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
+
+    def _gradients(self, held: Held) -> Floats:
+        """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
+        rows, settings, seconds = self._rows, self._settings, np.zeros_like(held.dense)
+        for group in self._holders(held):
+            self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
+            self._add("reduce-scatter", group, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
+        within, hybrid = self._within, rows.sharding == HYBRID
+        across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
+        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
+        return seconds
+
+    def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
+        """Return the seconds of the exchanges of the first unit of each chunk and of another one."""
+        rows, settings, held = self._rows, self._settings, first.beside(other)
+        gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
+        resharded = gathers_in_passes(rows.sharding)
+        chosen = resharded | self._zero_2("micro-batch")
+        for group in self._holders(held):
+            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
+            self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
+            self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
+        seconds = gather, np.where(resharded[:, None], gather, 0.0), scatter
+        of_first, of_other = zip(*(np.split(column, 2, axis=1) for column in seconds), strict=True)
+        return UnitExchanges(*of_first), UnitExchanges(*of_other)
+
+    def _zero_2(self, often: str) -> Mask:
+        """Rows that shard gradients but not parameters, if these exchange so often: [rows]."""
+        chosen: Mask = (self._rows.sharding == ZERO_2) & (self._settings.zero_2_exchange == often)
+        return chosen
+
+    def _holders(self, held: Held) -> tuple[_Group, _Group]:
+        """Replicas of what all hold, and of experts, whose exchanges follow."""
+        rows = self._rows
+        return (
+            _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
+            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep, "expert-data"),
+        )
+
+    def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
+        """Add the seconds of a collective of some rows, with ``size`` bytes for each parameter."""
+        which = np.flatnonzero(chosen & group.rows)
+        if not len(which):
+            return
+        stride = group.stride[which]
+        shared = interleaved(self._fabric, stride, self._sharing)[:, None]
+        seconds[which] += on_axis(self._exchange_time, group.axis)(
+            kind,
+            self._rows.algorithm[which],
+            group.ranks[which],
+            distance(self._fabric, stride),
+            self._rows.exchange[which],
+            group.held[which] * shared * size,
+        )
+
+
+def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
+    """Return the groups of replicas that exchange beside every pass, and of those that exchange gradients once a
+    step."""
+    hybrid = rows.sharding == HYBRID
+    within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
+    across = np.where(hybrid, rows.replicas // within, rows.replicas)
+    experts = Groups(np.where(rows.ep > 1, rows.replicas // rows.ep, 1), rows.tp * rows.ep)
+    beside_gradients = Groups(across, np.where(hybrid, rows.tp * within, rows.tp))
+    return (Groups(within, rows.tp), experts), (beside_gradients, experts)
+
+
+def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds by which gathers of parameters prolong a forward pass of a stage: [rows, chunks].
+
+    Args:
+        beside: the pass without them.
+        exchanges: those of the units.
+        units: units of each chunk: [chunks].
+    """
+    return exchanges.first.gather + (units - 1) * beside.prolonged(1 / units, exchanges.other.gather)
+
+
+def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
+    """Return the seconds by which gathers and the exchange of gradients prolong a backward pass of a stage.
+
+    Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
+    """
+    first, other = exchanges.first, exchanges.other
+    between = beside.prolonged(1 / units, other.regather + other.scatter)
+    to_first = beside.prolonged(1 / units, first.regather + other.scatter)
+    several = other.regather + (units - 2) * between + to_first + first.scatter
+    prolonged: Floats = np.where(units > 1, several, first.regather + first.scatter)
+    return prolonged
+
+
+class Overlap(NamedTuple):
+    """When the gradients of chunks are exchanged, each [rows, chunks]; as fields of ``StageTimes``."""
+
+    early: Floats
+    late: Floats
+    lead: Floats
+
+
+def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
+    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
+
+    Args:
+        beside: the backward pass.
+        exchanges: those of the chunks and of their units.
+        units: units of each chunk: [chunks].
+    """
+    none = np.zeros_like(beside.seconds)
+    parts = exchanges.unit_exchange
+    if parts is None:
+        return Overlap(none, none, none)
+    early, lead = (units - 1) * parts.other, 1 - 1 / units
+    exposed = parts.first + beside.prolonged(lead, early)
+    by_unit = (exposed <= exchanges.exchange) & (units > 1)
+    early, late = beside.exchanged(lead, early), np.where(by_unit, parts.first, exchanges.exchange)
+    return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, lead, none))
+
+
+def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
+    """Parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows, stages].
+
+    Experts, which fewer replicas hold, are shared out among those.
+    """
+    among_experts = np.maximum(sharers // rows.ep, 1)
+    kept: Floats = held.dense / sharers[:, None] + held.experts / among_experts[:, None]
+    return kept
+
+
+# What attention waits for in a context group: keys and values that go around a ring, for columns of strategies.
+#
+# forward    (cp − 1) · wait(send of K, V)
+# backward   (cp − 1) · wait(send of K, V and their gradients) + send of the gradients
+# wait(s)    max(s − attention / cp, share of the arithmetic that sends take · s)
+
+
+class RingTimes(NamedTuple):
+    """Seconds that operators wait, each [rows, operators]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
+    """Return the rows whose context groups the fabric has, or that have none: [rows]."""
+    groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
+    served = [
+        ranks == 1 or (not fabric.in_network_reduction and _group(fabric, ranks, stride) is not None)
+        for ranks, stride in groups.T.tolist()
+    ]
+    return np.array(served, np.bool_)[row]
+
+
+def ring_waits(
+    columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
+) -> RingTimes:
+    """Return what attention waits for blocks that arrive later than it needs them.
+
+    Args:
+        columns: the operators.
+        rows: strategies.
+        fabric: where they run.
+        times: seconds of the operators forward and backward, each [rows, operators].
+        sharing: whether groups that interleave share a ring's wavelengths.
+    """
+    waits = RingTimes(*(np.zeros_like(seconds) for seconds in times))
+    which, attention = np.flatnonzero(rows.cp > 1), np.flatnonzero(columns["key_values"])
+    if not len(which):
+        return waits
+    groups = rows.rows(which)
+    send, latency = block_send(columns, groups, fabric, sharing=sharing)
+    send, latency = send[:, attention], latency[:, None]
+    place, blocks, share = np.ix_(which, attention), groups.cp[:, None], fabric.arithmetic_share
+    forward, backward = (seconds[place] / blocks for seconds in times)
+    waits.forward[place] = (blocks - 1) * waiting(forward, send + latency, share)
+    waits.backward[place] = (blocks - 1) * waiting(backward, 2 * send + latency, share) + send + latency
+    return waits
+
+
+def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
+    """Return the seconds of sending a block of keys and values to the next rank, [rows, operators], and the latency
+    that is added to them, [rows]; infinite where the fabric has no such group."""
+    lines = [_pair(fabric, cp, stride) for cp, stride in zip(rows.cp.tolist(), distance(fabric, rows.tp), strict=True)]
+    rate, latency = np.array(lines, np.float64).reshape(-1, 2).T
+    nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp) * interleaved(fabric, rows.tp, sharing)[:, None]
+    return np.divide(nbytes, rate[:, None], out=np.full_like(nbytes, np.inf), where=rate[:, None] > 0), latency
+
+
+def _pair(fabric: Fabric, ranks: int, stride: int) -> tuple[float, float]:
+    group = _group(fabric, ranks, int(stride))
+    return (0.0, 0.0) if group is None else group.message(1)
+
+
+def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:
+    return fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
+
+
+# What stages that hold copies of a tied table exchange: a ring all-reduce of its gradients among them.
+
+Pair = Callable[[int], tuple[float, float]]
+"""Bytes per second and seconds of latency between stages whose ranks lie so far apart."""
+
+
+class TiedSum(NamedTuple):
+    """The sum of the gradients of one table."""
+
+    stages: list[int]
+    """Stages that hold the table, at least two."""
+    nbytes: Floats
+    """Bytes that each of their ranks sends: [rows]."""
+    seconds: Floats
+    """Seconds from when all of them have their gradients: [rows]."""
+
+
+def tied_sums(
+    tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
+) -> list[TiedSum]:
+    """Return the sums after the last exchange of gradients; all rows have the same stages and chunks.
+
+    2 (g − 1)/g of a rank's part of the gradients over the slowest of the pairs of g neighbouring holders. Where
+    gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer sums all of them.
+    """
+    whole = (rows.sharding == NONE) | (rows.sharding == ZERO_1)
+    sharers = np.where(whole, 1, state_sharers(rows.sharding, rows.replicas, rows.tp, fabric.node_ranks))
+    size = np.where(whole, settings.gradient_bytes, settings.sharded_gradient_bytes)
+    sums = []
+    for table in tables:
+        stages = holding_stages(table, edges, rows.stages)
+        if len(stages) == 1:
+            continue
+        steps = 2 * (len(stages) - 1)
+        nbytes = steps / len(stages) * table.parameters / rows.tp / sharers * size
+        rate, latency = _slowest(fabric, pair, rows.replicas * rows.tp, stages)
+        sums.append(TiedSum(stages, nbytes, nbytes / rate + steps * latency))
+    return sums
+
+
+def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
+    """Return the seconds of all sums, 0 of stages that hold no tied table: [rows, stages]."""
+    seconds = np.zeros((rows, stages))
+    for each in sums:
+        seconds[:, each.stages] += each.seconds[:, None]
+    return seconds
+
+
+def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
+    """Bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks: [rows]."""
+    apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
+    pairs = {}
+    for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
+        pairs[stride] = pair(stride)
+    lines = [[pairs[stride] for stride in distance(fabric, steps * ranks).tolist()] for steps in apart]
+    rate, latency = np.array(lines, np.float64).transpose(2, 0, 1)
+    return rate.min(axis=0), latency.max(axis=0)
 
 
 # What a stage sends to the next, for columns of strategies.
@@ -411,329 +790,3 @@ def stage_exchanges(
         token_gradients=token_gradients(combination, nbytes, exchange_time)[row],
         tied=tied_sums(model.tied, edges, rows, fabric, settings, job.tied_pair),
     )
-
-
-class ExchangeUse(NamedTuple):
-    """Collectives of a step that one algorithm carries in groups of the same ranks."""
-
-    kind: Kind
-    ranks: int
-    stride: int
-    """Distance between neighbours of a group, in ranks."""
-    nbytes: float
-    """Size of the largest."""
-    algorithm: str
-
-
-@dataclass(frozen=True)
-class StrategyStep:
-    """A simulated step of a strategy: exchange by exchange, or stage by stage."""
-
-    step_time: float
-    """Duration of the step, in seconds."""
-    breakdown: Mapping[str, float]
-    """Seconds of the step by what a rank waits for, the mean over all stages, as ``Timeline.breakdown`` names them."""
-    communication_time: float
-    """Seconds that networks transmit, change circuits or wait for a codec, hidden or not."""
-    exchanges: tuple[ExchangeUse, ...]
-    """Collectives of the step, the largest first."""
-    result: StepResult | None = None
-    """The step exchange by exchange, of data parallelism alone."""
-    prices: Price | None = field(default=None)
-    """Prices of those exchanges."""
-    stages: PipelinedStep | None = None
-    """The step stage by stage, of every other strategy."""
-    division: Division | None = None
-    """Channels that the axes hold, where circuits of several stand at once."""
-    spent: Mapping[str, Floats] | None = None
-    """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``): [stages] each."""
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """Intervals of the step."""
-        if self.result is not None:
-            return self.result.timeline
-        assert self.stages is not None
-        return run(lower_pipelined(self.stages))
-
-
-def simulate(job: Job, strategy: Strategy) -> StrategyStep:
-    """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
-    if strategy.plain:
-        return _data_parallel(job, strategy)
-    job = on_divided_channels(job, strategy)
-    uses: list[ExchangeUse] = []
-    stages = _pipelined(job, strategy, uses)
-    played = stages.play()
-    return StrategyStep(
-        step_time=played.step_time,
-        breakdown=played.breakdown(),
-        communication_time=stages.transmission,
-        exchanges=largest_uses(uses),
-        stages=stages,
-        spent=played.spent,
-        division=job.shares.division if isinstance(job.shares, DividedChannels) else None,
-    )
-
-
-def on_divided_channels(job: Job, strategy: Strategy) -> Job:
-    """The job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
-    return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
-
-
-def stage_seconds(job: Job, strategy: Strategy) -> float:
-    """The step time of a strategy other than data parallelism alone, at the prices of the job."""
-    return _pipelined(job, strategy).seconds
-
-
-def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
-    """The stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
-    last = None
-    if strategy.last_samples != strategy.samples:
-        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
-        last = exact_stage_times(job, smaller)
-    times = exact_stage_times(job, strategy, uses)
-    share = job.fabric.arithmetic_share
-    return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last, arithmetic_share=share)
-
-
-def strategy_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
-    if strategy.plain:
-        return data_parallel_seconds(job, strategy)
-    return stage_seconds(on_divided_channels(job, strategy), strategy)
-
-
-def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
-    """Seconds of each stage, every exchange at the price of its own size; arrays [stages].
-
-    Args:
-        job: where the strategy runs.
-        strategy: other than data parallelism alone.
-        uses: takes the collectives that are priced.
-    """
-    rows = Strategies.of(strategy)
-    sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    sharing = not isinstance(job.shares, DividedChannels)
-    times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends, sharing=sharing)
-    if uses is not None:
-        recorded = exchange_seconds(job, strategy.algorithm, uses)
-        tensor_exchange(GATHER, rows, sends.gathered, recorded)
-        stage_exchanges(job, rows, recorded, sharing=sharing, by_unit=times.lead > 0)
-    return times.row(0)
-
-
-def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Floats:
-    """Return the step times of strategies as :func:`simulate` finds them one by one: [rows].
-
-    Args:
-        job: where the strategies run.
-        rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
-        exchange_time: seconds of exchanges, exactly.
-    """
-    times, share = stage_times(job, rows, exchange_time), job.fabric.arithmetic_share
-    steps = (
-        PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
-        for row, count in enumerate(rows.micro_batches.tolist())
-    )
-    return np.array([step.seconds for step in steps])
-
-
-def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
-    plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
-    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
-    forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
-    update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
-    computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
-    sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
-    seconds = {size: price(*size).cost.repeated_time for size in set(sizes)}
-    exchanging = np.array([seconds[size] for size in sizes])
-    share = job.fabric.arithmetic_share
-    return step_duration(plan, computing, exchanging, overlap=job.overlap, arithmetic_share=share)
-
-
-def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
-    plan = job.data_parallel_plan(strategy)
-    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
-    options = [price]
-    first = None
-    if isinstance(price, CheapestPrices) and plan.exchanges:
-        first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
-    named = isinstance(first, SchedulePrices) and first.algorithm.name == strategy.algorithm
-    if isinstance(first, SchedulePrices) and named and first.algorithm.by_size:
-        sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
-        options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
-    computing = job.computing(strategy)
-    step = partial(simulate_step, plan, job.accelerator, job.fabric, overlap=job.overlap, computing=computing)
-    steps = [(step(each), each) for each in options]
-    result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
-    names = [
-        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.exchange)
-        for each in plan.exchanges
-        if strategy.dp > 1
-    ]
-    uses = [
-        ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, name)
-        for each, name in zip(plan.exchanges, names, strict=False)
-    ]
-    return StrategyStep(
-        step_time=result.step_time,
-        breakdown=result.breakdown,
-        communication_time=result.communication_time,
-        exchanges=largest_uses(uses),
-        result=result,
-        prices=price,
-    )
-
-
-def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged
-    cost = Cost(
-        steps=0, time=0.0, transmission=0.0, conversion=0.0, reconfiguration=0.0, setup=0.0, static=True, energy=0.0
-    )
-    return Priced(cost=cost)
-
-
-def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
-    """Return the seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
-    return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
-
-
-def exchange_costs(
-    job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
-) -> ExchangeTime:
-    """Return the costs of exchanges by verified schedules, in the place of their seconds, of every axis on its planes.
-
-    Args:
-        job: where they take place.
-        name: the algorithm.
-        amount: what a collective costs among so many ranks; None, where that is unknown, becomes not-a-number.
-        uses: takes the exchanges.
-    """
-
-    if (shares := job.shares) is not None:
-        return AxisTimes(lambda axis: _costs(partial(shares.pricing, axis), name, amount, uses))
-    return _costs(lambda: job.pricing, name, amount, uses)
-
-
-def _costs(
-    pricing_of: Callable[[], Pricing],
-    name: str,
-    amount: Callable[[Cost, int], float | None],
-    uses: list[ExchangeUse] | None,
-) -> ExchangeTime:
-    """Return the costs of exchanges at the prices that are asked for where several ranks exchange; as
-    :func:`exchange_costs`."""
-
-    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
-        if ranks[0] == 1:
-            return np.zeros_like(nbytes)
-        group = name, int(ranks[0]), int(exchange[0]), int(stride[0])
-        pricing = pricing_of()
-        price = pricing.price(*group)
-        sizes, where = np.unique(nbytes, return_inverse=True)
-        of_size = [amount(price(kind, float(size)).cost, group[1]) if size else 0.0 for size in sizes]
-        if uses is not None:
-            uses.extend(
-                ExchangeUse(kind, group[1], group[3], size, pricing.algorithm(kind, size, *group))
-                for size in sizes.tolist()
-                if size
-            )
-        return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
-
-    return amounts
-
-
-def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
-    """One of each kind, group and algorithm, of its largest size; the largest first."""
-    largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
-    for use in uses:
-        key = use.kind, use.ranks, use.stride, use.algorithm
-        if key not in largest or use.nbytes > largest[key].nbytes:
-            largest[key] = use
-    return tuple(sorted(largest.values(), key=lambda use: (-use.nbytes, use)))
-
-
-# Joules of sending in a plan's step: what its collectives and sends cost over all ranks.
-
-
-def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
-    """Joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
-
-    Args:
-        job: where the plan runs.
-        step: simulated.
-        ratio: bytes of a gradient as float32 for each byte sent to the next group.
-    """
-    plan, fabric = step.plan, job.fabric
-    if fabric.exclusive:
-        nbytes, source = np.array([step.sent_bytes * plan.groups]), np.zeros(1, np.int64)
-        return sending_energy(fabric, nbytes, source, source)
-    if fabric.energy_per_bit is None:
-        return None
-    traffic = plan.traffic
-    smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
-    total = traffic.model_parallel + traffic.data_parallel / smaller
-    if step.micro_batches > 1:
-        total = total + (step.micro_batches - 1) * plan.activation_traffic
-    pairs = total.tocoo()
-    return sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
-
-
-def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
-    """Joules of sending in a simulated step over all ranks; None where the fabric states no energy of a bit."""
-    if step.result is not None:
-        return step.result.sent_joules
-    transmission = _staged(job, strategy)
-    return None if np.isnan(transmission) else transmission
-
-
-def _staged(job: Job, strategy: Strategy) -> float:
-    """As the stages' seconds are counted, with joules of each rank in the place of seconds; not-a-number where those of
-    any part are not known."""
-    rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
-    # The same bytes unit by unit or all at once.
-    at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
-    exchanges = stage_exchanges(job, rows, joules, sharing=False, by_unit=at_once)
-    replicas, units = exchanges.replicas, job.model.units(job.model.chunks(rows))
-    first, other = (unit.gather + unit.regather + unit.scatter for unit in (replicas.first, replicas.other))
-    in_units = float((first + (units - 1) * other).sum())
-    # A smaller last micro-batch counts by its samples, as bytes do.
-    whole = strategy.global_batch / strategy.dp / strategy.samples
-    passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
-    once = sum(float(each.sum()) for each in (replicas.gather, replicas.exchange, exchanges.token_gradients))
-    sent = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
-    ranks = strategy.replicas * strategy.tp
-    sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
-    for each in exchanges.tied:
-        for sender, receiver in zip(each.stages, np.roll(each.stages, -1).tolist(), strict=True):
-            sends += _sends(job, float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
-    sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
-    return sends + ranks * (passes + once + 2 * whole * gathered)
-
-
-def _ring_bytes(job: Job, rows: Strategies) -> float:
-    """Bytes that a rank of every stage together sends around its context group in a micro-batch, of one row."""
-    columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
-    nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
-    repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
-    passes = sent * (1 + repeated) + 2 * sent + 1
-    return float((nbytes * passes).sum()) if sent else 0.0
-
-
-def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
-    """Joules of one of the ranks; None without a source."""
-    return None if cost.energy is None else cost.energy / ranks
-
-
-def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
-    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number where the
-    fabric states no energy of a bit."""
-    if not nbytes:
-        return 0.0
-    source = np.arange(job.fabric.ranks)
-    away = (source + stride) % job.fabric.ranks
-    joules = sending_energy(job.fabric, np.full(len(source), nbytes * ranks / len(source)), source, away)
-    return float("nan") if joules is None else joules

@@ -15,11 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.collectives.collective import Collective
-from lightloom.collectives.joint import GroupPart, Part, ShiftPart
-from lightloom.collectives.registry import build, find
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify_joint
 from lightloom.core.arrays import Effort, Floats, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.timeline import Interval, Timeline
@@ -27,19 +22,15 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
 from lightloom.planning.parallelism.circuits.group import Regrant, regrants
 from lightloom.planning.parallelism.placement.placement import HybridPlan
-from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.division import PlanePrices, Planes, divisions
-from lightloom.planning.pricing.exchanges import Axis
-from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import (
+from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.strategy_step import (
     ExchangeUse,
     StrategyStep,
     exact_stage_times,
-    exchange_seconds,
     largest_uses,
     simulate,
-    stage_sends,
 )
 from lightloom.planning.reconfiguration.phases import (
     PHASES,
@@ -365,62 +356,6 @@ def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulat
         return step
     values = {each.name: getattr(best, each.name) for each in fields(PlacedStep)}
     return RegrantedStep(**values, standing_time=step.step_time)
-
-
-# The largest collective of every axis of a step as a joint schedule: proof that all circuits stand at once.
-
-
-def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """The largest collective of every axis, and what every rank sends to the next stage, each way.
-
-    Args:
-        job: on divided channels.
-        strategy: what was simulated.
-        step: its step.
-
-    Raises:
-        ValueError: no axes divide the channels.
-    """
-    division = step.division
-    if division is None:
-        raise ValueError("no axes divide the channels: expected the step of a strategy on circuits")
-    parts: list[Part] = []
-    for number, (axis, share) in enumerate(division.shares()):
-        if axis.name == "pipeline":
-            rows = Strategies.of(strategy)
-            nbytes = float(stage_sends(job, rows, exchange_seconds(job, strategy.algorithm)).nbytes.max())
-            parts.append(ShiftPart(axis.name, axis.stride, share.first, share.channels, nbytes))
-        else:
-            schedule = _schedule(job, strategy, number, step)
-            parts += [] if schedule is None else [GroupPart(axis.name, share, schedule)]
-    return parts
-
-
-def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
-    """Prove that the circuits of all axes of a step stand at once.
-
-    Raises:
-        VerificationError: two of them hold one channel of a link.
-    """
-    verify_joint(joint_parts(job, strategy, step), job.fabric)
-
-
-def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
-    """The schedule of the largest collective of an axis, None where it has none; keys and values of a context group go
-    around a ring."""
-    assert step.division is not None and job.shares is not None
-    axis, part = step.division.axes[number], step.division.part(number)
-    assert part is not None
-    if axis.name == "context":
-        return build(find("ring-striped"), Collective("all-gather", axis.ranks, 0.0), part)
-    group = axis.ranks, axis.stride, axis.name == "expert"
-    use = next((use for use in step.exchanges if (use.ranks, use.stride, use.kind == "all-to-all") == group), None)
-    if use is None:
-        return None
-    prices = job.shares.pricing(axis.name)
-    assert isinstance(prices, GroupPrices)
-    exchange = strategy.exchange if axis.name in ("data", "expert-data") else 0
-    return prices.price(strategy.algorithm, axis.ranks, exchange, axis.stride).schedule(use.kind, use.nbytes)
 
 
 # The timeline of a step whose circuits follow it: every interval with the planes and bytes that it uses, verified.

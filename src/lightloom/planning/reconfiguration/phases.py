@@ -24,15 +24,16 @@ from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import holding_stages
 from lightloom.planning.pricing.division import PlanePrices, Planes, divisions, live_axes
-from lightloom.planning.pricing.exchanges import Axis, AxisTimes, ExchangeTime, pass_exchanges
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.job import Axis, Job
 from lightloom.planning.pricing.step import (
+    AxisTimes,
+    ExchangeTime,
     StageExchanges,
-    exact_stage_times,
-    exchange_seconds,
+    pass_exchanges,
     stage_exchanges,
     stage_sends,
 )
+from lightloom.planning.pricing.strategy_step import exact_stage_times, exchange_seconds
 from lightloom.planning.simulation.pipelined import StageTimes
 
 # Computing of a stage beside which a switch can turn, and whether stages exchange tied tables.

@@ -41,13 +41,6 @@ from lightloom.planning.parallelism.strategy_space import (
 )
 from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
 from lightloom.planning.pricing.division import circuits_stand, divides, slope
-from lightloom.planning.pricing.exchanges import (
-    Group,
-    distance,
-    has_ring,
-    served,
-    unique_groups,
-)
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import (
@@ -57,7 +50,15 @@ from lightloom.planning.pricing.placed_space import (
     shared_state_bytes,
     state_bytes,
 )
-from lightloom.planning.pricing.step import stage_memory, stage_times
+from lightloom.planning.pricing.step import (
+    Group,
+    distance,
+    has_ring,
+    served,
+    stage_times,
+    unique_groups,
+)
+from lightloom.planning.pricing.strategy_step import stage_memory
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.simulation.placed_step import updated_parameters
 

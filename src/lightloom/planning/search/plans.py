@@ -33,6 +33,7 @@ from lightloom.planning.pricing.collective_prices import (
     ExchangePrices,
     LibraryPrices,
     LibraryPricing,
+    SchedulePrices,
 )
 from lightloom.planning.pricing.division import Division
 from lightloom.planning.pricing.job import (
@@ -43,8 +44,7 @@ from lightloom.planning.pricing.job import (
     told_apart,
 )
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
-from lightloom.planning.pricing.schedule_prices import SchedulePrices
-from lightloom.planning.pricing.step import ExchangeUse, StrategyStep, strategy_seconds
+from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.simulation.engine import StepResult

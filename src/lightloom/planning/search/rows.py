@@ -44,13 +44,15 @@ from lightloom.planning.pricing.placed_space import (
     smaller,
     state_bytes,
 )
-from lightloom.planning.pricing.step import StrategyStep, on_divided_channels, placed_joules, simulate, strategy_joules
-from lightloom.planning.reconfiguration.in_step import (
-    SwitchedStrategyStep,
-    faster_regranted,
-    simulate_in_step,
+from lightloom.planning.pricing.strategy_step import (
+    StrategyStep,
+    on_divided_channels,
+    placed_joules,
+    simulate,
+    strategy_joules,
     verify_standing,
 )
+from lightloom.planning.reconfiguration.in_step import SwitchedStrategyStep, faster_regranted, simulate_in_step
 from lightloom.planning.search.bounds import (
     ROUNDING,
     admitted,

@@ -12,25 +12,37 @@ others, placed ones, as far as they are faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heapify, heappop, heappush
+from itertools import product
 from math import inf
 
 import numpy as np
 
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.collective import Kind
+from lightloom.collectives.evaluate import Refusal, attempt
+from lightloom.collectives.registry import algorithms
 from lightloom.core.arrays import Effort, Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.units import format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
-from lightloom.planning.economics.estimate import goodput_of
-from lightloom.planning.economics.ledger import ClusterLedger
-from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
+from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
+from lightloom.planning.economics.ledger import ClusterLedger, StepLedger
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
+from lightloom.planning.pricing.collective_prices import (
+    LIBRARY,
+    carrier,
+)
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
-from lightloom.planning.search.data_parallel import Comparison
-from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, order
+from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, label, order
 from lightloom.planning.search.request import (
     DATA_PARALLEL,
     KINDS,
@@ -403,3 +415,190 @@ class Floor:
                 least = min(least, float((bounds(job, rows, proved=True) / rows.global_batch).min()))
             begin, count = begin + count, 2 * count
         return least
+
+
+# Data parallelism alone with every algorithm by itself, so that algorithms can be compared.
+
+_KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
+
+
+_PLAIN = dict.fromkeys(("tp", "pp", "ep", "cp", "micro_batches", "virtual_stages"), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Data parallelism of one cluster, a plan for each algorithm, batch and codec."""
+
+    cluster: Cluster
+    ledger: ClusterLedger
+    goodput: ClusterGoodput
+    job: Job
+    prices: GroupPrices
+    request: SearchRequest
+
+    def run(
+        self, batches: Sequence[int], advance: Callable[[], None] = lambda: None
+    ) -> tuple[list[Plan], list[RefusedPlan]]:
+        """Simulate all, those that do not fit included; ``advance`` is called before each algorithm."""
+        plans: list[Plan] = []
+        refused: list[RefusedPlan] = []
+        if self.cluster.ranks == 1 or not self.request.pins.allows(
+            **_PLAIN, dp=self.cluster.ranks, recomputation="none"
+        ):
+            return plans, refused
+        for algorithm in self._carriers():
+            advance()
+            for outcome in self._of_algorithm(algorithm, batches):
+                (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
+            # Price what bounds will need while the schedules exist.
+            for kind in _KINDS if not algorithm.by_size else ():
+                if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 0) is None:
+                    self.prices.failure(kind, algorithm, self.job.fabric)
+            if algorithm is not LIBRARY:
+                self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
+        return plans, refused
+
+    def _carriers(self) -> list[Algorithm]:
+        """The algorithms that are named, or the fabric's library, or all; beside a library none, since schedules do not
+        pay for software."""
+        if self.request.algorithms:
+            return [*map(carrier, self.request.algorithms)]
+        return [LIBRARY] if self.job.fabric.library else [*algorithms().values()]
+
+    def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
+        shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]
+        for sharding, batch in product(shardings, batches):
+            if batch % self.cluster.ranks or not self.request.pins.allows(
+                sharding=sharding, micro_batch=batch // self.cluster.ranks
+            ):
+                continue
+            strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 0)
+            plain = self._plan(algorithm, strategy, None)
+            yield plain
+            if isinstance(plain, RefusedPlan):
+                continue
+            for number, method in enumerate(self.job.exchanges, start=1):
+                other = self._plan(algorithm, strategy._replace(exchange=number), method)
+                yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
+
+    def _plan(self, algorithm: Algorithm, strategy: Strategy, method: PricedExchange | None) -> Plan | RefusedPlan:
+        refused = partial(
+            RefusedPlan,
+            strategy=KIND_OF_SHARDING[strategy.sharding],
+            algorithm=algorithm.name,
+            compression=None if method is None else method.name,
+        )
+        kinds = dict.fromkeys(each.kind for each in self.job.model.data_parallel_plan(strategy).exchanges)
+        reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
+        if any(reasons):
+            return refused(why=next(filter(None, reasons)))
+        step = attempt(algorithm, partial(simulate, self.job, strategy))
+        if isinstance(step, Refusal):
+            return refused(why=step.why)
+        assert step.result is not None
+        return Plan(
+            cluster=self.cluster,
+            job=self.job,
+            choice=strategy,
+            bound=step.result.compute_time,
+            step=step,
+            breakdown=step.result.breakdown,
+            ledger=StepLedger(
+                cluster=self.ledger,
+                step_time=step.step_time,
+                sent_joules=step.result.sent_joules,
+                samples=strategy.global_batch,
+                goodput=self.goodput.most,
+                goodput_missing=self.goodput.missing,
+                spare_share=self.goodput.spare_share,
+            ),
+            memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
+            gradient_exchange=method,
+        )
+
+
+# How sensitive a winner is to the latency of a hop: the smallest one at which another plan wins.
+#
+# Plans are searched anew with latencies between the fabric's own and ten microseconds, by bisection: where the same
+# plan wins at the largest latency, it is taken to win at all smaller ones too. A plan is its degrees and the
+# algorithm of its largest exchange. One that takes as long as the new winner has not lost.
+
+_SAME_STEP = 1e-9
+"""Share by which the first winner may be slower and still wins."""
+LATENCIES = (50e-9, 100e-9, 200e-9, 400e-9, 700e-9, 1e-6, 2e-6, 5e-6, 10e-6)
+"""Seconds a hop that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySensitivity:
+    """What the latency of a hop decides."""
+
+    own: float
+    """Seconds a hop of the fabric."""
+    latency: float | None
+    """Smallest seconds a hop among those tried at which another plan wins; None where none does."""
+    winner: Plan | None
+    """The plan that wins there."""
+    slower: float | None
+    """How many times as long the first winner takes there; None where it was not simulated."""
+
+    def __str__(self) -> str:
+        if self.winner is None or self.latency is None:
+            return f"the winner stays the winner up to {format_time(max(LATENCIES))} a hop"
+        first = "" if self.slower is None else f", the first {self.slower:.4g} times as long"
+        return (
+            f"the winner changes at {format_time(self.latency)} a hop: {self.winner.short_label} then takes "
+            f"{format_time(self.winner.step_time)}{first}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Plain types, SI units."""
+        return {
+            "own_hop_latency_s": self.own,
+            "changes_at_hop_latency_s": self.latency,
+            "winner": None if self.winner is None else self.winner.label,
+            "iteration_time_s": None if self.winner is None else self.winner.step_time,
+            "slower": self.slower,
+        }
+
+
+def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
+    """The smallest of the ``latencies`` (seconds a hop, ascending) at which another plan wins on the winner's cluster.
+
+    Args:
+        ranked: a search; its codec, pins and kinds are searched again, without the comparison of single algorithms.
+        latencies: those above the fabric's own are tried.
+    """
+    own = ranked.winner.cluster.fabric.hop_latency
+    tried = [seconds for seconds in latencies if seconds > own]
+    found: dict[float, LatencySensitivity] = {}
+
+    def changes(seconds: float) -> bool:
+        winner, slower = _winner_at(ranked, seconds)
+        found[seconds] = LatencySensitivity(own, seconds, winner, slower)
+        return slower is None or slower > 1 + _SAME_STEP
+
+    if not tried or not changes(tried[-1]):
+        return LatencySensitivity(own, None, None, None)
+    low, high = 0, len(tried) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if changes(tried[middle]) else (middle + 1, high)
+    return found[tried[high]]
+
+
+def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
+    """The plan that wins with so many seconds a hop, and how many times as long the first winner takes there.
+
+    None where the first winner is so much slower that it was not simulated.
+    """
+    first = ranked.winner
+    cluster = replace(first.cluster, fabric=first.cluster.fabric.with_hop_latency(seconds), reference=None)
+    request = replace(ranked.request, global_batches=[first.global_batch], largest_batches=False)
+    again = search(ranked.graph, cluster, request)
+    times = [plan.sample_time for plan in again.ranking if _identity(plan) == _identity(first)]
+    return again.winner, min(times) / again.winner.sample_time if times else None
+
+
+def _identity(plan: Plan) -> tuple[str, str, str]:
+    return plan.strategy, label(plan.choice), plan.algorithm

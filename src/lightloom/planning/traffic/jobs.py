@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import LowerPrice
 from lightloom.planning.pricing.group_prices import Pricing
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import ExchangeUse, StrategyStep
+from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep
 from lightloom.planning.simulation.engine import Price, Priced
 
 FORM = "WHAT@RANKS[:option=value,...], e.g. gpt2-355m@0-31:tp=4,global-batch=64 or all-reduce@32-63:nbytes=64MiB"

@@ -32,13 +32,13 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import (
+from lightloom.planning.pricing.strategy_step import (
     StrategyStep,
+    joint_parts,
     on_divided_channels,
     simulate,
     strategy_seconds,
 )
-from lightloom.planning.reconfiguration.in_step import joint_parts
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.traffic.jobs import (

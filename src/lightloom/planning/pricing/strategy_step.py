@@ -1,0 +1,554 @@
+"""Seconds, joules and bytes of a strategy's step: data parallelism alone exchange by exchange, everything else by its
+stages; and the proof that circuits of all axes stand at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.cost.price import Cost
+from lightloom.collectives.joint import GroupPart, Part, ShiftPart
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.timeline import Timeline
+from lightloom.planning.gradients import sent_ratio
+from lightloom.planning.parallelism.operators import bytes_of_logit
+from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
+from lightloom.planning.parallelism.strategy_space import (
+    NONE,
+    ZERO_1,
+    ZERO_2,
+    Strategies,
+    Strategy,
+    state_sharers,
+)
+from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
+from lightloom.planning.pricing.division import (
+    DividedChannels,
+    Division,
+    divided,
+)
+from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
+from lightloom.planning.pricing.job import Held, Job
+from lightloom.planning.pricing.step import (
+    GATHER,
+    AxisTimes,
+    ExchangeTime,
+    combinations,
+    shares,
+    stage_exchanges,
+    stage_sends,
+    stage_times,
+    tensor_exchange,
+)
+from lightloom.planning.simulation.engine import (
+    Price,
+    Priced,
+    StepResult,
+    run,
+    sending_energy,
+    simulate_step,
+    step_duration,
+)
+from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
+from lightloom.planning.simulation.placed_step import PlacedStep
+
+# Bytes that a rank of a stage holds at the worst moment of a step, for columns of strategies at once.
+
+
+class MemoryParts(NamedTuple):
+    """Bytes that ranks of stages hold."""
+
+    state: Floats
+    """Parameters, gradients, the optimizer's state and what exchanges keep, throughout: [rows, stages]."""
+    kept: Floats
+    """For each micro-batch in flight: [rows, chunks]."""
+    passing: Floats
+    """For the micro-batch whose pass runs, at most: [rows, stages]."""
+
+
+def memory_parts(job: Job, rows: Strategies) -> MemoryParts:
+    """Return what :func:`stage_memory` adds up."""
+    edges = job.model.chunks(rows)
+    combination, row = combinations(rows)
+    kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
+    state = _state(job, rows, edges)
+    return MemoryParts(state, kept, passing.reshape(len(rows), -1, state.shape[1]).max(axis=1))
+
+
+def stage_memory(job: Job, rows: Strategies) -> Floats:
+    """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
+
+    As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
+    stages to come (interleaved: of more).
+    """
+    parts = memory_parts(job, rows)
+    state = parts.state + _flying(rows, parts.kept)
+    fullest: Floats = (state + parts.passing).max(axis=1)
+    return fullest
+
+
+def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
+    """Bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
+
+    Gathered units of data parallelism alone are left out.
+    """
+    settings, stages = job.settings, rows.stages
+    combination, row = combinations(rows)
+    begins = np.searchsorted(job.model.starts, edges[:-1])
+    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.model.held_blocks(combination)))
+    held = Held(*(column[row] for column in chunks.by_stage(stages)))
+    held.dense[:, 0] += job.graph.unused_parameters
+    sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
+    shared = shares(rows, held, sharers)
+    parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
+    master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
+    alike = shared * (master + settings.stored_parameter_bytes)
+    largest, once = _largest_unit(job, rows, edges), settings.zero_2_exchange == "step"
+    states = [
+        (NONE, held.total * (master + settings.gradient_bytes)),
+        (ZERO_1, shared * master + held.total * (parameter + settings.gradient_bytes)),
+        (ZERO_2, alike + held.total * parameter + (held.total if once else largest) * gradient),
+    ]
+    # Units that are gathered for the moment, and the gradients of one that are reduced.
+    at_once = (settings.prefetch + 1) * parameter + gradient
+    gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
+    choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
+    kept = held.total * job.kept_bytes(rows.exchange)[:, None]
+    return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
+
+
+def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
+    """Parameters of the largest block of each stage: [rows, stages]."""
+    combination, row = combinations(rows)
+    blocks = job.model.held_blocks(combination).total
+    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
+    largest: Floats = chunks.reshape(len(chunks), -1, rows.stages).max(axis=1)[row]
+    return largest
+
+
+def _flying(rows: Strategies, kept: Floats) -> Floats:
+    """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
+    stages, virtual = rows.stages, int(rows.virtual_stages[0])
+    of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
+    for micro_batches in np.unique(rows.micro_batches):
+        which = np.flatnonzero(rows.micro_batches == micro_batches)
+        for stage, counts in enumerate(in_flight(stages, int(micro_batches), virtual)):
+            found[which, stage] = (of_stage[which, :, stage] @ counts.T).max(axis=1)
+    return found
+
+
+def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
+    """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
+    model = job.model
+    columns, starts = model.sorts, model.starts
+    in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
+    divisor = np.where(in_slices, rows.tp[:, None], 1)
+    saved, regenerated = (nbytes(rows.samples, rows.cp) / divisor for nbytes in (columns.kept, columns.regenerated))
+    ends, first = np.append(starts, len(job.graph.operators)), np.searchsorted(starts, edges[:-1])
+    # What is recomputed is dropped, except outputs of attention's inside that other operators read.
+    dropped = repetitions(columns["in_block"], columns["inside_core"], rows.recomputation)
+    scores = columns["scores"] * (rows.samples / columns.batch / rows.tp / rows.cp)[:, None]
+    score_bytes = scores * (SCORE_TENSORS * columns.element_bytes)
+    again = (rows.recomputation != RECOMPUTATIONS.index("none"))[:, None]
+    kept_bytes = saved * (1 - dropped) + np.where(again, 0.0, score_bytes)
+    kept = np.add.reduceat(model.sums(kept_bytes, ends), first, axis=1)
+    # The block whose backward pass runs has everything again.
+    passing_bytes = saved * dropped + regenerated + np.where(again, score_bytes, 0.0)
+    # The loss is gone by then.
+    logits = columns["kernel_losses"] * columns.outputs(rows.samples, rows.cp) / columns.element_bytes / divisor
+    loss_bytes = logits * bytes_of_logit(columns.element_bytes)
+    worst = np.maximum(model.sums(passing_bytes, ends), model.sums(loss_bytes, ends))
+    passing = np.maximum.reduceat(worst, first, axis=1)
+    entering = np.add.reduceat(model.entering(rows, starts), first, axis=1)
+    full: Mask = (rows.recomputation == RECOMPUTATIONS.index("full"))[:, None]
+    return kept + np.where(full, entering, 0.0), passing
+
+
+class ExchangeUse(NamedTuple):
+    """Collectives of a step that one algorithm carries in groups of the same ranks."""
+
+    kind: Kind
+    ranks: int
+    stride: int
+    """Distance between neighbours of a group, in ranks."""
+    nbytes: float
+    """Size of the largest."""
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class StrategyStep:
+    """A simulated step of a strategy: exchange by exchange, or stage by stage."""
+
+    step_time: float
+    """Duration of the step, in seconds."""
+    breakdown: Mapping[str, float]
+    """Seconds of the step by what a rank waits for, the mean over all stages, as ``Timeline.breakdown`` names them."""
+    communication_time: float
+    """Seconds that networks transmit, change circuits or wait for a codec, hidden or not."""
+    exchanges: tuple[ExchangeUse, ...]
+    """Collectives of the step, the largest first."""
+    result: StepResult | None = None
+    """The step exchange by exchange, of data parallelism alone."""
+    prices: Price | None = field(default=None)
+    """Prices of those exchanges."""
+    stages: PipelinedStep | None = None
+    """The step stage by stage, of every other strategy."""
+    division: Division | None = None
+    """Channels that the axes hold, where circuits of several stand at once."""
+    spent: Mapping[str, Floats] | None = None
+    """Seconds of the rank of each stage by what it spends them on (``simulation.pipelined.SPENT``): [stages] each."""
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Intervals of the step."""
+        if self.result is not None:
+            return self.result.timeline
+        assert self.stages is not None
+        return run(lower_pipelined(self.stages))
+
+
+def simulate(job: Job, strategy: Strategy) -> StrategyStep:
+    """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
+    if strategy.plain:
+        return _data_parallel(job, strategy)
+    job = on_divided_channels(job, strategy)
+    uses: list[ExchangeUse] = []
+    stages = _pipelined(job, strategy, uses)
+    played = stages.play()
+    return StrategyStep(
+        step_time=played.step_time,
+        breakdown=played.breakdown(),
+        communication_time=stages.transmission,
+        exchanges=largest_uses(uses),
+        stages=stages,
+        spent=played.spent,
+        division=job.shares.division if isinstance(job.shares, DividedChannels) else None,
+    )
+
+
+def on_divided_channels(job: Job, strategy: Strategy) -> Job:
+    """The job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
+    return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
+
+
+def stage_seconds(job: Job, strategy: Strategy) -> float:
+    """The step time of a strategy other than data parallelism alone, at the prices of the job."""
+    return _pipelined(job, strategy).seconds
+
+
+def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
+    """The stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
+    last = None
+    if strategy.last_samples != strategy.samples:
+        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
+        last = exact_stage_times(job, smaller)
+    times = exact_stage_times(job, strategy, uses)
+    share = job.fabric.arithmetic_share
+    return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last, arithmetic_share=share)
+
+
+def strategy_seconds(job: Job, strategy: Strategy) -> float:
+    """Return the step time as :func:`simulate` finds it, and nothing else; circuits are taken to be in place."""
+    if strategy.plain:
+        return data_parallel_seconds(job, strategy)
+    return stage_seconds(on_divided_channels(job, strategy), strategy)
+
+
+def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
+    """Seconds of each stage, every exchange at the price of its own size; arrays [stages].
+
+    Args:
+        job: where the strategy runs.
+        strategy: other than data parallelism alone.
+        uses: takes the collectives that are priced.
+    """
+    rows = Strategies.of(strategy)
+    sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
+    sharing = not isinstance(job.shares, DividedChannels)
+    times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends, sharing=sharing)
+    if uses is not None:
+        recorded = exchange_seconds(job, strategy.algorithm, uses)
+        tensor_exchange(GATHER, rows, sends.gathered, recorded)
+        stage_exchanges(job, rows, recorded, sharing=sharing, by_unit=times.lead > 0)
+    return times.row(0)
+
+
+def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Floats:
+    """Return the step times of strategies as :func:`simulate` finds them one by one: [rows].
+
+    Args:
+        job: where the strategies run.
+        rows: other than data parallelism alone, of as many stages and chunks each, their micro-batches all alike.
+        exchange_time: seconds of exchanges, exactly.
+    """
+    times, share = stage_times(job, rows, exchange_time), job.fabric.arithmetic_share
+    steps = (
+        PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
+        for row, count in enumerate(rows.micro_batches.tolist())
+    )
+    return np.array([step.seconds for step in steps])
+
+
+def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
+    """Return the step time of data parallelism alone as :func:`simulate` finds it where circuits are in place."""
+    plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
+    forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
+    update = job.accelerator.update_time(plan.updated_parameters * float(job.settings.optimizer_traffic_bytes))
+    computing = np.concatenate([forward[0], backward[0, ::-1], [update]])
+    sizes = [(each.kind, each.nbytes) for each in plan.exchanges]
+    seconds = {size: price(*size).cost.repeated_time for size in set(sizes)}
+    exchanging = np.array([seconds[size] for size in sizes])
+    share = job.fabric.arithmetic_share
+    return step_duration(plan, computing, exchanging, overlap=job.overlap, arithmetic_share=share)
+
+
+def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
+    """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
+    plan = job.data_parallel_plan(strategy)
+    price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
+    options = [price]
+    first = None
+    if isinstance(price, CheapestPrices) and plan.exchanges:
+        first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
+    named = isinstance(first, SchedulePrices) and first.algorithm.name == strategy.algorithm
+    if isinstance(first, SchedulePrices) and named and first.algorithm.by_size:
+        sizes = sorted({first.built_for(each.kind, each.nbytes) for each in plan.exchanges})
+        options = [first, *(first.at(size) for size in sizes if len(sizes) > 1)]
+    computing = job.computing(strategy)
+    step = partial(simulate_step, plan, job.accelerator, job.fabric, overlap=job.overlap, computing=computing)
+    steps = [(step(each), each) for each in options]
+    result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
+    names = [
+        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.exchange)
+        for each in plan.exchanges
+        if strategy.dp > 1
+    ]
+    uses = [
+        ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, name)
+        for each, name in zip(plan.exchanges, names, strict=False)
+    ]
+    return StrategyStep(
+        step_time=result.step_time,
+        breakdown=result.breakdown,
+        communication_time=result.communication_time,
+        exchanges=largest_uses(uses),
+        result=result,
+        prices=price,
+    )
+
+
+def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged
+    cost = Cost(
+        steps=0, time=0.0, transmission=0.0, conversion=0.0, reconfiguration=0.0, setup=0.0, static=True, energy=0.0
+    )
+    return Priced(cost=cost)
+
+
+def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
+    """Return the seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
+    return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
+
+
+def exchange_costs(
+    job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
+) -> ExchangeTime:
+    """Return the costs of exchanges by verified schedules, in the place of their seconds, of every axis on its planes.
+
+    Args:
+        job: where they take place.
+        name: the algorithm.
+        amount: what a collective costs among so many ranks; None, where that is unknown, becomes not-a-number.
+        uses: takes the exchanges.
+    """
+
+    if (shares := job.shares) is not None:
+        return AxisTimes(lambda axis: _costs(partial(shares.pricing, axis), name, amount, uses))
+    return _costs(lambda: job.pricing, name, amount, uses)
+
+
+def _costs(
+    pricing_of: Callable[[], Pricing],
+    name: str,
+    amount: Callable[[Cost, int], float | None],
+    uses: list[ExchangeUse] | None,
+) -> ExchangeTime:
+    """Return the costs of exchanges at the prices that are asked for where several ranks exchange; as
+    :func:`exchange_costs`."""
+
+    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
+        if ranks[0] == 1:
+            return np.zeros_like(nbytes)
+        group = name, int(ranks[0]), int(exchange[0]), int(stride[0])
+        pricing = pricing_of()
+        price = pricing.price(*group)
+        sizes, where = np.unique(nbytes, return_inverse=True)
+        of_size = [amount(price(kind, float(size)).cost, group[1]) if size else 0.0 for size in sizes]
+        if uses is not None:
+            uses.extend(
+                ExchangeUse(kind, group[1], group[3], size, pricing.algorithm(kind, size, *group))
+                for size in sizes.tolist()
+                if size
+            )
+        return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
+
+    return amounts
+
+
+def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
+    """One of each kind, group and algorithm, of its largest size; the largest first."""
+    largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
+    for use in uses:
+        key = use.kind, use.ranks, use.stride, use.algorithm
+        if key not in largest or use.nbytes > largest[key].nbytes:
+            largest[key] = use
+    return tuple(sorted(largest.values(), key=lambda use: (-use.nbytes, use)))
+
+
+# Joules of sending in a plan's step: what its collectives and sends cost over all ranks.
+
+
+def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
+    """Joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
+
+    Args:
+        job: where the plan runs.
+        step: simulated.
+        ratio: bytes of a gradient as float32 for each byte sent to the next group.
+    """
+    plan, fabric = step.plan, job.fabric
+    if fabric.exclusive:
+        nbytes, source = np.array([step.sent_bytes * plan.groups]), np.zeros(1, np.int64)
+        return sending_energy(fabric, nbytes, source, source)
+    if fabric.energy_per_bit is None:
+        return None
+    traffic = plan.traffic
+    smaller = float(sent_ratio(job.settings, np.array([ratio]))[0])
+    total = traffic.model_parallel + traffic.data_parallel / smaller
+    if step.micro_batches > 1:
+        total = total + (step.micro_batches - 1) * plan.activation_traffic
+    pairs = total.tocoo()
+    return sending_energy(fabric, pairs.data, pairs.row.astype(np.int64), pairs.col.astype(np.int64))
+
+
+def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
+    """Joules of sending in a simulated step over all ranks; None where the fabric states no energy of a bit."""
+    if step.result is not None:
+        return step.result.sent_joules
+    transmission = _staged(job, strategy)
+    return None if np.isnan(transmission) else transmission
+
+
+def _staged(job: Job, strategy: Strategy) -> float:
+    """As the stages' seconds are counted, with joules of each rank in the place of seconds; not-a-number where those of
+    any part are not known."""
+    rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
+    # The same bytes unit by unit or all at once.
+    at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
+    exchanges = stage_exchanges(job, rows, joules, sharing=False, by_unit=at_once)
+    replicas, units = exchanges.replicas, job.model.units(job.model.chunks(rows))
+    first, other = (unit.gather + unit.regather + unit.scatter for unit in (replicas.first, replicas.other))
+    in_units = float((first + (units - 1) * other).sum())
+    # A smaller last micro-batch counts by its samples, as bytes do.
+    whole = strategy.global_batch / strategy.dp / strategy.samples
+    passes = float((exchanges.forward + exchanges.backward).sum()) * whole + in_units * strategy.micro_batches
+    once = sum(float(each.sum()) for each in (replicas.gather, replicas.exchange, exchanges.token_gradients))
+    sent = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
+    gathered = float(tensor_exchange(GATHER, rows, sent.gathered, joules).sum())
+    ranks = strategy.replicas * strategy.tp
+    sends = _sends(job, 2 * whole * float(sent.nbytes.sum()), ranks, ranks)
+    for each in exchanges.tied:
+        for sender, receiver in zip(each.stages, np.roll(each.stages, -1).tolist(), strict=True):
+            sends += _sends(job, float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
+    sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
+    return sends + ranks * (passes + once + 2 * whole * gathered)
+
+
+def _ring_bytes(job: Job, rows: Strategies) -> float:
+    """Bytes that a rank of every stage together sends around its context group in a micro-batch, of one row."""
+    columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
+    nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
+    repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
+    passes = sent * (1 + repeated) + 2 * sent + 1
+    return float((nbytes * passes).sum()) if sent else 0.0
+
+
+def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
+    """Joules of one of the ranks; None without a source."""
+    return None if cost.energy is None else cost.energy / ranks
+
+
+def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
+    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number where the
+    fabric states no energy of a bit."""
+    if not nbytes:
+        return 0.0
+    source = np.arange(job.fabric.ranks)
+    away = (source + stride) % job.fabric.ranks
+    joules = sending_energy(job.fabric, np.full(len(source), nbytes * ranks / len(source)), source, away)
+    return float("nan") if joules is None else joules
+
+
+# The largest collective of every axis of a step as a joint schedule: proof that all circuits stand at once.
+
+
+def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
+    """The largest collective of every axis, and what every rank sends to the next stage, each way.
+
+    Args:
+        job: on divided channels.
+        strategy: what was simulated.
+        step: its step.
+
+    Raises:
+        ValueError: no axes divide the channels.
+    """
+    division = step.division
+    if division is None:
+        raise ValueError("no axes divide the channels: expected the step of a strategy on circuits")
+    parts: list[Part] = []
+    for number, (axis, share) in enumerate(division.shares()):
+        if axis.name == "pipeline":
+            rows = Strategies.of(strategy)
+            nbytes = float(stage_sends(job, rows, exchange_seconds(job, strategy.algorithm)).nbytes.max())
+            parts.append(ShiftPart(axis.name, axis.stride, share.first, share.channels, nbytes))
+        else:
+            schedule = _schedule(job, strategy, number, step)
+            parts += [] if schedule is None else [GroupPart(axis.name, share, schedule)]
+    return parts
+
+
+def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
+    """Prove that the circuits of all axes of a step stand at once.
+
+    Raises:
+        VerificationError: two of them hold one channel of a link.
+    """
+    verify_joint(joint_parts(job, strategy, step), job.fabric)
+
+
+def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
+    """The schedule of the largest collective of an axis, None where it has none; keys and values of a context group go
+    around a ring."""
+    assert step.division is not None and job.shares is not None
+    axis, part = step.division.axes[number], step.division.part(number)
+    assert part is not None
+    if axis.name == "context":
+        return build(find("ring-striped"), Collective("all-gather", axis.ranks, 0.0), part)
+    group = axis.ranks, axis.stride, axis.name == "expert"
+    use = next((use for use in step.exchanges if (use.ranks, use.stride, use.kind == "all-to-all") == group), None)
+    if use is None:
+        return None
+    prices = job.shares.pricing(axis.name)
+    assert isinstance(prices, GroupPrices)
+    exchange = strategy.exchange if axis.name in ("data", "expert-data") else 0
+    return prices.price(strategy.algorithm, axis.ranks, exchange, axis.stride).schedule(use.kind, use.nbytes)

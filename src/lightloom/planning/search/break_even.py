@@ -1,0 +1,118 @@
+"""Data parallelism alone with every algorithm by itself, so that algorithms can be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from lightloom.core.arrays import Effort
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.strategy_step import data_parallel_seconds
+
+# When an exchange of gradients pays: steps of data parallelism with and without, over models, link speeds and ranks.
+#
+# Replicas hold the whole model, gradients are exchanged bucket by bucket behind the backward pass: by the fabric's
+# collective library where it states one, else by the cheapest of a few algorithms, with and without a method alike.
+
+ALGORITHMS = ("ring", "one-stage")
+"""Algorithms without a library: rings for all-reduces and gathers, straight sends for all-to-alls."""
+_BISECTIONS: Effort = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUp:
+    """One model on one number of ranks at one speed of links."""
+
+    model: str
+    ranks: int
+    bandwidth: float
+    """Bytes per second of each rank's link."""
+    plain: float
+    """Seconds of a step with gradients as they are."""
+    methods: tuple[tuple[str, float], ...]
+    """(method, seconds of a step)."""
+
+    def speedup(self, method: str) -> float:
+        """Step with gradients as they are over the step with a method."""
+        return self.plain / dict(self.methods)[method]
+
+    def best(self, methods: Iterable[str]) -> tuple[str, float]:
+        """The method of the largest speed-up, and that."""
+        return max(((name, self.speedup(name)) for name in methods), key=lambda entry: entry[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Steps of one model, whatever its cluster."""
+
+    graph: ComputeGraph
+    exchanges: tuple[PricedExchange, ...]
+    samples: int
+    """Samples of a rank."""
+
+    def seconds(self, cluster: Cluster) -> list[float]:
+        """Seconds of a step with gradients as they are, and with each method."""
+        exchanges = tuple(exchange.on(cluster.accelerator) for exchange in self.exchanges)
+        choices = () if cluster.fabric.library else ALGORITHMS
+        prices = GroupPrices(cluster.fabric, cluster.training, exchanges=exchanges, choices=choices)
+        job = Job.of(self.graph, cluster.accelerator, cluster.fabric, cluster.training, prices, exchanges=exchanges)
+        ranks = cluster.ranks
+        plain = Strategy(ranks, 1, 1, 1, self.samples * ranks, "none", "none", AUTO, 0)
+        found = [data_parallel_seconds(job, plain)]
+        for number in range(1, len(exchanges) + 1):
+            if (why := prices.refusal("all-reduce", AUTO, ranks, number)) is not None:
+                raise UnsupportedError(f"{exchanges[number - 1].name} on {ranks} ranks: {why}")
+            found.append(data_parallel_seconds(job, plain._replace(exchange=number)))
+        return found
+
+
+def set_ups(
+    trials: Sequence[Trial],
+    ranks: Sequence[int],
+    bandwidths: Sequence[float],
+    cluster: Callable[[int, float], Cluster],
+    advance: Callable[[], None] = lambda: None,
+) -> list[SetUp]:
+    """Return all set-ups: every model on every number of ranks at every speed of links, in bytes per second."""
+    rows = []
+    for trial in trials:
+        for count in ranks:
+            for bandwidth in bandwidths:
+                plain, *others = trial.seconds(cluster(count, bandwidth))
+                names = [exchange.name for exchange in trial.exchanges]
+                methods = tuple(zip(names, others, strict=True))
+                model = trial.graph.name
+                rows.append(SetUp(model=model, ranks=count, bandwidth=bandwidth, plain=plain, methods=methods))
+                advance()
+    return rows
+
+
+def break_even_bandwidth(
+    trial: Trial, ranks: int, cluster: Callable[[int, float], Cluster], bandwidths: tuple[float, float]
+) -> float | None:
+    """The largest speed of links, in bytes per second, at which the one method of a trial shortens the step.
+
+    Found by bisection between two speeds, which takes a method that pays at one speed to pay at lower ones too; None
+    where it does not pay even at the lower speed, the upper one where it still pays there.
+    """
+    slow, fast = bandwidths
+
+    def pays(bandwidth: float) -> bool:
+        plain, other = trial.seconds(cluster(ranks, bandwidth))
+        return other < plain
+
+    if not pays(slow):
+        return None
+    if pays(fast):
+        return fast
+    for _ in range(_BISECTIONS):
+        middle = (slow * fast) ** 0.5
+        slow, fast = (middle, fast) if pays(middle) else (slow, middle)
+    return math.sqrt(slow * fast)
