@@ -1,4 +1,4 @@
-"""What the registry knows of an algorithm: what it serves, what it needs, and the function that builds its schedule."""
+"""The description of an algorithm: the kinds that it serves, what it needs, and the function that builds a schedule."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def rows_by_pair(kind: str, fabric: Fabric) -> int:
-    """Rows of schedules in which every rank receives every other rank's share, and in an all-reduce sends it back."""
+    """Return how many rows schedules have in which every rank receives every other rank's share, and in an all-reduce
+    sends it back."""
     return fabric.ranks * (fabric.ranks - 1) * (2 if kind == "all-reduce" else 1)
 
 
 def rows_by_rank(kind: str, fabric: Fabric) -> int:
-    """Rows of schedules in which every rank sends a few times; of whole vectors in an all-reduce, a broadcast or a
-    reduce, of subtrees in a gather or a scatter, of shares otherwise."""
+    """Return the number of rows of schedules in which every rank sends a few times: whole vectors in an all-reduce, a
+    broadcast or a reduce, subtrees in a gather or a scatter, shares otherwise."""
     whole = kind in ("all-reduce", *ROOTED, *TO_OR_FROM_ROOT)
     return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
 
@@ -44,30 +45,30 @@ class Algorithm:
     summary: str
     kinds: tuple[str, ...] = FROM_ALL_GATHER
     striped: bool = False
-    """Whether every transfer bundles all the wavelengths it can get."""
+    """True where every transfer bundles all the wavelengths it can get."""
     needs: str = "any"
     """"any", "wdm-ring" (wavelengths on a ring), or "in-network" (a reducing switch)."""
     even_ranks: bool = False
-    """Whether an odd number of ranks is refused."""
+    """True where an odd number of ranks is refused."""
     halves_shares: bool = False
-    """Whether the striped form also splits shares between two directions, which helps without wavelengths."""
+    """True where the striped form also splits shares between two directions, which helps without wavelengths."""
     by_size: bool = False
-    """Whether another size has another schedule, instead of the same one carrying more; it may be queued."""
+    """True where another size has another schedule, instead of the same one carrying more; it may be queued."""
     pipelined: bool = False
-    """Whether its schedules are pipelines, whose number of pieces follows from the size; a price is then the least of
-    some that each grow linearly with the size."""
+    """True where its schedules are pipelines, whose number of pieces follows from the size; a price is then the least
+    of some that each grow linearly with the size."""
     by_structure: bool = False
-    """Whether fabrics of one structure (``machines.fabrics.derived``) have the same schedules, which then are
+    """True where fabrics of one structure (``machines.fabrics.derived``) have the same schedules, which then are
     built and verified once for all of them; never of pipelines, whose loads are seconds."""
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
-    """Why it cannot serve a kind on a fabric, beside what the other fields say."""
+    """Function that says why the algorithm cannot serve a kind on a fabric, beside what the other fields say."""
     longest_lightpath: Callable[[str, Fabric], int] | None = None
-    """Links of its longest lightpath for a kind on a fabric; None where its schedules keep within the fabric's reach
-    by construction."""
+    """Function that counts the links of its longest lightpath for a kind on a fabric; None where its schedules keep
+    within the fabric's reach by construction."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     rows: Callable[[str, Fabric], int] = rows_by_pair
-    """About how many rows its schedules have; where as many do not fit in memory it is refused."""
+    """Function that estimates the rows of its schedules; where as many do not fit in memory it is refused."""
     all_to_all_ranks: int = MAXIMUM_RANKS
     """The most ranks of an all-to-all; less where blocks are passed on, so that rows grow with the ranks' cube."""
 
@@ -77,11 +78,11 @@ class Algorithm:
         return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
 
     def carried_as(self, kind: Kind) -> Kind:
-        """The kind of which it builds the schedule that serves a kind."""
+        """Return the kind whose schedule serves the given kind as it is."""
         return kind if kind in self.kinds else CARRIED_AS.get(kind, kind)
 
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
-        """Why this algorithm cannot serve that collective on that fabric, charged so; None when it can."""
+        """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can."""
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:
             return self.refusal(carrier, fabric, model)
@@ -120,17 +121,17 @@ class Algorithm:
         return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
-        """Why its rows do not fit in the memory that is free; None where they do."""
+        """Return why its rows do not fit in the memory that is free; None where they do."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
-    """Links of the longest of some lightpaths."""
+    """Return the number of links of the longest of these lightpaths."""
     return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
 
 
 def links_to_neighbours(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
-    """Links between neighbours of the ring order."""
+    """Return the largest number of links between neighbours of the ring order."""
     order = fabric.ring_order()
     return longest_links(fabric, order, np.roll(order, -1))

@@ -45,7 +45,7 @@ _FORMS = "shift:K (rank r to r + K), reverse, or the rank to which each sends, e
 
 
 def read_permutation(text: str, ranks: int) -> tuple[int, ...]:
-    """The rank to which each rank sends.
+    """Return the rank to which each rank sends.
 
     Raises:
         ConfigError: a text of no such form.
@@ -74,10 +74,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """Part of all bytes that each part of a collective has; they add up to 1."""
+    """The share of all bytes that each part of a collective has; shares add up to 1."""
 
     share: Floats
-    """Of each rank, [rank], or of each ordered pair, [source, destination]."""
+    """Share of all bytes of each rank, [rank], or of each ordered pair, [source, destination]."""
 
     def __post_init__(self) -> None:
         share = np.array(self.share, np.float64)
@@ -111,7 +111,7 @@ class Sizes:
 
 
 def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True) -> Sizes:
-    """Sizes by Zipf's law, alike from every source.
+    """Return sizes by Zipf's law, alike from every source.
 
     Args:
         exponent: s in k^−s, not negative; 0: all are equal.
@@ -131,7 +131,7 @@ def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True
 
 
 def measured_sizes(path: Path) -> tuple[Sizes, float]:
-    """Sizes in bytes from a CSV file, a line for each source, or one line or column for all ranks; and their sum.
+    """Read sizes in bytes from a CSV file, a line for each source, or one line or column for all ranks; and their sum.
 
     Raises:
         ConfigError: a file that cannot be read, or whose entries are not numbers or not as many in each line.
@@ -159,7 +159,7 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
 
 
 def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
-    """Sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
+    """Read sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
 
     Args:
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.
@@ -197,11 +197,11 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 CLASSIC = KINDS[:6]
-"""What the planner asks for, and what the papers' algorithms serve."""
+"""Kinds that the planner asks for, and that the papers' algorithms serve."""
 OF_SIZE = KINDS[:9]
 """Kinds that ranks and a size describe, a permute being one to the next rank."""
 FROM_ALL_GATHER = KINDS[:3]
-"""What an algorithm that knows all-gather serves (:mod:`lightloom.collectives.schedule.build`)."""
+"""Kinds that an algorithm that knows all-gather serves (:mod:`lightloom.collectives.schedule.build`)."""
 ROOTED = KINDS[4:6]
 """Rank 0 owns every chunk, however many there are."""
 TO_OR_FROM_ROOT = ("gather", "scatter")
@@ -218,7 +218,7 @@ Holder = Literal["own", "other", "root", "every"]
 
 
 class Rule(NamedTuple):
-    """What a kind promises."""
+    """The promise of a kind: its parts, and who holds each part before and after."""
 
     parts: Literal["one", "ranks", "pairs"]
     before: Holder
@@ -310,7 +310,7 @@ class Collective:
 
     @property
     def nbytes_per_rank(self) -> float:
-        """One rank's share, ``d`` in the papers."""
+        """Bytes of one rank's share, ``d`` in the papers."""
         return self.nbytes / self.ranks
 
     @property
@@ -320,12 +320,12 @@ class Collective:
 
     @property
     def rule(self) -> Rule:
-        """What the kind promises."""
+        """The promise of the kind: its parts, and who holds each part before and after."""
         return RULES[self.kind]
 
     @property
     def parts(self) -> int:
-        """Parts of the data, of which chunks are equal pieces."""
+        """Number of parts of the data, of which chunks are equal pieces."""
         return {"one": 1, "ranks": self.ranks, "pairs": self.ranks**2}[self.rule.parts]
 
     @property
@@ -334,11 +334,11 @@ class Collective:
         return None if self.sizes is None else self.sizes.share.ravel() * self.parts
 
     def begins_at(self, part: Ints) -> Ints:
-        """The rank that holds each of these parts before, or −1 where every rank does: [part]."""
+        """Return the rank that holds each of these parts before, or −1 where every rank does: [part]."""
         return self._holder(self.rule.before, part)
 
     def ends_at(self, part: Ints) -> Ints:
-        """The rank that must hold each of these parts after, or −1 where every rank must: [part].
+        """Return the rank that must hold each of these parts after, or −1 where every rank must: [part].
 
         What goes from one rank to another and has no size need not move.
         """
@@ -355,9 +355,9 @@ class Collective:
         return np.full_like(part, 0 if holder == "root" else -1)
 
     def of_kind(self, kind: Kind) -> Collective:
-        """The same ranks and size, another kind."""
+        """Return the collective of another kind with as many ranks and bytes."""
         return Collective(kind, self.ranks, self.nbytes)
 
     def resized(self, nbytes: float) -> Collective:
-        """The same of another size."""
+        """Return the collective with another number of bytes."""
         return replace(self, nbytes=nbytes)

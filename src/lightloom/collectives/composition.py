@@ -67,7 +67,7 @@ class Phase:
 
 
 def strides(sizes: Sequence[int]) -> list[int]:
-    """Ranks between neighbours on each axis."""
+    """Return the ranks between neighbours on each axis."""
     return [prod(sizes[:axis]) for axis in range(len(sizes))]
 
 
@@ -111,7 +111,7 @@ class _Flat(NamedTuple):
     steps: int
 
     def rows(self, which: Ints | Mask) -> _Flat:
-        """The same with some rows only, lightpaths numbered anew."""
+        """Return the schedule of some rows only, lightpaths numbered anew."""
         _, lightpath = np.unique(self.lightpath[which], return_inverse=True)
         return self._replace(
             step=self.step[which],
@@ -147,7 +147,7 @@ class _Layout:
 
 
 def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:
-    """The schedule of these phases, a pipeline of one piece, not yet verified.
+    """Return the schedule of these phases, a pipeline of one piece, not yet verified.
 
     With several lanes each carries an equal part of the data through phases of its own, all at once: along other axes,
     for example, so that the links of all of them are used.
@@ -213,7 +213,7 @@ def _flat(phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[
 
 
 def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
-    """Bytes of the collective of one group, as its kind counts them."""
+    """Return the bytes of the collective of one group, as its kind counts them."""
     nbytes = collective.nbytes
     if collective.kind == "all-gather":
         gathered = {other.axis for other in before} | {phase.axis}
@@ -240,15 +240,15 @@ def _layout(
 
 
 def _shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
-    """Shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1 where it moves
-    the data as a whole."""
+    """Return the shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1
+    where it moves the data as a whole."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
 
 
 def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
-    """Whether each rank's rows are those of rank 0, with everything so much further on."""
+    """Return whether each rank's rows are those of rank 0, with everything so much further on."""
     if flat.chunks % ranks or len(flat.step) % ranks:
         return False
     share = flat.chunks // ranks
@@ -270,7 +270,7 @@ def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
 
 
 def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
-    """Rows of a phase of a lane in all groups, or those of the first period: [flat row, group, free shares, parts]."""
+    """Return rows of a phase of a lane in all groups, or those of the first period: [flat row, group, share, part]."""
     sizes, apart = layout.sizes, strides(layout.sizes)
     axis = phase.axis
     if axis >= layout.folded:
@@ -308,7 +308,7 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
 
 
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
-    """Groups along another axis that take part in a phase, from coordinate 0 on."""
+    """Return how many coordinates of another axis take part in a phase, from 0 on."""
     done = any(earlier.axis == other for earlier in before)
     if other >= layout.folded:
         return 1
@@ -320,7 +320,7 @@ def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Pha
 def _shares_of_groups(
     layout: _Layout, phase: Phase, others: Sequence[int], groups: Ints, before: Sequence[Phase]
 ) -> tuple[Ints, Ints]:
-    """First chunks of what each group holds [group], and of all shares that it holds beside each other [share]."""
+    """Return the first chunk that each group holds [group], and of all shares that it holds beside it [share]."""
     held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
     ranks = prod(layout.sizes)
     for i, other in enumerate(others):
@@ -340,7 +340,7 @@ def _shares_of_groups(
 
 
 def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
-    """Whether a rank holds nothing but its own share of an axis."""
+    """Return whether a rank holds nothing but its own share of an axis."""
     along = [phase.kind for phase in before if phase.axis == axis]
     if kind == "all-gather":
         return not along
@@ -348,7 +348,7 @@ def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
 
 
 def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, shares: int) -> Ints:
-    """First chunk of each flat row's share of the axis and part: [flat row]."""
+    """Return the first chunk of each flat row's share of the axis and part: [flat row]."""
     part = flat.chunks // shares
     share, number = np.divmod(flat.chunk.astype(np.int64), part)
     if phase.kind == "all-to-all":

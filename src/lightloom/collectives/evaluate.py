@@ -36,7 +36,7 @@ class Evaluation:
 
 
 def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Evaluation:
-    """Build and verify, then cost.
+    """Build and verify a schedule, cost it, and hold the cost against its bound.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this.
@@ -56,8 +56,8 @@ class Refusal:
     algorithm: str
     why: str
     failed: bool = False
-    """Whether the algorithm serves the collective there and yet has no schedule: its rows do not fit in memory, or it
-    raised, or built a schedule that the verifier rejects."""
+    """True where the algorithm serves the collective there and yet has no schedule: its rows do not fit in memory, or
+    it raised, or built a schedule that the verifier rejects."""
 
     def to_json(self) -> dict[str, str]:
         """The row of a document."""
@@ -118,7 +118,7 @@ def evaluate_all(
 def costed(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Cost of a schedule that was verified, checked against its bound."""
+    """Cost a schedule that was verified, and check the cost against its bound."""
     price = cost(schedule, fabric, model, codec)
     return price, _bound(schedule.algorithm, price, schedule.collective, fabric, model)
 
@@ -126,13 +126,13 @@ def costed(
 def loads_costed(
     algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """The same of the loads of a schedule that was verified."""
+    """Cost the loads of a schedule that was verified, and check the cost against its bound."""
     price = loads_cost(loads, fabric, codec)
     return price, _bound(algorithm.name, price, loads.collective, fabric, loads.model)
 
 
 def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
-    """The lower bound that a cost was held against."""
+    """Return the lower bound of a collective, which its cost may not undercut."""
     bound = lower_bound(collective, fabric, model)
     if not keeps_to(price, bound):
         raise BoundError(
@@ -148,7 +148,7 @@ def keeps_to(price: Cost, bound: Bound) -> bool:
 
 
 def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    """Sorted by time, then by name."""
+    """Sort evaluations by time, then by name."""
     return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name))
 
 

@@ -31,10 +31,10 @@ class GroupPart:
     name: str
     axis: AxisShare
     schedule: Schedule
-    """Of one group, on the fabric of :meth:`local`."""
+    """Schedule of one group, on the fabric of :meth:`local`."""
 
     def local(self, fabric: Fabric) -> Fabric:
-        """The fabric of one group.
+        """Return the fabric of one group.
 
         Raises:
             ValueError: the fabric has no such groups.
@@ -57,7 +57,7 @@ class ShiftPart:
     name: str
     stride: int
     first: int
-    """First channel."""
+    """First channel that the circuits take."""
     channels: int
     nbytes: float
     """Bytes that every rank sends each way."""
@@ -79,7 +79,7 @@ class PartRows(NamedTuple):
 
 
 def part_rows(part: Part, fabric: Fabric) -> PartRows:
-    """The lightpaths of all groups of a part, one row for every rank that a lightpath reaches."""
+    """Return the lightpaths of all groups of a part, one row for every rank that a lightpath reaches."""
     if isinstance(part, ShiftPart):
         circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
         rows = len(circuits.source)
@@ -99,7 +99,7 @@ def part_rows(part: Part, fabric: Fabric) -> PartRows:
 
 
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """One row for every rank that a lightpath reaches, of every lightpath; of steps with the same lightpaths, as those
+    """Return one row for every rank that a lightpath reaches; of steps with the same lightpaths, as those
     around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
@@ -129,8 +129,8 @@ def _different_steps(schedule: Schedule) -> Schedule:
 
 
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
-    """The lightpaths of all parts as one schedule, whose steps follow each other within a part only; and the first row
-    of each part.
+    """Return the lightpaths of all parts as one schedule, whose steps follow each other within a part only; and the
+    first row of each part.
 
     What the lightpaths carry is left out: the schedules of the parts say it.
     """
@@ -184,7 +184,7 @@ _FULL = 1e-12
 
 
 def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
-    """Shares of its own speed at which each exchange goes on while all are under way: [exchange].
+    """Return the shares of its own speed at which each exchange goes on while all are under way: [exchange].
 
     No flow's rate can be raised without lowering one that is no higher. An exchange slows down as a whole, and its
     flows are taken to be alike: as those of the link that it loads most of those that others load too.

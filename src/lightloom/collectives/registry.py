@@ -89,7 +89,7 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
 def build_with_loads(
     algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical"
 ) -> tuple[Schedule, StepLoads | None]:
-    """The verified schedule, and its loads under a cost model; None of a queued schedule, whose rows are priced.
+    """Return the verified schedule, and its loads under a cost model; None of a queued schedule, whose rows are priced.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -117,7 +117,7 @@ _latest: OrderedDict[bytes, StepLoads] = OrderedDict()
 
 
 def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | None:
-    """A hash of all that is verified and loaded; None where that costs no more than the hash."""
+    """Return a hash of all that is verified and loaded; None where that costs no more than the hash."""
     if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
         return None
     collective = schedule.collective

@@ -62,7 +62,7 @@ def _halving_and_doubling(name: str, collective: Collective, fabric: Fabric, str
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
-    """Who sends to whom in each exchange, folding of the ranks beyond a power of two first."""
+    """Return sources and destinations of each exchange, folding of the ranks beyond a power of two first."""
     members, folded = _members(ranks)
     position = np.arange(len(members))
     exchanges = [(folded, folded - 1)] if len(folded) else []
@@ -164,7 +164,7 @@ def _step(ranks: int, distance: int, senders: int) -> Moves:
 
 
 def _senders(fabric: Fabric) -> int:
-    """Ranks whose sends are written out: one where those of all others go the same way, else all.
+    """Return the number of ranks whose sends are written out: one where those of all others go the same way, else all.
 
     Wavelengths differ from rank to rank, and so may the way to the opposite rank of a ring.
     """
@@ -238,7 +238,7 @@ def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = Fals
 
 
 def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
-    """The fabric's axes, and whether ranks along each forward for each other.
+    """Return the fabric's axes, and whether ranks along each forward for each other.
 
     Those that switches join without loss are one: what lies beyond the second of them reaches each rank as fast as what
     lies beyond the first.
@@ -257,14 +257,14 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
 
 
 def _forwards(fabric: Fabric, axis: Axis) -> bool:
-    """Whether some ranks along an axis are farther away than others."""
+    """Return whether some ranks along an axis are farther away than others, so that those between forward."""
     ends = np.array([axis.stride, axis.stride * (axis.size // 2)])
     near, far = fabric.hops(np.zeros_like(ends), ends, fabric.route(np.zeros_like(ends), ends))
     return bool(far > near)
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Why there are no phases on a fabric; None where there are."""
+    """Return why there are no phases on a fabric; None where there are."""
     if fabric.exclusive:
         return "hierarchical composes packets, and this fabric is circuit-switched"
     if len(fabric.axes) < 2:

@@ -263,14 +263,14 @@ def exchange_stages(
 
 
 class _Held(NamedTuple):
-    """What each rank of a part holds, by the kind of part."""
+    """The shares that each rank of a part holds, by the kind of part."""
 
     chunks: Int32s
-    """Of all ranks of all kinds."""
+    """Shares of all ranks of all kinds of parts, one rank's after the other's."""
     first: Ints
     """Place in ``chunks``: [kind, position]."""
     shares: Ints
-    """Number of shares: [kind, position]."""
+    """Number of shares that each position holds: [kind, position]."""
 
 
 class _Parts(NamedTuple):
@@ -278,11 +278,11 @@ class _Parts(NamedTuple):
     at the same position: what a rank receives depends on sizes alone, and of each stage's parts there are two sizes."""
 
     start: Ints
-    """First rank: [part]."""
+    """First rank of each part: [part]."""
     size: Ints
-    """Ranks: [part]."""
+    """Number of ranks of each part: [part]."""
     kind: Ints
-    """[part]."""
+    """Kind of each part, a row of ``position``: [part]."""
     position: Column
     """Position in its part of the rank that holds a share: [kind, share]."""
 
@@ -326,7 +326,7 @@ def _siblings(parent: Ints) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
+    """Return the links of the longest lightpath on a ring; parts are contiguous, so it is one of the first stage."""
     start, size, _ = cut(np.zeros(1, np.int64), np.full(1, ranks, np.int64), best_radices(ranks, channels)[0])
     stage = _around_the_ring(start, size)
     return ring_links(ranks, stage.source, stage.destination, stage.route)
@@ -348,7 +348,7 @@ def _around_the_ring(start: Ints, size: Ints) -> Bundles:
 
 
 def _rows(kind: str, fabric: Fabric) -> int:
-    """At most as many rows as its schedules have."""
+    """Return an upper bound on the rows of its schedules."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
     for radix in radices:

@@ -75,9 +75,9 @@ class _Members(NamedTuple):
 
     rank: Ints
     first: Ints
-    """First share."""
+    """First share that the member holds."""
     end: Ints
-    """The share behind the last one."""
+    """One more than the last share that the member holds."""
 
 
 class _Group(NamedTuple):
@@ -155,14 +155,14 @@ def _spread(groups: list[_Group], n: int, taps: int) -> Bundles:
 
 
 class _Multicasts(NamedTuple):
-    """What the members of a side receive: arrays [row], a row for each member of each multicast."""
+    """The shares that members of a side receive: arrays [row], a row for each member of each multicast."""
 
     member: Ints
     entry: Ints
     carried: Ints
     colour: Ints
     path: Ints
-    """Multicast."""
+    """Number of the multicast."""
 
 
 def _multicasts(side: _Members, n: int, taps: int) -> tuple[_Multicasts, int, int]:
@@ -228,7 +228,7 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Links of the longest lightpath on a ring."""
+    """Return the links of the longest lightpath on a ring."""
     up, across = _stages(ranks, channels)
     return max(ring_links(ranks, stage.source, stage.destination, stage.route) for stage in up + across)
 
@@ -265,14 +265,14 @@ def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage
 
 
 def _refused(kind: str, fabric: Fabric) -> str | None:
-    """Why there is no all-gather, whose steps are few only if a lightpath serves many."""
+    """Return why there is no all-gather, whose steps are few only if a lightpath serves many ranks."""
     if kind != "all-gather" or fabric.taps > 1:
         return None
     return "wrht serves all-gather where lightpaths can be tapped (multicast_taps), not on this fabric"
 
 
 def _rows(kind: str, fabric: Fabric) -> int:
-    """About as many rows as its schedules have."""
+    """Estimate the rows of its schedules."""
     n, w = fabric.ranks, max(fabric.usable_channels, 1)
     return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
 

@@ -162,7 +162,7 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 
 
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
-    """The same for C with links that carry in every slot of one hop's length only what there is time for.
+    """Return :func:`joint_seconds` for C, links carrying in every slot of one hop's length only what there is time for.
 
     All slots but the last are equally long, so that one price, that of a link in the last slot, decides.
     """

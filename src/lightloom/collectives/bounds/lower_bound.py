@@ -51,11 +51,11 @@ class Bound(Result):
     bound_by: str
 
     def ratio(self, cost: Cost) -> float | None:
-        """Time of a run over the bound, the first set-up in both; None where the bound is zero."""
+        """Return the time of a run over the bound, the first set-up in both; None where the bound is zero."""
         return cost.time / self.time if self.time else None
 
     def repeated_ratio(self, cost: Cost) -> float | None:
-        """Time over the bound without the first set-up in either, as for a run that finds its circuits in place.
+        """Return time over bound without the first set-up in either, as for a run that finds its circuits in place.
 
         None where nothing is set up, where circuits change from step to step, and where nothing else is left.
         """
@@ -73,7 +73,7 @@ class Bound(Result):
 def lower_bound(
     collective: Collective, fabric: Fabric, model: CostModel = "physical", *, switches_add: bool = False
 ) -> Bound:
-    """The largest of the bounds that hold under this cost model.
+    """Return the largest of the bounds that hold under this cost model.
 
     With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
     """
@@ -98,7 +98,7 @@ def lower_bound(
 
 
 def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
-    """Seconds in which the signals of some rank reach the farthest one that must hear of it, relayed or not."""
+    """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not."""
     if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT):
         to_root = collective.rule.after == "root"
         ends = "from the farthest rank to the root" if to_root else "from the root to the farthest rank"
@@ -110,12 +110,12 @@ def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
 
 
 def bandwidth_bound(collective: Collective, fabric: Fabric) -> float:
-    """Seconds that the bytes alone take at least, which grow with the size of the collective."""
+    """Return the seconds that the bytes alone take at least, which grow with the size of the collective."""
     return max(_bandwidth_bounds(collective, fabric, switches_add=False))[0]
 
 
 def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
-    """The first of those that are equal but for rounding."""
+    """Return the largest bound; of those that are equal but for rounding the first."""
     largest = bounds[0]
     for bound in bounds[1:]:
         if bound[0] > largest[0] * (1 + _ROUNDING):
@@ -142,7 +142,7 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
 
 
 def _owner_seconds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
-    """What a rank sends of the parts of all others, and receives of its own."""
+    """Return the seconds in which ranks send the parts of all others, and receive their own."""
     assert collective.sizes is not None
     own = collective.nbytes * collective.sizes.share
     receive, send = fabric.rank_bandwidths()
@@ -154,7 +154,7 @@ def _owner_seconds(collective: Collective, fabric: Fabric) -> list[tuple[float, 
 
 
 def _across_domains(nbytes: float, fabric: Fabric) -> list[tuple[float, str]]:
-    """What all domains together must take in for an all-reduce, one domain's ranks being as good as one rank."""
+    """Return the seconds in which all domains together take in an all-reduce, a domain's ranks counting as one."""
     return [
         (2 * (cut.sets - 1) * nbytes / (cut.sets * cut.capacity), f"{cut.name}, of all {cut.sets} together")
         for cut in fabric.cuts()
@@ -163,7 +163,7 @@ def _across_domains(nbytes: float, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _crossing(collective: Collective, inside: int) -> float:
-    """Bytes that must cross a cut with so many ranks inside, one way."""
+    """Return the bytes that must cross a cut with so many ranks inside, one way."""
     if collective.kind == "all-reduce" or collective.kind in ROOTED:
         return collective.nbytes
     outside = collective.nbytes * (collective.ranks - inside) / collective.ranks

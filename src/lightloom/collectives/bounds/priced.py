@@ -72,7 +72,7 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
 
 
 def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
-    """Prices among fewer ranks, which need far less work; None where ranks are few."""
+    """Return prices among fewer ranks, which need far less work; None where ranks are few."""
     if ranks <= _COARSE**2:
         return None
     prices = Prices(ranks // _COARSE, slots)
@@ -92,9 +92,11 @@ class Prices:
     """Prices of lengths, moved towards where trees use circuits most."""
 
     def __init__(self, ranks: int, capacity: Floats, before: Prices | None = None) -> None:
-        """Args:
-        capacity: shares that a wavelength carries: [level].
-        before: prices for another time, to begin with.
+        """Begin with equal prices in all levels, or with those for another time.
+
+        Args:
+            capacity: shares that a wavelength carries: [level].
+            before: prices for another time, to begin with.
         """
         self._capacity = capacity
         ends = [0, 1]
@@ -102,7 +104,7 @@ class Prices:
             ends.append(min(max(ends[-1] + 1, round(_GROWTH * ends[-1])), ranks - 1))
         length, begin = np.arange(ranks), np.array(ends[:-1])[:, None]
         self._part: Floats = np.clip(length - begin, 0, np.diff(ends)[:, None]).astype(np.float64)
-        """Of each length, what lies within each class: [class, length]."""
+        """Links of each length that lie within each class of lengths: [class, length]."""
         self._split: Floats = np.full((len(capacity), len(begin)), 1 / len(capacity))
         """Part of the price of each class that each level has, one together: [level, class]."""
         if before is not None:
@@ -115,15 +117,15 @@ class Prices:
 
     @property
     def levels(self) -> int:
-        """First hops and later slots."""
+        """Number of levels: first hops and later slots."""
         return len(self._capacity)
 
     def price(self) -> Floats:
-        """Of an edge in each level, which does not fall with its length: [level, length]."""
+        """Return the price of an edge in each level, which does not fall with its length: [level, length]."""
         return (self._split / self._capacity[:, None]) @ self._part
 
     def carried_in_turn(self, before: int, after: int) -> float:
-        """What two circuits that follow each other on a link carry at most, in parts of the price of their lengths.
+        """Return what two circuits after each other on a link carry at most, in parts of the price of their lengths.
 
         Args:
             before: levels up to which the first one has time.
@@ -134,7 +136,7 @@ class Prices:
         return sum(float(((part @ self._part)[1:] / length).max()) for part in parts)
 
     def exceed(self, links: int, tries: int, around: tuple[int, int] | None = None) -> tuple[bool, int]:
-        """Whether every tree costs more than there are ``links`` for a rank, as far as was seen, and prices tried.
+        """Return whether every tree was seen to cost more than there are ``links`` for a rank; and the prices tried.
 
         ``around`` are the levels before and after a set-up on the way, if there is time for one.
         """
@@ -173,7 +175,7 @@ def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
 
 
 def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
-    """Whether two hops may join all pairs of ranks; False is a proof.
+    """Return whether two hops may join all pairs of ranks; False is a proof.
 
     Args:
         ends: most circuits that begin, or end, at one rank.

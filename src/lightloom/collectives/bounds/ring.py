@@ -22,7 +22,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
-    """Seconds, conversion of the first hop included, with what sets each."""
+    """Return lower bounds in seconds, conversion of the first hop included, with what sets each."""
     hop = _hop(fabric)
     if collective.kind in OF_PARTS:
         return _bounds_of_parts(Demand(collective), fabric)
@@ -52,7 +52,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
 
 
 def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """All-gathers and reduce-scatters whose circuits stand; ``least`` seconds are known to be needed."""
+    """Bound all-gathers and reduce-scatters whose circuits stand; ``least`` seconds are known to be needed."""
     ranks, hop, twice = collective.ranks, _hop(fabric), fabric.setup_time + _hop(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     relayed = min(relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
@@ -65,7 +65,7 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
 
 
 def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> list[tuple[float, str]]:
-    """All-to-alls whose circuits stand, some of whose blocks make so many hops."""
+    """Return the bounds of all-to-alls whose circuits stand, some of whose blocks make so many hops."""
     ranks, hop, twice = collective.ranks, _hop(fabric), fabric.setup_time + _hop(fabric)
     seconds = _crossing_seconds(collective, fabric, hops)
     bounds = [(min(seconds, twice), f"blocks of {hops} hops that cross the ring in the time left")]
@@ -80,7 +80,7 @@ def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> lis
 
 
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """The same of what goes from rank to rank."""
+    """Return the bounds of collectives whose parts go from rank to rank."""
     hop = _hop(fabric)
     hops = hops_needed(demand, _ends(fabric) * fabric.taps)
     bounds = [
@@ -94,23 +94,23 @@ def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _ends(fabric: Fabric) -> int:
-    """Circuits that begin, or end, at one rank."""
+    """Return how many circuits can begin, or end, at one rank."""
     ends = 2 * fabric.channels
     return ends if fabric.transmitters is None else min(ends, fabric.transmitters)
 
 
 def _hop(fabric: Fabric) -> float:
-    """From the first bit that a lightpath sends to its reception, at least."""
+    """Return the least seconds from the first bit that a lightpath sends to its reception."""
     return fabric.step_overhead + fabric.neighbour_latency()
 
 
 def _tapped(collective: Collective, fabric: Fabric) -> bool:
-    """Whether light that several ranks tap may reach them all in one hop; sums and blocks cannot be tapped."""
+    """Return whether light that several ranks tap may reach them all in one hop; sums and blocks cannot be tapped."""
     return fabric.taps > 1 and collective.kind in ("all-gather", "broadcast")
 
 
 def _joint(collective: Collective, fabric: Fabric) -> float:
-    """What all links can carry in the time, against what data that makes few hops must use."""
+    """Return the seconds in which links can carry what data that makes so few hops must use of them."""
     ranks, kind, hop = collective.ranks, collective.kind, _hop(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     if kind == "all-to-all":
@@ -126,7 +126,7 @@ def _joint(collective: Collective, fabric: Fabric) -> float:
 
 
 def _standing_hops(collective: Collective, fabric: Fabric) -> int:
-    """Hops that some data makes if circuits are set once."""
+    """Return the hops that some data makes at least if circuits are set once."""
     ends = _ends(fabric)
     ranks, degree = collective.ranks, ends * fabric.taps
     hops = len(ranks_by_hops(ranks, degree))
@@ -143,7 +143,7 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 
 
 def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> int:
-    """Pairs that so many circuits from one half of the ring to the other may join within so many hops, at most."""
+    """Return the pairs that ``crossing`` circuits between halves of the ring may join within ``hops`` hops, at most."""
     at_most = 0
     for first in range(1, hops + 1):
         begins = min(ranks, degree ** (first - 1))
@@ -153,7 +153,7 @@ def _pairs_joined(ranks: int, crossing: int, degree: int, hops: int) -> int:
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:
-    """Seconds of an all-to-all whose blocks make so many hops, save those that fewer may join.
+    """Return the seconds of an all-to-all whose blocks make so many hops, save those that fewer may join.
 
     Each hop of such a block is sent in what is left of the time after all its hops, or there is one hop more.
     """

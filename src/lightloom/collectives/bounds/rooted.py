@@ -45,7 +45,7 @@ def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float
 
 
 def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) -> bool:
-    """Whether links and hops allow these seconds for the mean byte."""
+    """Return whether links and hops allow these seconds for the mean byte."""
     half = ranks // 2
     uses = (seconds - hop) / direction_seconds
     if hop > 0 and not (
@@ -63,7 +63,7 @@ def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) 
 
 
 def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> bool:
-    """Whether the root can send all bytes once in ``root_seconds``, and they then pass as few hops as time is left for.
+    """Return whether the root can send all bytes once in ``root_seconds``, which then pass as few hops as time is left.
 
     Bytes with one hop left go from the root to every other rank.
     """
@@ -76,7 +76,7 @@ def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> boo
 
 
 def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
-    """Whether branches from all that the root can send serve all ranks over links that are free from one hop on.
+    """Return whether branches from all that the root can send serve all ranks over links that are free from one hop on.
 
     Args:
         direction_hops, hops: time of all bytes over one direction, and that which is allowed, in hops.
@@ -93,7 +93,7 @@ def _branches_fit(ranks: int, direction_hops: float, hops: float) -> bool:
 
 
 def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
-    """Whether links carry after one hop all that the root does not send itself before.
+    """Return whether links carry after one hop all that the root does not send itself before.
 
     Args:
         direction_hops, hops: as for :func:`_branches_fit`.
@@ -205,12 +205,12 @@ def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float,
 
 
 class RootedPrices(NamedTuple):
-    """Of lightpaths, in every slot in which they carry data."""
+    """The prices of lightpaths in every slot in which they carry data."""
 
     usual: Floats
-    """What each link of a class of lengths adds: [slot, class]."""
+    """Price that each link of a class of lengths adds: [slot, class]."""
     of_root: Floats
-    """The same where the root first sends a byte, and, last, what each lightpath costs besides: [slot, class + 1]."""
+    """Prices where the root first sends a byte, and, last, what each lightpath costs besides: [slot, class + 1]."""
 
 
 def capacities(hops: float) -> Floats:
@@ -224,8 +224,10 @@ class Search:
     """Prices for one time after the other, guided by the cheapest trees of all prices that were tried."""
 
     def __init__(self, ranks: int, direction_hops: float) -> None:
-        """Args:
-        direction_hops: time of all bytes over one direction, in hops.
+        """Begin without prices or trees.
+
+        Args:
+            direction_hops: time of all bytes over one direction, in hops.
         """
         ends = [0, 1]
         while ends[-1] < ranks - 1:
@@ -233,16 +235,16 @@ class Search:
         self._length: Floats = np.arange(ranks, dtype=np.float64)
         within = np.clip(self._length - np.array(ends[:-1])[:, None], 0, np.diff(ends)[:, None])
         self._part: Floats = np.vstack([within, np.ones(ranks)])
-        """Of each length, what lies within each class, and last 1: [class + 1, length]."""
+        """Links of each length that lie within each class of lengths, and last 1: [class + 1, length]."""
         self._ends = ends[1:]
         self._direction_hops = direction_hops
         self._trees: list[tuple[Floats, Floats]] = []
-        """What is priced of each tree found: usual lightpaths and the root's first ones, as in the prices."""
+        """Priced edges of each tree found: usual lightpaths and the root's first ones, as in the prices."""
         self.best: RootedPrices | None = None
         self.tried = 0
 
     def excludes(self, hops: float, tries: int) -> bool:
-        """Whether prices are found, among so many tried, that show so many hops' time, more than 2, to be too short."""
+        """Return whether some of ``tries`` prices show the time of ``hops`` hops, more than 2, to be too short."""
         capacity = capacities(hops)
         best = self._begin(capacity)
         most = self.gain(best, capacity)
@@ -270,7 +272,7 @@ class Search:
         return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
 
     def gain(self, prices: RootedPrices, capacity: Floats) -> float:
-        """What a byte costs at least above what there is for it; more than 0 only where the time is too short."""
+        """Return the least cost of a byte above what there is for it; more than 0 only where the time is too short."""
         from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 
         usual, first, end = self.prices(prices, capacity)

@@ -1,4 +1,4 @@
-"""What the steps of a schedule carry on a fabric, in chunks: all that its cost takes from its rows, whatever its size.
+"""Loads: the chunks that the steps of a schedule carry on a fabric, all that its cost takes from its rows.
 
 Schedules among a thousand ranks have millions of rows. Their loads have a few entries for each step, so that one pass
 over the rows prices every size.
@@ -51,13 +51,13 @@ class UnevenLoads(NamedTuple):
     """Seconds of the longest way."""
 
     def seconds(self, chunk_nbytes: float) -> Floats:
-        """Seconds of the busiest link of each step and of the longest way: [step]."""
+        """Return the seconds of the busiest link of each step and of the longest way: [step]."""
         total: Floats = self.seconds_per_byte * chunk_nbytes + self.latency
         return total
 
 
 def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> UnevenLoads:
-    """The loads of a schedule of steps in order, with a row for every rank, on a packet fabric.
+    """Return the loads of a schedule of steps in order, with a row for every rank, on a packet fabric.
 
     Args:
         weights: what each row sends relative to the mean chunk: [row].
@@ -82,7 +82,7 @@ def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> UnevenL
 
 
 def uneven_sends(schedule: Schedule, weights: Floats, latency: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
-    """Step, mean chunks, channels and longest latency of what each lightpath sends: columns of ``CircuitLoads``.
+    """Return step, mean chunks, channels and longest latency of what each lightpath sends: columns of ``CircuitLoads``.
 
     Args:
         weights: what each row sends relative to the mean chunk: [row].
@@ -106,9 +106,9 @@ class CircuitChanges:
     """Which steps of a schedule change circuits, whatever its size."""
 
     changed: Mask
-    """Shape [steps]."""
+    """True for steps that change circuits: [step]."""
     static: bool
-    """Whether one set of circuits serves every step, so that only the first changes them."""
+    """True where one set of circuits serves every step, so that only the first changes them."""
     rows: Ints | None = None
     """Rows whose circuits are set up, of a static schedule all that it uses; None: any row may be the only one."""
 
@@ -163,12 +163,12 @@ class _Circuits:
         return overwritten
 
     def digest(self) -> bytes:
-        """A name of these circuits."""
+        """Return a name of these circuits."""
         return blake2b(self.tuned.data).digest()
 
 
 class _Change(NamedTuple):
-    """What a step does to circuits."""
+    """The change that a step makes to circuits."""
 
     after: bytes
     """The circuits that stand then."""
@@ -204,7 +204,7 @@ def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tup
 
 
 def _follow(circuits: _Circuits, schedule: Schedule, rows: Ints, step: int) -> _Change:
-    """Set up what all copies of a step need."""
+    """Set up the circuits that all copies of a step need."""
     copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(circuits.fabric.fibre_channels)
     changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
     overwritten = circuits.tune(copies, np.arange(len(copies)), changed, new)
@@ -212,7 +212,7 @@ def _follow(circuits: _Circuits, schedule: Schedule, rows: Ints, step: int) -> _
 
 
 def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -> str:
-    """Names the set of circuits that a schedule ever uses: equal keys, equal circuits.
+    """Return a name of the set of circuits that a schedule ever uses: equal keys, equal circuits.
 
     ``rows`` may leave out rows whose circuits others have, as ``CircuitChanges.rows`` does.
     """
@@ -504,7 +504,7 @@ class CircuitLoads:
     """Seconds of the longest way of such a send; 0 where the model leaves propagation out."""
 
     def seconds(self, steps: int, chunk_nbytes: float, fabric: Fabric) -> Floats:
-        """Seconds of the slowest lightpath of each step: [steps]."""
+        """Return the seconds of the slowest lightpath of each step: [step]."""
         slowest = np.zeros(steps)
         per_chunk = chunk_nbytes / fabric.channel_bandwidth
         np.maximum.at(slowest, self.step, self.chunks * per_chunk / self.width + self.latency)
@@ -535,7 +535,7 @@ class PacketLoads:
     """All links that steps load, where some steps run at once and share them; else None."""
 
     def seconds(self, steps: int, chunk_nbytes: float, fabric: Fabric) -> Floats:
-        """Seconds of the busiest link of each step and of the longest way: [steps].
+        """Return the seconds of the busiest link of each step and of the longest way: [step].
 
         Raises:
             ConfigError: links that were of equal bandwidth are not when packets are smaller.
@@ -557,16 +557,16 @@ TransferLoads = CircuitLoads | PacketLoads | PipelinedLoads | UnevenLoads
 
 @dataclass(frozen=True, slots=True)
 class StepLoads:
-    """What the steps of a schedule carry on a fabric, and what orders them."""
+    """The chunks that the steps of a schedule carry on a fabric, and the order of the steps."""
 
     model: CostModel
     collective: Collective
     chunks: int
     steps: int
     dependencies: Column | None
-    """As a schedule has them."""
+    """Pairs of steps as in :attr:`Schedule.dependencies`."""
     pipeline: Pipeline | None
-    """As a schedule has it."""
+    """Pieces of the data as in :attr:`Schedule.pipeline`."""
     transfers: TransferLoads
     changes: CircuitChanges | None
     """Steps that change circuits; None where the model or the fabric charges none of them, or all."""
@@ -585,7 +585,7 @@ class StepLoads:
         return 1 if self.pipeline is None else self.pipeline.pieces
 
     def transmission(self, fabric: Fabric) -> Floats:
-        """Seconds of bits on links and of propagation in each step, on this fabric or on it with smaller packets."""
+        """Return the seconds of bits on links and of propagation in each step, with packets as the fabric has them."""
         if isinstance(self.transfers, PipelinedLoads):
             assert self.pipeline is not None
             return self.transfers.seconds(self.steps, self.chunk_nbytes, self.pipeline)
@@ -594,7 +594,7 @@ class StepLoads:
         return self.transfers.seconds(self.steps, self.chunk_nbytes, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
-        """The same movement of ``nbytes``, a pipeline in the pieces and at the interval that take the least time."""
+        """Return the loads for ``nbytes``, a pipeline in the pieces and at the interval that take the least time."""
         sized = replace(self, collective=self.collective.resized(nbytes))
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
             return sized
@@ -607,13 +607,13 @@ class StepLoads:
 
 
 def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric) -> Schedule:
-    """The schedule of these loads with ``nbytes``, a pipeline as :meth:`StepLoads.at_size` has it."""
+    """Return the schedule of these loads with ``nbytes``, a pipeline as :meth:`StepLoads.at_size` has it."""
     schedule, pipeline = schedule.resized(nbytes), loads.at_size(nbytes, fabric).pipeline
     return schedule if pipeline is None else schedule.in_pieces(pipeline.pieces, pipeline.interval)
 
 
 def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepLoads:
-    """The loads of a schedule of steps."""
+    """Return the loads of a schedule of steps."""
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
     transfers, changes, crossings = _transfer_loads(schedule, fabric, model), None, 0.0
@@ -682,7 +682,7 @@ def _packet_loads(schedule: Schedule, fabric: Fabric) -> PacketLoads:
 
 
 def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
-    """Chunks of each step on each link that it uses."""
+    """Return the chunks of each step on each link that it uses."""
     cells = []
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):
         row, link = links_of(fabric.footprint(*schedule.ends(rows)))
@@ -694,7 +694,7 @@ def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
 
 
 def _chunks(schedule: Schedule) -> Ints:
-    """Chunks on each lightpath."""
+    """Return the number of chunks on each lightpath: [lightpath]."""
     from lightloom.collectives.cost import kernels
 
     paths = int(schedule.lightpath.max()) + 1

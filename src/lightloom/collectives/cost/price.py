@@ -1,4 +1,4 @@
-"""What one run of a collective costs: the figures that layers above ask for."""
+"""Cost of one run of a collective, the figures that layers above ask for; and orders of rows and steps."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Cost(Result):
     setup: float
     """Seconds of the first set-up."""
     static: bool
-    """Whether one set of circuits serves every step."""
+    """True where one set of circuits serves every step."""
     energy: float | None
     """Joules of transmission; None when the fabric's energy per bit has no source."""
     encode: float = 0.0
     """Seconds of compressing between hops, which nothing else of the collective overlaps."""
     decode: float = 0.0
-    """The same for decompressing."""
+    """Seconds of decompressing between hops."""
 
     @property
     def repeated_time(self) -> float:
@@ -87,12 +87,12 @@ BLOCK: Effort = 1 << 19
 
 
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """The rows in blocks that bound the memory of arrays over links."""
+    """Split rows into blocks that bound the memory of arrays over links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
 def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Rows of a folded schedule with different ends or routes, and which of them each row is like: [distinct], [row].
+    """Return rows with different ends or routes, and which of them each row is like: [distinct], [row].
 
     Where every rank has rows of its own these are all rows.
     """
@@ -104,7 +104,7 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
-    """Source, destination and route of these rows in all copies, in blocks; with the place in ``rows`` of each."""
+    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each."""
     folding = schedule.folding
     source, destination, route = schedule.ends(rows)
     for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
@@ -116,7 +116,7 @@ def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterato
 
 
 def rows_by_step(schedule: Schedule) -> Ints:
-    """Row numbers in an order in which the steps can run."""
+    """Return row numbers in an order in which the steps can run."""
     step = schedule.step
     if schedule.dependencies is not None:
         position = np.empty(schedule.steps, np.int32)
@@ -129,7 +129,7 @@ def rows_by_step(schedule: Schedule) -> Ints:
 
 
 def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
-    """The steps that each step waits for, of dependencies as a schedule has them."""
+    """Return the steps that each step waits for, of dependencies as a schedule has them."""
     if dependencies is None:
         return [[step - 1] if step else [] for step in range(steps)]
     before: list[list[int]] = [[] for _ in range(steps)]

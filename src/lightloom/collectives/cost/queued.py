@@ -1,4 +1,4 @@
-"""What a queued schedule costs: every row as soon as its lightpath is free and its data is there.
+"""Cost of queued schedules: every row is sent as soon as its lightpath is free and its data is there.
 
 A chunk holds its lightpath for its bytes over the bundled bandwidth, and the fabric's overhead of a piece; it arrives a
 conversion and the propagation later, while the lightpath serves the next one. Ranks that tap the lightpath receive it
@@ -43,15 +43,15 @@ class Hops(NamedTuple):
 
     row: Ints
     link: Ints
-    """Of the link of the first copy of the row, where the schedule is folded."""
+    """Link that the hop crosses; in a folded schedule that of the first copy of the row."""
     busy: Floats
     """Seconds for which a chunk holds the link."""
     delay: Floats
     """Seconds after its beginning at which the chunk may begin on the next link, or has arrived."""
     first: Mask
-    """Whether it is the first of its row."""
+    """True for the first hop of a row."""
     last: Mask
-    """Whether it is the last of its row."""
+    """True for the last hop of a row."""
     order: Ints
     """Hops by link, those of a link in the order in which it serves them."""
 
@@ -67,7 +67,7 @@ class _Paths(NamedTuple):
 
 
 def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
-    """The hops of all rows of a queued schedule; of a group of ranks, with those of its sibling groups.
+    """Return the hops of all rows of a queued schedule; of a group of ranks, with those of its sibling groups.
 
     Rows of groups follow each other, [row, group], numbered so.
     """
@@ -106,7 +106,7 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
 def _paths(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding | None, nbytes: Floats | float
 ) -> _Paths:
-    """The links of transfers of so many bytes, each or all."""
+    """Return the links of transfers of ``nbytes``, those of each or of all."""
     path = fabric.path(source, destination, route)
     taken = path >= 0
     transfer, link = np.nonzero(taken)[0], path[taken]
@@ -131,7 +131,7 @@ def _paths(
 
 
 def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
-    """The links of transfers, each named by the smallest of those in its place in all copies: [transfer, place]."""
+    """Return the links of transfers, each by the smallest of those in its place in all copies: [transfer, place]."""
     link = fabric.path(source, destination, route)
     at_once = max(_BLOCK, len(source)) // len(source)
     for first in range(1, folding.copies, at_once):
@@ -143,7 +143,7 @@ def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, 
 
 
 def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
-    """Time and energy of one run from dark circuits, the schedule being verified.
+    """Return time and energy of one run from dark circuits, the schedule being verified.
 
     Raises:
         UnsupportedError: the paper model, which charges steps.
@@ -156,7 +156,7 @@ def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical
 
 
 def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
-    """The cost of a queued schedule of rows that cross one packet link each, and the seconds that a byte of the
+    """Return the cost of a queued schedule of rows that cross one packet link each, and the seconds that a byte of the
     collective adds to it at least, at any size: whatever the size, links serve the rows in the same order.
     """
     played = play(schedule, fabric)
@@ -180,8 +180,8 @@ def _cost_of(schedule: Schedule, fabric: Fabric, seconds: float) -> Cost:
 
 
 def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
-    """Bits of all transmissions of all copies, each counted once however many ranks tap it, or for every link that
-    packets cross."""
+    """Return the bits of all transmissions of all copies, each counted once however many ranks tap it, or for every
+    link that packets cross."""
     if (weights := schedule.weights) is not None:
         return _sent_unevenly(schedule, fabric, weights)
     copies = 1 if schedule.folding is None else schedule.folding.copies
@@ -193,7 +193,7 @@ def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
 
 
 def _sent_unevenly(schedule: Schedule, fabric: Fabric, weights: Floats) -> float:
-    """The same of chunks that differ in size, each row a transmission of its own."""
+    """Return the bits of all transmissions of chunks that differ in size, each row a transmission of its own."""
     if fabric.exclusive:
         return 8.0 * float(weights.sum()) * schedule.chunk_nbytes
     crossings = float(weights @ fabric.hops(*schedule.ends(slice(None))))
@@ -201,12 +201,12 @@ def _sent_unevenly(schedule: Schedule, fabric: Fabric, weights: Floats) -> float
 
 
 class Played(NamedTuple):
-    """What became of the rows of a queued schedule, circuits in place."""
+    """The times at which the rows of a queued schedule are sent, circuits in place."""
 
     seconds: float
-    """Until the last arrival."""
+    """Seconds until the last arrival."""
     sending: float
-    """Of these, seconds in which the rows that the last arrival waited for held their lightpaths."""
+    """Seconds of these in which the rows that the last arrival waited for held their lightpaths."""
     begin: Floats
     """Seconds at which each row begins: [row]."""
 
@@ -264,13 +264,13 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> Played:
 
 
 def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
-    """Seconds that each row holds its lightpath, and after which it arrives: [row] each."""
+    """Return the seconds that each row holds its lightpath, and after which it arrives: [row] each."""
     busy = schedule.row_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
 
 
 def _queue_order(schedule: Schedule) -> Ints:
-    """Rows by lightpath, each lightpath's in the order in which it sends them."""
+    """Return the rows by lightpath, each lightpath's in the order in which it sends them."""
     path, step = schedule.lightpath, schedule.step
     if np.all((path[1:] > path[:-1]) | ((path[1:] == path[:-1]) & (step[1:] >= step[:-1]))):
         return np.arange(len(step))
@@ -278,7 +278,7 @@ def _queue_order(schedule: Schedule) -> Ints:
 
 
 def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
-    """Whether a row is of the same transmission as the one before it in the order: [place in the order]."""
+    """Return whether each row is of the same transmission as the one before it in the order: [place in the order]."""
     same = np.zeros(len(order), np.bool_)
     same[1:] = True
     for column in (schedule.lightpath, schedule.step, schedule.chunk):
@@ -287,7 +287,7 @@ def follows(schedule: Schedule, order: Ints) -> NDArray[np.bool_]:
 
 
 def cells_of(schedule: Schedule) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Where each row reads and where it writes, [row] each, and whether data lies there from the start: [cell].
+    """Return the cells that each row reads and writes, [row] each, and whether data lies there from the start: [cell].
 
     A cell is a chunk in a rank of the first period. Parts that go from one rank to one rank only take the cells that
     rows name.

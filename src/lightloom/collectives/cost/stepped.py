@@ -1,4 +1,4 @@
-"""What a schedule costs on a fabric, under two models that are never mixed.
+"""Cost of a schedule on a fabric, under two models that are never mixed.
 
 ``paper``
     every step of a circuit-switched fabric costs d/B + a: the bytes on its fullest wavelength over the wavelength's
@@ -51,7 +51,7 @@ class _Tasks(NamedTuple):
     step: Ints
     """Step of each use of a link or engine, ascending: [use]."""
     resource: Ints
-    """What is used: [use]."""
+    """Number of the link or engine that is used: [use]."""
     busy: Floats
     """Seconds for which it is busy: [use]."""
 
@@ -73,7 +73,7 @@ def shared_times(
     *,
     in_line: bool,
 ) -> SharedTimes:
-    """The seconds of steps with dependencies, each from when the last step that it waits for has ended.
+    """Return the seconds of steps with dependencies, each from when the last step that it waits for has ended.
 
     Args:
         alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
@@ -105,7 +105,7 @@ def shared_times(
 
 
 def _link_uses(loads: StepLoads, fabric: Fabric) -> tuple[Ints, Ints, Floats]:
-    """Step, link and seconds of all that steps load on links: [use] each."""
+    """Return step, link and seconds of all that steps load on links: [use] each."""
     if not isinstance(loads.transfers, PacketLoads) or loads.transfers.by_link is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     step, link, chunks = loads.transfers.by_link
@@ -113,7 +113,7 @@ def _link_uses(loads: StepLoads, fabric: Fabric) -> tuple[Ints, Ints, Floats]:
 
 
 def _run(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
-    """Seconds at which each task may begin and at which it ends: [kind of task, step] each.
+    """Return the seconds at which each task may begin and at which it ends: [kind of task, step] each.
 
     The first task of a step waits for the last of those that the step waits for, every other one for the task before.
     """
@@ -146,7 +146,7 @@ COST_MODELS: tuple[str, ...] = get_args(CostModel)
 
 
 def known_cost_model(name: str) -> CostModel:
-    """The cost model of that name.
+    """Return the cost model of that name.
 
     Raises:
         UnknownNameError: no such cost model.
@@ -163,7 +163,7 @@ class CodecTimes:
     encode: Floats
     decode: Floats
     in_line: bool
-    """Whether coding runs beside sending, so that a step waits for the slower of the two; else one after the other."""
+    """True where coding runs beside sending, so that a step waits for the slower of the two; else they add up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class StepTimes:
 
 
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
-    """Time and energy of one run from dark fibres.
+    """Return time and energy of one run from dark fibres.
 
     Raises:
         UnknownNameError: no such cost model.
@@ -198,7 +198,7 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
 
 def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:
-    """Time and energy of one run from dark fibres.
+    """Return time and energy of one run from dark fibres.
 
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.
@@ -232,7 +232,7 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 def step_times(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> StepTimes:
-    """The seconds of each step of a schedule and what they go to.
+    """Return the seconds of each step of a schedule, by cause.
 
     Raises:
         UnknownNameError: no such cost model.
@@ -241,7 +241,7 @@ def step_times(
 
 
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
-    """The seconds of each step and what they go to; arguments as in :func:`loads_cost`."""
+    """Return the seconds of each step, by cause; arguments as in :func:`loads_cost`."""
     steps, transmission = loads.steps, loads.transmission(fabric)
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
     if loads.changes is not None:
@@ -263,7 +263,7 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
 
 
 def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
-    """The steps on the longest chain of dependencies."""
+    """Return which steps are on the longest chain of dependencies: [step]."""
     before, end = steps_before(loads.steps, loads.dependencies), np.zeros(loads.steps)
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]
@@ -296,7 +296,7 @@ class CodecWork:
     received: Ints
 
     def times(self, nbytes: float, encode: float, decode: float, calls: tuple[float, float] = (0.0, 0.0)) -> CodecTimes:
-        """For a collective of ``nbytes`` of values, at rates in bytes of values per second.
+        """Return the seconds of coding in each step, at rates in bytes of values per second.
 
         Args:
             nbytes: of all values.
@@ -312,7 +312,9 @@ class CodecWork:
 
 
 def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
-    """Linear in the rows of the schedule, with a flag for every rank and chunk; of a folded one, for every rank and the
+    """Return the chunks that the busiest rank encodes and decodes in each step of a schedule.
+
+    Linear in the rows of the schedule, with a flag for every rank and chunk; of a folded one, for every rank and the
     chunks of one period of owners, since turned by a period all ranks do the same.
 
     The busiest ranks of encoding and decoding may differ; their times are added, an upper estimate where they do.
@@ -339,7 +341,7 @@ def codec_work(schedule: Schedule, *, in_line: bool) -> CodecWork:
 
 
 def _messages(schedule: Schedule, end: Ints) -> Ints:
-    """Most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
+    """Return the most lightpaths of a step that have the same rank at one end, sources or destinations: [steps]."""
     ranks, paths = schedule.collective.ranks + 1, int(schedule.lightpath.max()) + 1
     place = schedule.step.astype(np.int64) * ranks + end
     ends = np.unique(place * paths + schedule.lightpath) // paths
@@ -360,7 +362,7 @@ def _messages(schedule: Schedule, end: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Straggling:
-    """What one straggler costs."""
+    """The delay that each rank causes if it straggles."""
 
     time: float
     """Seconds of a run in which none straggles, circuits set up on the way."""
@@ -369,12 +371,12 @@ class Straggling:
 
     @property
     def worst(self) -> int:
-        """The rank that delays most."""
+        """Rank that delays most."""
         return int(self.later.argmax())
 
 
 def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower: float = 1.0) -> Straggling:
-    """Let every rank straggle in turn; the schedule being verified.
+    """Return how much later a run of a verified schedule ends if each rank straggles in turn.
 
     Of a folded schedule, one period of ranks; the others delay as much as these.
 
@@ -449,7 +451,7 @@ def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> 
 
 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
-    """Seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
+    """Return the seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
     _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
     once = (schedule.destination == schedule.destination[first][path]).astype(np.float64)
     sent = np.bincount(path, weights=once if schedule.weights is None else once * schedule.weights)

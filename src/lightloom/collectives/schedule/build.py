@@ -45,7 +45,7 @@ def line_all_to_all_wavelengths(nodes: int) -> int:
 
 
 def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
-    """Links of the longest of these lightpaths on a ring."""
+    """Return the links of the longest of these lightpaths on a ring."""
     ahead = np.where(np.asarray(route) == CLOCKWISE, destination - source, source - destination)
     return int((ahead % nodes).max())
 
@@ -116,14 +116,14 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
 
 
 class ColourRanges(NamedTuple):
-    """Colours of intervals, as ranges of colours that follow each other: arrays [range]."""
+    """The colours of intervals, as ranges of colours that follow each other: arrays [range]."""
 
     interval: Ints
     """Interval to which the colours belong; ranges of one interval follow each other."""
     colour: Ints
-    """First colour."""
+    """First colour of the range."""
     size: Ints
-    """Colours."""
+    """Number of colours of the range."""
     before: Ints
     """Colours that the interval has in ranges before."""
     colours: int
@@ -131,7 +131,7 @@ class ColourRanges(NamedTuple):
 
 
 def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> ColourRanges:
-    """As :func:`colour_intervals`, with memory for ranges of colours instead of colours."""
+    """Colour intervals as :func:`colour_intervals` does, with memory for ranges of colours instead of colours."""
     from lightloom.collectives.schedule import kernels
 
     ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
@@ -206,12 +206,12 @@ class Rows(NamedTuple):
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, one part after the other."""
+    """Join the rows of all parts, one part after the other."""
     return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def moves(source: ArrayLike, destination: ArrayLike, chunk: ArrayLike, *, reduces: bool = False) -> Moves:
-    """Moves from anything that broadcasts to one entry a chunk."""
+    """Return moves from anything that broadcasts to one entry a chunk."""
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in (source, destination, chunk)))
     a, b, c = (np.ascontiguousarray(column.ravel()) for column in columns)
     return Moves(a, b, c, reduces)
@@ -233,7 +233,7 @@ class Stage(NamedTuple):
 
 
 def fit(fabric: Fabric, colours: int, *, striped: bool) -> tuple[int, int, int]:
-    """Channels of each transfer, transfers side by side in a step, and the steps of a stage with so many colours."""
+    """Return channels of each transfer, transfers side by side in a step, and steps of a stage with so many colours."""
     channels = max(fabric.usable_channels, 1)
     width = max(channels // colours, 1) if striped else 1
     slots = channels // width
@@ -250,7 +250,7 @@ def staged(
     striped: bool,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """A schedule of one stage after the other."""
+    """Return a schedule of one stage after the other."""
     parts, step, lightpath = [], 0, 0
     for stage in stages:
         width, slots, steps = fit(fabric, stage.colours, striped=striped)
@@ -281,7 +281,7 @@ def assign_wavelengths(
     striped: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """A schedule of moves on a fabric, one logical step after the other.
+    """Return a schedule of moves on a fabric, one logical step after the other.
 
     Linear in the number of moves; steps with the same transfers share one assignment.
     """
@@ -312,7 +312,7 @@ def assemble(
     steps: int,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """A schedule from rows whose channels number the wavelengths of all fibres in a row."""
+    """Return a schedule of rows whose channels number the wavelengths of all fibres in a row."""
     columns = rows._asdict()
     fibre, wavelength = np.divmod(columns.pop("channel"), fabric.fibre_channels)
     return Schedule(
@@ -329,7 +329,7 @@ def assemble(
 
 
 def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, Ints, int]:
-    """Route and colour of each of some distinct transfers, and the number of colours."""
+    """Return route and colour of each of some distinct transfers, and the number of colours."""
     route, colour, colours = fabric.route(source, destination), np.zeros_like(source), 1
     if fabric.wavelength_routed:
         for direction in np.unique(route):
@@ -359,12 +359,12 @@ class Bundles(NamedTuple):
     entry: Column
     """Place of the first chunk in a list of chunks that all stages share; the others follow there."""
     carried: Column
-    """Chunks."""
+    """Number of chunks that it carries."""
     colour: Column
     """First colour. Transfers of different colours never share a channel in the same step."""
     colours: int
     in_a_row: bool = False
-    """Whether all chunks of a transfer follow each other on one colour, instead of each on the next one."""
+    """True where all chunks of a transfer follow each other on one colour, instead of each on the next one."""
     lightpath: Column | None = None
     """Multicast to which a transfer belongs: those of one have the same source, route, chunks and colours. None where
     each has lightpaths of its own."""
@@ -381,7 +381,7 @@ def bundled(
     striped: bool,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """A schedule of one stage after the other, whose rows carry lists of chunks.
+    """Return a schedule of one stage after the other, whose rows carry lists of chunks.
 
     Args:
         name: of the algorithm.
@@ -424,10 +424,10 @@ class _Pieces(NamedTuple):
     slot: Column
     """Place of the first colour in its step."""
     taken: Column
-    """Colours."""
+    """Number of colours that it takes."""
     entry: Column
     carried: Column
-    """Chunks."""
+    """Number of chunks that it carries."""
 
 
 def _in_steps(stage: Bundles, slots: int) -> _Pieces:
@@ -447,7 +447,7 @@ def _in_steps(stage: Bundles, slots: int) -> _Pieces:
 
 
 def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Bundles:
-    """Transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
+    """Return transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
 
     Args:
         source: [transfer].
@@ -487,7 +487,7 @@ _BACKWARDS: dict[str, Kind] = {"all-gather": "reduce-scatter", "broadcast": "red
 
 
 def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Schedule:
-    """The reduce-scatter that is this all-gather run backwards, or the reduce that is this broadcast.
+    """Return the reduce-scatter that is this all-gather run backwards, or the reduce that is this broadcast.
 
     ``mirrored`` also reflects the ring of ranks, so that a schedule that moves one way round still does, on the same
     circuits; only schedules that look the same from every rank of the ring stay right under it.
@@ -540,7 +540,7 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 
 
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
-    """``second`` after ``first``, together serving ``collective``."""
+    """Return the schedule of ``second`` after ``first``, which together serve ``collective``."""
     foldings = {schedule.folding and (schedule.folding.period, schedule.folding.axes) for schedule in (first, second)}
     ordered = first.dependencies is None and second.dependencies is None and first.lists is second.lists
     if first.chunks != second.chunks or len(foldings) > 1 or not ordered:
@@ -592,7 +592,7 @@ def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Co
 
 
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
-    """The rows of a schedule of steps on packet links as a queued one, not yet verified.
+    """Return the rows of a schedule of steps on packet links as a queued one, not yet verified.
 
     Args:
         schedule: steps in order, folded or not; of a pipeline, its first piece.

@@ -45,7 +45,7 @@ class ChunkLists:
 
     @classmethod
     def of_ranges(cls, chunks: Column, first: Column, count: Column) -> tuple[ChunkLists, Int32s]:
-        """Lists of the entries from ``first`` [row] on, ``count`` [row] of them; and the number of each row's list."""
+        """Return lists of ``count`` [row] entries from ``first`` [row] on; and the number of each row's list."""
         code = first.astype(np.int64) * (int(count.max(initial=0)) + 1) + count
         code, number = np.unique(code, return_inverse=True)
         begins, counts = np.divmod(code, int(count.max(initial=0)) + 1)
@@ -56,7 +56,7 @@ class ChunkLists:
         return len(self.first)
 
     def chunks_of(self, number: Column) -> Ints:
-        """The chunks of these lists [row], one list's after the other's: [sum of counts]."""
+        """Return the chunks of these lists [row], one list's after the other's: [sum of counts]."""
         count = self.count[number].astype(np.int64)
         end = np.cumsum(count)
         skipped = np.repeat(self.first[number] - end + count, count)
@@ -107,22 +107,22 @@ class Folding:
 
     @classmethod
     def alike(cls, ranks: int, period: int) -> Folding:
-        """Rows of ``period`` of so many ranks, whose copies take the same channels."""
+        """Return the folding of rows of ``period`` ranks whose copies around all ranks take the same channels."""
         return cls(period, np.zeros((ranks // period, 0), np.int32))
 
     @classmethod
     def along(cls, period: int, axes: tuple[int, ...]) -> Folding:
-        """Rows of ``period`` ranks, whose copies along these axes take the same channels."""
+        """Return the folding of rows of ``period`` ranks whose copies along these axes take the same channels."""
         return cls(period, np.zeros((prod(axes), 0), np.int32), axes)
 
     @property
     def copies(self) -> int:
-        """Times that the rows are repeated, the rows themselves included."""
+        """Number of times that the rows are repeated, the rows themselves included."""
         return len(self.channel)
 
     def moved(self, rank: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """The ranks of copies in the places that these have in the first one; ``back``: those of the first in the
-        places that these have in copies.
+        """Return the ranks of copies in the places that these have in the first one; ``back``: those of the first in
+        the places that these have in copies.
 
         Args:
             rank: ranks, of any shape.
@@ -207,10 +207,10 @@ class Schedule:
     pipeline: Pipeline | None = None
     """How the rows repeat for every piece of the data; None where they are all there is."""
     lists: ChunkLists | None = None
-    """What rows carry, in a schedule of steps that is neither folded nor a pipeline; None where each carries one
-    chunk."""
+    """Lists of chunks that rows carry, in a schedule of steps that is neither folded nor a pipeline; None where each
+    carries one chunk."""
     notes: tuple[str, ...] = ()
-    """What the algorithm has to say about its choices, for reports."""
+    """Choices of the algorithm, a sentence each, for reports."""
 
     def __post_init__(self) -> None:
         rows = len(self.step)
@@ -245,7 +245,7 @@ class Schedule:
 
     @property
     def weights(self) -> Floats | None:
-        """What each row sends relative to the mean chunk: [row]; None where all chunks are equal."""
+        """Bytes that each row sends relative to the mean chunk: [row]; None where all chunks are equal."""
         weights = self.collective.weights
         return None if weights is None else weights[self.chunk // (self.chunks // self.collective.parts)]
 
@@ -258,7 +258,7 @@ class Schedule:
         return self.chunk_nbytes if weights is None else self.chunk_nbytes * weights
 
     def resized(self, nbytes: float) -> Schedule:
-        """The same movement of ``nbytes`` instead."""
+        """Return the same movement of ``nbytes`` instead."""
         return replace(self, collective=self.collective.resized(nbytes))
 
     def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
@@ -270,11 +270,11 @@ class Schedule:
         return replace(schedule, collective=collective)
 
     def with_columns(self, columns: Mapping[str, Any], **fields: Any) -> Schedule:
-        """The same schedule with some columns (by name) and fields replaced."""
+        """Return the schedule with some columns (by name) and fields replaced."""
         return replace(self, **columns, **fields)
 
     def with_rows(self, rows: Ints) -> Schedule:
-        """The lightpaths of some rows, numbered anew; what they carry need not serve the collective."""
+        """Return some rows, lightpaths numbered anew; what they carry need not serve the collective."""
         columns = {name: column[rows] for name, column in self.columns().items()}
         used, columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)
         folding = self.folding
@@ -283,15 +283,15 @@ class Schedule:
         return self.with_columns(columns, folding=folding)
 
     def standing(self, fibre_channels: int) -> Schedule:
-        """The circuits of a queued schedule: one row for every rank that they reach, all in one step."""
+        """Return the circuits of a queued schedule: one row for every rank that they reach, all in one step."""
         reached = self.lightpath.astype(np.int64) * (self.collective.ranks + 1) + self.destination
         _, first = np.unique(reached, return_index=True)
         rows = self.with_rows(first)
         return rows.with_columns({"step": np.zeros(len(first), np.int32)}, steps=1).unfolded(fibre_channels)
 
     def in_pieces(self, pieces: int, interval: int | None = None) -> Schedule:
-        """The same movement with the data cut into so many pieces, which follow each other at the interval that they
-        have or another.
+        """Return the same movement with the data cut into so many pieces, which follow each other at the interval that
+        they have or another.
 
         Raises:
             ValueError: the schedule is no pipeline.
@@ -307,14 +307,14 @@ class Schedule:
         )
 
     def first_piece(self) -> Schedule:
-        """The rows of a pipeline as a schedule of one piece's bytes."""
+        """Return the rows of a pipeline as a schedule of one piece's bytes."""
         if self.pipeline is None:
             return self
         nbytes = self.collective.nbytes / self.pipeline.pieces
         return replace(self.in_pieces(1).resized(nbytes), pipeline=None)
 
     def unfolded(self, fibre_channels: int) -> Schedule:
-        """The same with a row for every rank, every piece and every chunk, on fibres of so many channels.
+        """Return the schedule with a row for every rank, every piece and every chunk, on fibres of so many channels.
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -326,13 +326,13 @@ class Schedule:
 
     @property
     def unfolded_rows(self) -> int:
-        """Rows of :meth:`unfolded`."""
+        """Number of rows of :meth:`unfolded`."""
         rows = len(self) if self.lists is None else int(self.carried.sum(dtype=np.int64))
         copies = 1 if self.folding is None else self.folding.copies
         return rows * copies * (1 if self.pipeline is None else self.pipeline.pieces)
 
     def of_single_chunks(self) -> Schedule:
-        """The same with a row for every chunk of a list."""
+        """Return the schedule with a row for every chunk of a list."""
         if self.lists is None:
             return self
         carried = self.carried
@@ -342,7 +342,7 @@ class Schedule:
         return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
-        """The same on packet links with rows for every rank along the innermost folded axis; not queued.
+        """Return the schedule on packet links with rows for every rank along the innermost folded axis; not queued.
 
         Raises:
             ValueError: the schedule is not folded, is queued, or has circuits.
@@ -373,7 +373,7 @@ class Schedule:
         return replace(self._of_copies(folding.copies, fibre_channels), folding=None)
 
     def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
-        """Rows of the first copies of a folded schedule."""
+        """Return the rows of the first ``copies`` copies of a folded schedule."""
         folding, rows = self.folding, len(self)
         assert folding is not None
         require_memory(rows * copies * ROW_NBYTES, f"{self.algorithm} with {rows * copies:,} rows for all ranks")
@@ -390,20 +390,20 @@ class Schedule:
         return self.with_columns(columns).moved(copy)
 
     def moved(self, copy: Ints, *, back: bool = False) -> Schedule:
-        """Every row of a folded schedule as that of another copy [row], as ``Folding.moved`` says of ranks."""
+        """Return every row of a folded schedule as that of another copy [row], as ``Folding.moved`` does with ranks."""
         assert self.folding is not None
         source, destination = (self.folding.moved(end, copy, back=back) for end in (self.source, self.destination))
         chunk = self.moved_chunk(self.chunk.astype(np.int64), copy, back=back)
         return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
     def of_first_period(self) -> Schedule:
-        """Rows of any ranks that stand for their copies, each as the one that a rank of the first period sends."""
+        """Return rows that stand for their copies, each as the one that a rank of the first period sends."""
         if self.folding is None:
             return self
         return self.moved(self.source.astype(np.int64) // self.folding.period, back=True)
 
     def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Chunks of the owners, and readers in an all-to-all, that those of these are moved to."""
+        """Return the chunks of the owners, and readers in an all-to-all, that those of these are moved to."""
         assert self.folding is not None
         ranks = self.collective.ranks
         pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)
@@ -414,14 +414,14 @@ class Schedule:
         return self.folding.moved(owner, copy, back=back) * pieces + inner
 
     def ends(self, rows: Any) -> tuple[Column, Column, Column]:
-        """Source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""
+        """Return source, destination and route of some rows (indices or a slice), as a fabric's geometry takes them."""
         source, destination, route = (
             column[rows].astype(np.int64) for column in (self.source, self.destination, self.route)
         )
         return source, destination, route
 
     def columns(self) -> dict[str, Column]:
-        """The columns by name."""
+        """Return the columns by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in COLUMNS}
 
 
@@ -460,7 +460,7 @@ def repeated_steps(schedule: Schedule) -> RepeatedSteps:
 
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:
-    """What two steps must share, numbers of lightpaths counted from the first of the step: [row, column]."""
+    """Return the columns that two steps must share, lightpaths counted from the first of the step: [row, column]."""
     columns = [getattr(schedule, name)[rows].astype(np.int64) for name in _OF_LIGHTPATHS]
     path = schedule.lightpath[rows].astype(np.int64)
     if schedule.folding is not None and schedule.folding.channel.shape[1]:
@@ -479,7 +479,7 @@ _SMALL = 1 << 16
 
 
 def sorted_by(*keys: Ints) -> Ints:
-    """As ``np.lexsort``: the order by the last key, then the one before it; keys of 0 and more, [n] each.
+    """Sort as ``np.lexsort`` does: the order by the last key, then the one before it; keys of 0 and more, [n] each.
 
     Time: linear in n and the largest key; as ``np.lexsort`` where keys are much larger than n.
     """
@@ -495,7 +495,7 @@ def sorted_by(*keys: Ints) -> Ints:
 
 
 def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
-    """As ``np.unique`` with ``return_inverse``, of values from 0 to ``most`` − 1: [distinct] and [n].
+    """Number values from 0 to ``most`` − 1 as ``np.unique`` does: distinct values, and the place of each: [n].
 
     Time: linear in n and ``most``; as ``np.unique`` where ``most`` is much larger than n.
     """

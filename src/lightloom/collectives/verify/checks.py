@@ -1,4 +1,4 @@
-"""What both verifiers check of rows, lightpaths and light; it shares no code with what makes schedules."""
+"""Checks of rows, lightpaths and light for both verifiers; they share no code with what makes schedules."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelengt
 
 
 def row_name(schedule: Schedule, row: int) -> str:
-    """A row as messages name it."""
+    """Name a row in messages."""
     s = schedule
     return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, {_carried(s, row)} (row {row})"
 
 
 def _carried(schedule: Schedule, row: int) -> str:
-    """What a row carries, as messages name it; a list that does not exist by its number."""
+    """Name the chunks that a row carries in messages; a list that does not exist by its number."""
     lists, number = schedule.lists, int(schedule.chunk[row])
     if lists is None:
         return f"chunk {number}"
@@ -45,7 +45,7 @@ def _carried(schedule: Schedule, row: int) -> str:
 
 
 def article(kind: str) -> str:
-    """The indefinite article of a collective's name."""
+    """Return the indefinite article of a collective's name."""
     return "an" if kind.startswith("a") else "a"
 
 
@@ -92,7 +92,7 @@ def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
-    """First channel of each row, fibre · wavelengths + wavelength: [row]."""
+    """Return the first channel of each row, fibre · wavelengths + wavelength: [row]."""
     channel = schedule.fibre.astype(np.int32)
     channel *= np.int32(fabric.fibre_channels)
     channel += schedule.first_wavelength
@@ -108,7 +108,7 @@ def occupying(lightpath: Column, step: Column, destination: Column, channel: Col
 
 
 def reached(schedule: Schedule) -> Ints:
-    """One row for every destination of every lightpath, by lightpath."""
+    """Return one row for every destination of every lightpath, by lightpath."""
     served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
     return np.unique(served, return_index=True)[1]
 
@@ -155,14 +155,14 @@ def light(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
-    """The first channel of each copy of these rows, the one copy of what is not folded: [copy, row]."""
+    """Return the first channel of each copy of these rows, the one copy of what is not folded: [copy, row]."""
     if schedule.folding is not None:
         return schedule.folding.channel[:, schedule.lightpath[rows]].astype(np.int64)
     return channels(schedule, fabric)[None, rows].astype(np.int64)
 
 
 def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = False) -> Ints:
-    """Ranks of copies in the places that these have in the first; ``back``: the other way around."""
+    """Return the ranks of copies in the places that these have in the first; ``back``: the other way around."""
     if schedule.folding is None:
         return rank
     ranks: Ints = schedule.folding.moved(rank, copy, back=back)
@@ -170,7 +170,7 @@ def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = Fals
 
 
 def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
-    """The chunks that are to owners, and readers, of the first copy what these are to those of copies."""
+    """Return the chunks that are to owners, and readers, of the first copy what these are to those of copies."""
     if schedule.folding is None:
         return chunk
     ranks = schedule.collective.ranks
@@ -283,7 +283,7 @@ def shares(schedule: Schedule) -> None:
 
 
 def first_piece(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """The rows of a pipeline's first piece, which stand for all, after proving that they can.
+    """Return the rows of a pipeline's first piece, which stand for all, after proving that they can.
 
     Raises:
         VerificationError: the pieces cannot follow each other so.
@@ -344,7 +344,7 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def of_first_owners(schedule: Schedule) -> Schedule:
-    """Of all copies of each row the one whose chunk is owned by a rank of the first period."""
+    """Return each row as that of its copies whose chunk is owned by a rank of the first period."""
     if schedule.folding is None:
         return schedule
     chunk = schedule.chunk.astype(np.int64)
@@ -402,7 +402,7 @@ class ChunkRows(NamedTuple):
 
 
 def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[ChunkRows]:
-    """Rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time."""
+    """Yield the rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time."""
     from lightloom.collectives.verify import kernels
 
     lists = schedule.lists

@@ -64,7 +64,7 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
-    """The row of each lightpath that is used which goes to its farthest destination."""
+    """Return the row of each used lightpath that goes to its farthest destination."""
     at = checks.reached(schedule)
     path = schedule.lightpath[at]
     nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), path))
@@ -131,7 +131,7 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
 
 
 def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, folding: Folding) -> Ints:
-    """The links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link]."""
+    """Return links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link]."""
     copies = len(copy)
     source, destination = (folding.moved(rank, copy[:, None]).ravel() for rank in ends[:2])
     route = np.tile(ends[2], copies)
@@ -222,7 +222,7 @@ class _Cells(NamedTuple):
 
 
 def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
-    """Cells of the first period of ranks where parts lie before, and where they must lie after."""
+    """Return the cells of the first period of ranks where parts lie before, and where they must lie after."""
     collective, chunks = schedule.collective, schedule.chunks
     if period < collective.ranks:
         # Folded all-to-alls of many ranks: all pairs would take too much memory.

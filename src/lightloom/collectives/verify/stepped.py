@@ -78,7 +78,7 @@ def verify_light(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_light(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
-    """Check the lightpaths; returns positions of the rows' steps, rows in their order, and what ends before what."""
+    """Check the lightpaths; return positions of the rows' steps, rows in their order, and what ends before what."""
     step, rows, reach = _ordered(schedule, fabric)
     checks.lightpaths(schedule, fabric)
     if fabric.exclusive:
@@ -89,14 +89,14 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32],
 
 
 def _ordered(schedule: Schedule, fabric: Fabric) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.uint8]]:
-    """Positions of the rows' steps, rows in their order, and what ends before what."""
+    """Return positions of the rows' steps, rows in their order, and which position ends before which begins."""
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     return step, _in_step_order(schedule, fabric, step), reach
 
 
 def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Topological position of each step, and ``reach[a, b]``: position a ends before b begins (empty: step order)."""
+    """Return the topological position of each step, and ``reach[a, b]``: a ends before b begins (empty: step order)."""
     steps = schedule.steps
     if schedule.dependencies is None:
         return np.arange(steps, dtype=np.int32), np.zeros((0, 0), np.uint8)
@@ -129,7 +129,7 @@ def _order_steps(schedule: Schedule) -> tuple[NDArray[np.int32], NDArray[np.uint
 
 
 def _in_step_order(schedule: Schedule, fabric: Fabric, step: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Row numbers by step; within a step what leaves the switch comes after what enters it."""
+    """Return row numbers by step; within a step what leaves the switch comes after what enters it."""
     if fabric.in_network_reduction:
         return np.lexsort((schedule.source == fabric.switch_rank, step))
     if np.any(step[1:] < step[:-1]):
