@@ -13,12 +13,11 @@ from lightloom.collectives.collective import CLASSIC
 from lightloom.core.errors import UnknownNameError
 from lightloom.machines.transports.price import (
     Constants,
-    collective_seconds,
     columns,
     pipelined,
     seconds,
 )
-from lightloom.machines.transports.transport import load_transport, names
+from lightloom.machines.transports.transport import Transport, load_transport, names
 from lightloom.machines.transports.ways import Task, Tiers, task_of
 
 NCCL = [name for name in names() if name != "ideal"]
@@ -26,6 +25,11 @@ TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.
 SLOW_NETWORK = TIERS._replace(network=24e9)
 """The same with ports that are the bottleneck of every large collective."""
 SIZES = 2.0 ** np.arange(3, 36)
+
+
+def collective_seconds(tasks: list[Task], tiers: Tiers, transport: Transport) -> np.ndarray:
+    """Return the seconds of each collective: [collectives]."""
+    return seconds(columns(tasks, tiers, transport), Constants.of(transport))
 
 
 def priced(kind: str, ranks: int, domains: int, transport: str = "nccl-hopper") -> np.ndarray:

@@ -113,7 +113,7 @@ class Cut:
 #
 # Which transfers share links, how long a bit takes and which circuits stand follow from the structure alone, so that
 # what was found of a schedule on one fabric holds on every other one of its structure. The fields that a fabric names
-# as :attr:`~lightloom.machines.fabrics.fabric.Capabilities.rate_fields` are left out; links of equal bandwidth and
+# as :attr:`~lightloom.machines.fabrics.fabric.Fabric.rate_fields` are left out; links of equal bandwidth and
 # links without any stay told apart.
 
 R = TypeVar("R")

@@ -94,12 +94,78 @@ class Axis(NamedTuple):
         return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
 
 
-class Capabilities(Described):
-    """Capabilities of a fabric that has none; a fabric states its own.
+# Shares of a circuit-switched fabric's channels: what the groups of one axis of parallelism hold, beside other axes.
+#
+# channels of every link   | tensor groups | data groups        | sends of the pipeline |
+# 0 ... 2         3 ... 6              7
+#
+# All groups of an axis, whose ranks lie a stride apart, hold the same range of channels; other axes hold others, so
+# that circuits of all of them stand at once. A schedule of one group is built on a fabric of its ranks and of the
+# channels that reach it (:meth:`Fabric.share`); :meth:`Fabric.embedded` says where its lightpaths lie in the whole
+# fabric.
 
-    Times and limits of circuits are fields where a kind has them: ``reconfiguration_time``, ``link_up_time``,
-    ``conversion_time``, ``guard_time``, ``multicast_taps``, ``lightpath_reach`` and ``transceivers``.
+
+class AxisShare(NamedTuple):
+    """Groups of ranks that tile a fabric, and the channels of every link that they hold."""
+
+    ranks: int
+    """Ranks of a group."""
+    stride: int
+    """Distance between neighbouring ranks of a group."""
+    first: int
+    """First of the channels of every link that the groups hold."""
+    channels: int
+
+
+class Lightpaths(NamedTuple):
+    """Lightpaths, arrays of shape [lightpath]."""
+
+    source: Ints
+    destination: Ints
+    route: Ints
+    channel: Ints
+    """First channel of each lightpath."""
+
+
+class Shift(NamedTuple):
+    """Sends from every rank to the one a stride further on: in hops of equal length over circuits that stand."""
+
+    hop: int
+    """Ranks that every hop passes; divides the stride."""
+    hops: int
+    width: int
+    """Channels of every circuit."""
+    rate: float
+    """Bytes per second, all hops counted."""
+    latency: float
+    """Seconds besides the bytes."""
+
+
+_MOST_PAIRED: Effort = 2048
+"""Ranks of fabrics whose groups look at all pairs of ranks."""
+CLOCKWISE, COUNTERCLOCKWISE = 0, 1
+"""The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
+
+
+class Fabric(Described):
+    """Common fields, capabilities and the geometry that the verifier, the cost models and the bounds ask for.
+
+    A fabric states its own capabilities; by default it has none. Times and limits of circuits are fields where a kind
+    has them: ``reconfiguration_time``, ``link_up_time``, ``conversion_time``, ``guard_time``, ``multicast_taps``,
+    ``lightpath_reach`` and ``transceivers``.
     """
+
+    ranks: FewRanks
+    """Number of ranks attached."""
+    hop_latency: Seconds = 0.0
+    """Propagation (and forwarding) delay of one link, seconds."""
+    energy_per_bit: JoulesPerBit | None = None
+    """Joules per transmitted bit beside the watts that flow busy or idle: once a lightpath where light passes nodes
+    untouched, once a link on packet fabrics."""
+    power_per_rank: Watts | None = None
+    """Power of a rank's network interface while the job runs, busy or not."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Where each field's value comes from, by field name."""
 
     exclusive: ClassVar[bool] = False
     """True if a lightpath holds the channels of its links alone; transfers share the links of packet fabrics."""
@@ -266,42 +332,7 @@ class Capabilities(Described):
         where all are sound."""
         return None
 
-
-# Shares of a circuit-switched fabric's channels: what the groups of one axis of parallelism hold, beside other axes.
-#
-# channels of every link   | tensor groups | data groups        | sends of the pipeline |
-# 0 ... 2         3 ... 6              7
-#
-# All groups of an axis, whose ranks lie a stride apart, hold the same range of channels; other axes hold others, so
-# that circuits of all of them stand at once. A schedule of one group is built on a fabric of its ranks and of the
-# channels that reach it (:meth:`Fabric.share`); :meth:`Shares.embedded` says where its lightpaths lie in the whole
-# fabric.
-
-
-class AxisShare(NamedTuple):
-    """Groups of ranks that tile a fabric, and the channels of every link that they hold."""
-
-    ranks: int
-    """Ranks of a group."""
-    stride: int
-    """Distance between neighbouring ranks of a group."""
-    first: int
-    """First of the channels of every link that the groups hold."""
-    channels: int
-
-
-class Lightpaths(NamedTuple):
-    """Lightpaths, arrays of shape [lightpath]."""
-
-    source: Ints
-    destination: Ints
-    route: Ints
-    channel: Ints
-    """First channel of each lightpath."""
-
-
-class Shares(Capabilities):
-    """Sharing of channels between groups of ranks; the defaults of a fabric without channels."""
+    # Sharing of channels between groups of ranks; the defaults are those of a fabric without channels
 
     @property
     def shared_channels(self) -> int:
@@ -351,41 +382,7 @@ class Shares(Capabilities):
         """
         raise NotImplementedError
 
-
-class Shift(NamedTuple):
-    """Sends from every rank to the one a stride further on: in hops of equal length over circuits that stand."""
-
-    hop: int
-    """Ranks that every hop passes; divides the stride."""
-    hops: int
-    width: int
-    """Channels of every circuit."""
-    rate: float
-    """Bytes per second, all hops counted."""
-    latency: float
-    """Seconds besides the bytes."""
-
-
-_MOST_PAIRED: Effort = 2048
-"""Ranks of fabrics whose groups look at all pairs of ranks."""
-CLOCKWISE, COUNTERCLOCKWISE = 0, 1
-"""The two values of a ring lightpath's ``route``; every other fabric has the single route 0."""
-
-
-class Fabric(Shares):
-    """Common fields and the geometry that the verifier, the cost models and the bounds ask for."""
-
-    ranks: FewRanks
-    """Number of ranks attached."""
-    hop_latency: Seconds = 0.0
-    """Propagation (and forwarding) delay of one link, seconds."""
-    energy_per_bit: JoulesPerBit | None = None
-    """Joules per transmitted bit beside the watts that flow busy or idle: once a lightpath where light passes nodes
-    untouched, once a link on packet fabrics."""
-    power_per_rank: Watts | None = None
-    """Power of a rank's network interface while the job runs, busy or not."""
-    sources: dict[str, str] = Field(default_factory=dict)
-    """Where each field's value comes from, by field name."""
+    # Links, transfers and groups of ranks
 
     def heading(self) -> str:
         return f"{self.kind_name} of {self.ranks} ranks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
@@ -65,14 +65,17 @@ Confidence = Literal["read", "quoted", "assumption"]
 Dollars = Annotated[float, Field(ge=0)]
 
 
-class Figure(Config):
+Number = TypeVar("Number", bound=float)
+
+
+class Figure(Config, Generic[Number]):
     """One figure of a component, in SI units."""
 
     unit: ClassVar[Unit]
-    value: float
-    low: float | None = None
+    value: Number
+    low: Number | None = None
     """Least value that the sources allow; null where they state one value alone."""
-    high: float | None = None
+    high: Number | None = None
     """Greatest value that the sources allow."""
     bound: Literal["least", "most"] | None = None
     """True if the source states a limit in place of a value: ``most`` of a rated power, ``least`` of a lifetime that no
@@ -125,59 +128,41 @@ def range_text(value: float, low: float, high: float, unit: Unit) -> str:
     return f"{shown} ({least} to {most})"
 
 
-class Price(Figure):
+class Price(Figure[Dollars]):
     """Dollars of one component; ``year`` says of which year."""
 
     unit: ClassVar[Unit] = "dollars"
-    value: Dollars
-    low: Dollars | None = None
-    high: Dollars | None = None
     year: Annotated[int, Field(ge=1990, le=2100)]
 
 
-class Power(Figure):
+class Power(Figure[Watts]):
     """Watts of one component, busy or idle."""
 
     unit: ClassVar[Unit] = "power"
-    value: Watts
-    low: Watts | None = None
-    high: Watts | None = None
 
 
-class EnergyPerBit(Figure):
+class EnergyPerBit(Figure[JoulesPerBit]):
     """Joules of every bit that passes a component, beside its static power."""
 
     unit: ClassVar[Unit] = "energy_per_bit"
-    value: JoulesPerBit
-    low: JoulesPerBit | None = None
-    high: JoulesPerBit | None = None
 
 
-class MeanTime(Figure):
+class MeanTime(Figure[Annotated[Seconds, Field(gt=0)]]):
     """Mean time between failures of one component, in seconds."""
 
     unit: ClassVar[Unit] = "lifetime"
-    value: Annotated[Seconds, Field(gt=0)]
-    low: Annotated[Seconds, Field(gt=0)] | None = None
-    high: Annotated[Seconds, Field(gt=0)] | None = None
 
 
-class Decibels(Figure):
+class Decibels(Figure[Annotated[float, Field(ge=0)]]):
     """A loss or a gain of light."""
 
     unit: ClassVar[Unit] = "decibels"
-    value: Annotated[float, Field(ge=0)]
-    low: Annotated[float, Field(ge=0)] | None = None
-    high: Annotated[float, Field(ge=0)] | None = None
 
 
-class Share(Figure):
+class Share(Figure[Annotated[float, Field(gt=0, le=1)]]):
     """A share of one, such as an efficiency."""
 
     unit: ClassVar[Unit] = "share"
-    value: Annotated[float, Field(gt=0, le=1)]
-    low: Annotated[float, Field(gt=0, le=1)] | None = None
-    high: Annotated[float, Field(gt=0, le=1)] | None = None
 
 
 Kind = Literal[

@@ -103,6 +103,9 @@ def _break_even(at: Callable[[float], float], constant: Constant) -> float | Non
 # What a comparison of reducers holds, and how it shows itself.
 
 
+_CONSTANT_FIELDS = ("name", "value", "low", "high", "unit", "meaning", "source")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """The energy of a rival over draws of all constants."""
@@ -196,12 +199,24 @@ class ReducerComparison(Result):
             "refused": dict(self.refused),
             "draws": self.draws,
             "pair": list(self.pair),
-            "turns": [_turn(turn) for turn in self.turns],
+            "turns": [
+                {
+                    "constant": turn.constant.name,
+                    **{name: getattr(turn.constant, name) for name in ("unit", "value", "low", "high")},
+                    "saving_at_low": turn.at_low,
+                    "saving_at_high": turn.at_high,
+                    "break_even": turn.break_even,
+                }
+                for turn in self.turns
+            ],
             "verdict": list(self.verdict),
             "best_case_ratios": dict(self.best_cases),
             "most_servers_within_limits": dict(self.most_servers),
             "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
-            "constants": [_constant(constant) for constant in self.constants.values()],
+            "constants": [
+                {name: getattr(constant, name) for name in _CONSTANT_FIELDS} | {"assumption": constant.assumed}
+                for constant in self.constants.values()
+            ],
             "provenance": provenance([*identity, given, self.draws, list(self.pair)], 0),
         }
         return {name: plain(value) for name, value in document.items()}
@@ -224,32 +239,6 @@ def saving_of(first: Rival, second: Rival) -> float:
     if first.energy_per_bit == float("inf"):
         return float("-inf")
     return 1 - first.energy_per_bit / second.energy_per_bit
-
-
-def _turn(turn: Turn) -> Document:
-    return {
-        "constant": turn.constant.name,
-        "unit": turn.constant.unit,
-        "value": turn.constant.value,
-        "low": turn.constant.low,
-        "high": turn.constant.high,
-        "saving_at_low": turn.at_low,
-        "saving_at_high": turn.at_high,
-        "break_even": turn.break_even,
-    }
-
-
-def _constant(constant: Constant) -> Document:
-    return {
-        "name": constant.name,
-        "value": constant.value,
-        "low": constant.low,
-        "high": constant.high,
-        "unit": constant.unit,
-        "meaning": constant.meaning,
-        "source": constant.source,
-        "assumption": constant.assumed,
-    }
 
 
 # The verdict of a comparison in words, every figure of which is computed.

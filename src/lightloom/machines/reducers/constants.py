@@ -93,41 +93,22 @@ class Constant:
 def published() -> Mapping[str, Constant]:
     """Return the constants of the file by name."""
     document = read_yaml(Path(__file__).with_name("constants.yaml"))
-    return MappingProxyType({name: _constants_read(name, entry) for name, entry in document.items()})
+    return MappingProxyType({name: _constant(name, entry) for name, entry in document.items()})
 
 
-def _constants_read(name: str, entry: Any) -> Constant:
+def _constant(name: str, entry: Any) -> Constant:
+    """Return the constant of an entry, which states its value or the figure of a component of the catalog."""
     if "part" in entry:
-        return _of_part(name, entry)
-    return Constant(
-        name=name,
-        value=float(entry["value"]),
-        low=float(entry["low"]),
-        high=float(entry["high"]),
-        unit=entry["unit"],
-        meaning=entry["of"],
-        source=entry["source"],
-    )
-
-
-def _of_part(name: str, entry: Mapping[str, str]) -> Constant:
-    """Return a figure of a component, whose home is the catalog of parts."""
-    part = load_part(entry["part"])
-    figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
-    assert figure is not None
-    # Decimal as the catalog writes it, whatever the conversion to SI and back rounds.
-    value, low, high = (
-        float(f"{number / _SCALES[entry['unit']]:.12g}") for number in (figure.value, figure.least, figure.most)
-    )
-    return Constant(
-        name=name,
-        value=value,
-        low=low,
-        high=high,
-        unit=entry["unit"],
-        meaning=entry["of"],
-        source=figure.source,
-    )
+        part = load_part(entry["part"])
+        figure = {"static_power": part.figure("static_power"), "loss": part.loss, "gain": part.gain}[entry["figure"]]
+        assert figure is not None
+        source, scale = figure.source, _SCALES[entry["unit"]]
+        # Decimal as the catalog writes it, whatever the conversion to SI and back rounds.
+        ends = (float(f"{number / scale:.12g}") for number in (figure.value, figure.least, figure.most))
+    else:
+        source, ends = entry["source"], (float(entry[end]) for end in ("value", "low", "high"))
+    value, low, high = ends
+    return Constant(name=name, value=value, low=low, high=high, unit=entry["unit"], meaning=entry["of"], source=source)
 
 
 def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
@@ -146,16 +127,8 @@ def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
             raise ConfigError(f"constant {name} = {value!r}: expected a number of {known.unit or 'no unit'}")
         if known.logarithmic and value <= 0:
             raise ConfigError(f"constant {name} = {value:g}: expected more than 0 {known.unit}".rstrip())
-        result[name] = Constant(
-            name=name,
-            value=float(value),
-            low=float(value),
-            high=float(value),
-            unit=known.unit,
-            meaning=known.meaning,
-            source="given",
-            given=True,
-        )
+        own = float(value)
+        result[name] = replace(known, value=own, low=own, high=own, source="given", given=True)
     return result
 
 
@@ -240,7 +213,9 @@ def design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Des
     two = ports if ports is not None and servers > ports else None
     stored = _stored().get(_name(servers, bits, rows, two))
     if stored is not None:
-        return _designs_read(stored)
+        full_scale = float("inf") if stored["full_scale"] is None else float(stored["full_scale"])
+        gains = tuple((gain, count) for gain, count in stored["gains"])
+        return Design(**{**stored, "gains": gains, "full_scale": full_scale})
     return make_design(servers, bits, rows) if two is None else make_cascade(servers, bits, rows, two)
 
 
@@ -358,13 +333,6 @@ def _name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
 @cache
 def _stored() -> Document:
     return read_yaml(_FILE) if _FILE.exists() else {}
-
-
-def _designs_read(entry: Document) -> Design:
-    full_scale = float("inf") if entry["full_scale"] is None else float(entry["full_scale"])
-    return Design(
-        **{**entry, "gains": tuple((gain, count) for gain, count in entry["gains"]), "full_scale": full_scale}
-    )
 
 
 def main() -> None:

@@ -82,10 +82,9 @@ class Setting:
     """Share of wrong words where no error correction is counted."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.servers, int) and not isinstance(self.servers, bool) and 2 <= self.servers <= 32):
-            raise ConfigError(f"servers = {self.servers!r}: expected a whole number from 2 to 32")
-        if not (isinstance(self.bits, int) and not isinstance(self.bits, bool) and 1 <= self.bits <= 32):
-            raise ConfigError(f"bits = {self.bits!r}: expected a whole number from 1 to 32")
+        for name, count, least in (("servers", self.servers, 2), ("bits", self.bits, 1)):
+            if type(count) is not int or not least <= count <= 32:
+                raise ConfigError(f"{name} = {count!r}: expected a whole number from {least} to 32")
         if self.ports is not None and not (isinstance(self.ports, int) and self.ports >= 2):
             raise ConfigError(f"ports = {self.ports!r}: expected a whole number of at least 2")
         if not 1e9 <= self.symbol_rate <= 1e12:
@@ -317,31 +316,16 @@ UNCORRECTED = "raw word errors: the way up is counted without error correction; 
 def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
     """Return a wavelength for each server, summed by photodiodes, with digital carries."""
     up = Lanes(setting=setting, values=values, levels=levels)
-    receiver = up.digit_receiver(setting.servers)
-    power = needed(receiver, setting.word_errors, "wavelengths")
-    laser = up.laser(power, values["mux_loss"])
-    rings = up.per_bit(values["ring_lock"] / setting.symbol_rate)
-    common, latency = _common(setting, values, up)
-    return Rival(
-        name="digit-sum" if levels == 4 else "digit-sum-nrz",
-        title=f"wavelengths summed by photodiodes, digital carries, {MODULATIONS[levels]}",
-        energy=common | {"lasers": common["lasers"] + up.per_bit(laser), "multiplexers": rings},
-        latency=latency,
-        lanes=up.digits,
-        launched=up.digits * up.launched(laser),
-        detected=power,
-        enob=_enob(up),
-        limits=(
-            *_light_limit(power, "intensity noise and levelling"),
-            *_converter_limit(up),
-            *modulator_limit(up, laser),
-        ),
-        needs=(
-            f"powers level to {100 * values['levelling']:.2g} %",
-            "a wavelength for each server",
-            ALIGNED,
-            UNCORRECTED,
-        ),
+    power = needed(up.digit_receiver(setting.servers), setting.word_errors, "wavelengths")
+    return _summing_rival(
+        up,
+        "digit-sum" if levels == 4 else "digit-sum-nrz",
+        f"wavelengths summed by photodiodes, digital carries, {MODULATIONS[levels]}",
+        power,
+        up.laser(power, values["mux_loss"]),
+        more={"multiplexers": up.per_bit(values["ring_lock"] / setting.symbol_rate)},
+        causes="intensity noise and levelling",
+        needs=(f"powers level to {100 * values['levelling']:.2g} %", "a wavelength for each server"),
     )
 
 
@@ -350,72 +334,82 @@ def homodyne_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
     up = Lanes(setting=setting, values=values, levels=levels)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
-    laser = up.laser(power)
     oscillator = receiver.local_oscillator * 10 ** (values["oscillator_loss"] / 10) / values["laser_efficiency"]
-    common, latency = _common(setting, values, up)
-    per_instance = up.per_bit(oscillator / setting.symbol_rate) / setting.servers
-    return Rival(
-        name="homodyne-sum",
-        title=f"fields of locked lasers summed, digital carries, {MODULATIONS[levels]}",
-        energy=common
-        | {
-            "lasers": common["lasers"] + up.per_bit(laser),
-            "local oscillators": per_instance,
+    return _summing_rival(
+        up,
+        "homodyne-sum",
+        f"fields of locked lasers summed, digital carries, {MODULATIONS[levels]}",
+        power,
+        up.laser(power),
+        more={
+            "local oscillators": up.per_bit(oscillator / setting.symbol_rate) / setting.servers,
             "phase locks": up.per_bit(values["phase_lock"] / setting.symbol_rate),
         },
-        latency=latency,
-        lanes=up.digits,
-        launched=up.digits * up.launched(laser),
-        detected=power,
-        enob=_enob(up),
-        limits=(
-            *_light_limit(power, "errors of phases, laser noise and levelling"),
-            *_converter_limit(up),
-            *modulator_limit(up, laser),
-        ),
+        causes="errors of phases, laser noise and levelling",
         needs=(
             f"lasers of all servers locked to {values['phase_error']:.2g} rad",
             f"powers level to {100 * values['levelling']:.2g} %",
             "modulators about their null, for fields of both signs",
-            ALIGNED,
-            UNCORRECTED,
         ),
     )
 
 
-def _common(setting: Setting, values: Values, up: Lanes) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what both kinds of sums share: energy by part, with the lasers of the way back, and latency."""
+def _summing_rival(
+    up: Lanes,
+    name: str,
+    title: str,
+    power: float,
+    laser: float,
+    *,
+    more: Mapping[str, float],
+    causes: str,
+    needs: tuple[str, ...],
+) -> Rival:
+    """Return a rival that sums digits in the light.
+
+    Args:
+        up: lanes from the servers to the reducer.
+        name, title: of the rival.
+        power: watts of a lane at the detector; infinite where no light suffices, for these ``causes``.
+        laser: joules a symbol of the laser of a lane.
+        more: joules a bit of parts that other sums lack.
+        causes: of the light that a sum needs, in words.
+        needs: conditions of the rival beside those of all sums.
+    """
+    setting, values = up.setting, up.values
     down = Lanes(setting=setting, values=values)
     back, transmitters = broadcast(down, RATE * down.plain_laser)
     share = transmitters / setting.servers
-    converter = values["converter"] * 2 ** (_enob(up) + values["converter_margin"])
+    enob, have = up.digit_receiver(setting.servers).needed_enob(setting.word_errors), values["converter_bits"]
+    converter = values["converter"] * 2 ** (enob + values["converter_margin"])
     energy = {
         "server transmitters": up.per_bit(up.sender),
         "server receivers": RATE * down.per_bit(down.receiver),
         "reducer receivers": up.per_bit(up.receiver) / setting.servers,
         "converters": up.per_bit(converter) / setting.servers,
         "reducer transmitters": RATE * down.per_bit(down.sender) * share,
-        "lasers": down.per_bit(back),
+        "lasers": down.per_bit(back) + up.per_bit(laser),
         "error correction": (1 + share) / 2 * values["error_correction"],
         "logic": values["adders"],
+        **more,
     }
-    latency = {"error correction": values["correction_latency"], "logic": values["converter_latency"]}
-    return energy, latency
-
-
-def _enob(up: Lanes) -> float:
-    return up.digit_receiver(up.setting.servers).needed_enob(up.setting.word_errors)
-
-
-def _converter_limit(up: Lanes) -> tuple[str, ...]:
-    need, have = _enob(up), up.values["converter_bits"]
-    if need <= have:
-        return ()
-    return (f"needs {need:.1f} effective bits at {up.setting.symbol_rate / 1e9:g} GS/s, converters have {have:.1f}",)
-
-
-def _light_limit(power: float, causes: str) -> tuple[str, ...]:
-    return () if power < inf else (f"no light suffices: {causes} grow with the sum",)
+    limits = [] if power < inf else [f"no light suffices: {causes} grow with the sum"]
+    if enob > have:
+        limits.append(
+            f"needs {enob:.1f} effective bits at {setting.symbol_rate / 1e9:g} GS/s, converters have {have:.1f}"
+        )
+    return Rival(
+        name=name,
+        title=title,
+        energy=energy,
+        latency={"error correction": values["correction_latency"], "logic": values["converter_latency"]},
+        lanes=up.digits,
+        launched=up.digits * up.launched(laser),
+        detected=power,
+        enob=enob,
+        limits=(*limits, *modulator_limit(up, laser)),
+        needs=(*needs, ALIGNED, UNCORRECTED),
+    )
 
 
 def modulator_limit(lanes: Lanes, laser: float) -> tuple[str, ...]:

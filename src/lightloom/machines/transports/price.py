@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.machines.transports.transport import Scales, Transport
+from lightloom.machines.transports.transport import Corrections, Scales, Transport
 from lightloom.machines.transports.ways import (
     PROTOCOLS,
     REDUCTION,
@@ -73,15 +73,8 @@ class Constants:
             for name in PROTOCOLS
             for what in ("base", "domain_step", "network_step")
         ]
-        reduction = transport.reduction
-        factors += (
-            [1.0, 1.0]
-            if reduction is None
-            else [
-                reduction.corrections.domain_step,
-                reduction.corrections.network_step,
-            ]
-        )
+        reduction = Corrections() if transport.reduction is None else transport.reduction.corrections
+        factors += [reduction.domain_step, reduction.network_step]
         shared = [getattr(transport, name) for name in SHARED]
         return cls(np.array(factors), np.array(shared), scales_array(transport.scales))
 
@@ -96,7 +89,10 @@ def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayCol
     kinds: dict[str, list[int]] = {}
     for place, task in enumerate(tasks):
         kinds.setdefault(task.kind, []).append(place)
-    parts = [(places, columns_of(_tasks([tasks[at] for at in places]), tiers, transport)) for places in kinds.values()]
+    parts = []
+    for kind, places in kinds.items():
+        sizes = np.array([tasks[place][1:] for place in places], np.float64).T
+        parts.append((places, columns_of(Tasks(kind, *sizes), tiers, transport)))
     shape = max((len(part.protocol) for _, part in parts), default=0), len(tasks)
     protocol, terms = np.zeros(shape, np.int64), np.full((_TERMS, *shape), np.inf)
     names: list[tuple[str, ...]] = [()] * len(tasks)
@@ -108,12 +104,6 @@ def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayCol
     crosses = np.array([float(task.domains > 1) for task in tasks])
     pairs = np.array([float(task.kind == "all-to-all") for task in tasks])
     return WayColumns(protocol, terms, tuple(names), crosses, pairs)
-
-
-def _tasks(tasks: Sequence[Task]) -> Tasks:
-    """Collectives of one kind as columns."""
-    ranks, domains, nbytes = np.array([task[1:] for task in tasks], np.float64).T
-    return Tasks(tasks[0].kind, ranks, domains, nbytes)
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
@@ -170,11 +160,6 @@ def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
     """Return the seconds of each collective by its quickest way: [collectives]."""
     quickest: Floats = seconds_of_ways(ways_of, constants).min(axis=0)
     return quickest
-
-
-def collective_seconds(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> Floats:
-    """Return the seconds of each collective: [collectives]."""
-    return seconds(columns(tasks, tiers, transport), Constants.of(transport))
 
 
 # A collective library on a system: its transport, and what that has to know of the system's two tiers.

@@ -563,9 +563,6 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
     return total // ((stages or 1) * layers)
 
 
-_RUN = ("nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port")
-
-
 LINE = "the shell line"
 """Name of a model that is given as a line, in messages."""
 _LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")

@@ -12,8 +12,10 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.units import format_bandwidth, format_quantity
 from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium, Total
 from lightloom.machines.parts.part import (
+    FIGURES,
     Confidence,
     EnergyPerBit,
+    Figure,
     FigureName,
     Kind,
     Part,
@@ -28,7 +30,7 @@ RATES = (40, 100, 200, 400, 800, 1600)
 _FASTEST_PRICED = 400
 """Gb/s of the fastest ports whose prices are known, of which several carry what no port does."""
 _GBPS = 0.125e9
-_LINKS_CLOSE = 1 + 1e-9
+_ROUNDED_RATE = 1 + 1e-9
 """A port carries a link that is faster by no more than rounding."""
 
 
@@ -55,19 +57,19 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
     """
     rate = choices.port_rate or _rate_of_chosen(choices)
     if rate is None:
-        rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _LINKS_CLOSE), _FASTEST_PRICED) * _GBPS
-    number = ceil(bandwidth / (rate * _LINKS_CLOSE))
+        rate = next((gbps for gbps in RATES if bandwidth <= gbps * _GBPS * _ROUNDED_RATE), _FASTEST_PRICED) * _GBPS
+    number = ceil(bandwidth / (rate * _ROUNDED_RATE))
     links = f"{number} port{'s' * (number > 1)} of {format_bandwidth(rate)}"
     return Ports(number, rate, f"{links} for {format_bandwidth(bandwidth)}")
 
 
 def _rate_of_chosen(choices: BillChoices) -> float | None:
-    named: tuple[tuple[str | None, Kind, str], ...] = (
-        (choices.transceiver, "transceiver", "transceiver"),
-        (choices.nic, "nic", "nic"),
-        (choices.switch_port, "switch-port", "switch_port"),
-    )
-    parts = [part_of_kind(name, kind, field) for name, kind, field in named if name is not None]
+    named: dict[Kind, str | None] = {
+        "transceiver": choices.transceiver,
+        "nic": choices.nic,
+        "switch-port": choices.switch_port,
+    }
+    parts = [part_of_kind(name, kind, kind.replace("-", "_")) for kind, name in named.items() if name is not None]
     rates = {part.rate for part in parts if part.rate is not None}
     if len(rates) > 1:
         shown = " and ".join(sorted(format_bandwidth(rate) for rate in rates))
@@ -77,28 +79,29 @@ def _rate_of_chosen(choices: BillChoices) -> float | None:
 
 def transceiver(ports: Ports, choices: BillChoices) -> Part:
     """Return the transceiver of such a port."""
-    return _links_part(choices.transceiver, "transceiver", ports)
+    return _part_at_rate(choices.transceiver, "transceiver", ports)
 
 
 def nic(ports: Ports, choices: BillChoices) -> Part:
     """Return the network card of such a port."""
-    return _links_part(choices.nic, "nic", ports)
+    return _part_at_rate(choices.nic, "nic", ports)
 
 
 def switch_port(ports: Ports, choices: BillChoices) -> Part:
     """Return the port of an electrical switch."""
-    return _links_part(choices.switch_port, "switch-port", ports)
+    return _part_at_rate(choices.switch_port, "switch-port", ports)
 
 
-def _links_part(chosen: str | None, kind: Kind, ports: Ports) -> Part:
+def _part_at_rate(chosen: str | None, kind: Kind, ports: Ports) -> Part:
+    """Return the chosen part, or the catalog's part of this kind, at the rate of the ports."""
+    field = kind.replace("-", "_")
     if chosen is None and ports.rate / _GBPS not in RATES:
         rates = ", ".join(f"{rate}Gbps" for rate in RATES)
-        field = kind.replace("-", "_")
         raise ConfigError(
             f"port_rate={format_bandwidth(ports.rate)}: no {kind} of this rate in the catalog: expected one of "
             f"{rates}, or a part as {field}"
         )
-    part = load_part(f"{kind}-{ports.name}") if chosen is None else part_of_kind(chosen, kind, kind.replace("-", "_"))
+    part = load_part(f"{kind}-{ports.name}") if chosen is None else part_of_kind(chosen, kind, field)
     if part.rate is not None and abs(part.rate - ports.rate) > 1e-6 * ports.rate:
         raise ConfigError(
             f"{kind}={part.name} of {format_bandwidth(part.rate)} on ports of {format_bandwidth(ports.rate)}: expected "
@@ -164,32 +167,28 @@ class Stated(Protocol):
 
 def stated_bill(bill: Bill, fabric: Stated) -> Bill:
     """Return the bill with the watts and the joules per bit that the fabric states, in place of those of its parts."""
-    given = "given, without a source"
-    if fabric.power_per_rank is not None:
-        source = fabric.sources.get("power_per_rank", given)
-        bill = with_stated_power(bill, fabric.power_per_rank, source, fabric.stated_power_of)
-    if fabric.energy_per_bit is not None:
-        static = bill.static_power.value
-        bill = with_stated_energy(bill, fabric.energy_per_bit, fabric.sources.get("energy_per_bit", given))
-        if fabric.energy_per_bit > 0 and fabric.power_per_rank is None and static and bill.bandwidth:
-            bill = replace(bill, notes=(*bill.notes, _beside(static, bill.bandwidth)))
+    power, joules, given = fabric.power_per_rank, fabric.energy_per_bit, "given, without a source"
+    if power is not None:
+        source, kinds = fabric.sources.get("power_per_rank", given), fabric.stated_power_of
+        figure = Power(value=power, confidence=_confidence(source), source=source)
+        held = "all parts" if kinds is None else f"every {', '.join(kinds)}"
+        note = f"power_per_rank of the fabric stands for the power of {held}"
+        bill = _with_stated(bill, "power_per_rank", "static_power", figure, note, kinds)
+    if joules is not None:
+        static, source = bill.static_power.value, fabric.sources.get("energy_per_bit", given)
+        energy = EnergyPerBit(value=joules, confidence=_confidence(source), source=source)
+        note = "energy_per_bit of the fabric stands for the dynamic energy of all parts"
+        bill = _with_stated(bill, "energy_per_bit", "dynamic_energy", energy, note, None)
+        if joules > 0 and power is None and static and bill.bandwidth:
+            # A figure that vendors divide out of watts would count twice.
+            shown, per_bit = format_quantity(static, "power"), static / (8 * bill.bandwidth)
+            beside = (
+                f"energy_per_bit counts beside the {shown} of a rank's parts, busy or idle "
+                f"({format_quantity(per_bit, 'energy_per_bit')} at full load): state power_per_rank too, 0 where "
+                "energy_per_bit holds these watts"
+            )
+            bill = replace(bill, notes=(*bill.notes, beside))
     return bill
-
-
-def with_stated_power(bill: Bill, watts: float, source: str, kinds: Collection[Kind] | None) -> Bill:
-    """Return the bill with the power that a rank's file states, in place of the power of its parts.
-
-    Args:
-        bill: of the parts.
-        watts: of a rank, busy or idle.
-        source: of the watts.
-        kinds: kinds of parts whose power the watts hold; None: all.
-    """
-    figure = Power(value=watts, confidence=_confidence(source), source=source)
-    held = "all parts" if kinds is None else f"every {', '.join(kinds)}"
-    note = f"power_per_rank of the fabric stands for the power of {held}"
-    part = _stated_part("power_per_rank", "static_power", note).model_copy(update={"static_power": figure})
-    return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "static_power", kinds, note)
 
 
 def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
@@ -197,59 +196,38 @@ def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
     note = "a price of the fabric stands for those of all parts"
     # A price has a year; nothing is made of that of a stated one.
     figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
-    part = _stated_part("fabric_price", "dollars", note).model_copy(update={"dollars": figure})
-    return _replaced(bill, Line(part, 1.0, f"stated: {source}"), "dollars", None, note)
-
-
-def with_stated_energy(bill: Bill, joules: float, source: str) -> Bill:
-    """Return the bill with the dynamic energy that the fabric's file states, in place of that of its parts."""
-    figure = EnergyPerBit(value=joules, confidence=_confidence(source), source=source)
-    note = "energy_per_bit of the fabric stands for the dynamic energy of all parts"
-    part = _stated_part("energy_per_bit", "dynamic_energy", note).model_copy(update={"dynamic_energy": figure})
-    line = Line(part, 1.0, f"stated: {source}", rate=bill.bandwidth)
-    return _replaced(bill, line, "dynamic_energy", None, note)
-
-
-def _beside(watts: float, bandwidth: float) -> str:
-    """Return what energy_per_bit adds to, which a figure that vendors divide out of watts would count twice."""
-    shown, per_bit = (
-        format_quantity(watts, "power"),
-        format_quantity(watts / (8 * bandwidth), "energy_per_bit"),
-    )
-    return (
-        f"energy_per_bit counts beside the {shown} of a rank's parts, busy or idle ({per_bit} at full load): state "
-        "power_per_rank too, 0 where energy_per_bit holds these watts"
-    )
+    return _with_stated(bill, "fabric_price", "dollars", figure, note, None)
 
 
 def _confidence(source: str) -> Confidence:
     return "assumption" if source.startswith(("assumption", "given", "derived")) else "read"
 
 
-def _stated_part(name: str, figure: FigureName, why: str) -> Part:
-    others: tuple[FigureName, ...] = ("dollars", "static_power", "dynamic_energy", "mtbf")
-    return Part(
-        name=name,
+def _with_stated(
+    bill: Bill, field: str, name: FigureName, figure: Figure[float], note: str, kinds: Collection[Kind] | None
+) -> Bill:
+    """Return a bill in which a figure that a ``field`` states replaces those of parts of some kinds, or of all."""
+    part = Part(
+        name=field,
         kind="stated",
-        description=why,
-        counted_elsewhere={other: "stated figures have one quantity" for other in others if other != figure},
-    )
-
-
-def _replaced(bill: Bill, line: Line, figure: FigureName, kinds: Collection[Kind] | None, note: str) -> Bill:
+        description=note,
+        counted_elsewhere={other: "stated figures have one quantity" for other in FIGURES if other != name},
+    ).model_copy(update={name: figure})
+    rate = bill.bandwidth if name == "dynamic_energy" else None
+    line = Line(part, 1.0, f"stated: {figure.source}", rate=rate)
     lines = tuple(
-        replace(old, counted_elsewhere=(*old.counted_elsewhere, figure))
+        replace(old, counted_elsewhere=(*old.counted_elsewhere, name))
         if kinds is None or old.part.kind in kinds
         else old
         for old in bill.lines
     )
-    stated = (*bill.stated, figure) if kinds is None else bill.stated
+    stated = (*bill.stated, name) if kinds is None else bill.stated
     return replace(bill, lines=(*lines, line), notes=(*bill.notes, note), stated=stated)
 
 
 # What every bill of a fabric promises, for :func:`lightloom.machines.fabrics.conformance.check_fabric`.
 
-_CHECK_CLOSE = 1e-9
+_ROUNDING = 1e-9
 
 
 def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
@@ -272,7 +250,7 @@ def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
         if total.value is None or total.low is None or total.high is None:
             if not total.missing:
                 yield f"{name} is unknown and nothing is named as missing"
-        elif not 0 <= total.low <= total.value * (1 + _CHECK_CLOSE) <= total.high * (1 + 2 * _CHECK_CLOSE) < math.inf:
+        elif not 0 <= total.low <= total.value * (1 + _ROUNDING) <= total.high * (1 + 2 * _ROUNDING) < math.inf:
             yield f"{name} is {total.value}, outside {total.low} to {total.high}"
     yield from _energies(bill)
 
@@ -280,10 +258,10 @@ def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
 def _energies(bill: Bill) -> Iterator[str]:
     static, dynamic = bill.static_power.value, bill.dynamic_power.value
     idle = bill.energy(2.0, 0.0).value
-    if static is not None and not math.isclose(idle or 0.0, 2.0 * static, rel_tol=_CHECK_CLOSE):
+    if static is not None and not math.isclose(idle or 0.0, 2.0 * static, rel_tol=_ROUNDING):
         yield f"2 s without load take {idle} J: expected the static power of {static} W times 2 s"
     if None in (static, dynamic) or bill.bandwidth is None or bill.dynamic_energy.value is None:
         return
     full = bill.energy(2.0, 2.0 * 8 * bill.bandwidth).value
-    if not math.isclose(full or 0.0, 2.0 * ((static or 0.0) + (dynamic or 0.0)), rel_tol=_CHECK_CLOSE):
+    if not math.isclose(full or 0.0, 2.0 * ((static or 0.0) + (dynamic or 0.0)), rel_tol=_ROUNDING):
         yield f"2 s at full load take {full} J: expected {static} W and {dynamic} W of load times 2 s"
