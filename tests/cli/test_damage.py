@@ -110,7 +110,7 @@ def test_a_failing_algorithm_is_a_refused_row_of_the_stragglers(
             raise IndexError("rank 13 of 12")
         return build(algorithm, *rest)
 
-    monkeypatch.setattr("lightloom.collectives.registry.build", failing)
+    monkeypatch.setattr("lightloom.app.cli.collective.build", failing)
     arguments = ["damage", "all-gather", "--ranks", "6", "--wavelengths", "2", "--nbytes-per-rank", "10kB"]
     document = json.loads(run(monkeypatch, capsys, *arguments, "--late", "10us", "--json").out)
     why = "optree-striped raises IndexError: rank 13 of 12"

@@ -28,13 +28,13 @@ from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError
 from lightloom.core.results import Document, provenance, provenance_line
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import training_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from lightloom.photonics.onn.recipe import TrainingRecipe
     from lightloom.photonics.onn.search import SearchResult
     from lightloom.photonics.onn.training import Trained
 
@@ -170,12 +170,12 @@ def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
 
 def _need_torch() -> Any:
     try:
-        import lightloom.photonics.onn as trained
+        from lightloom.photonics.onn import training
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise UnsupportedError(f"training {INSTALL_TORCH}") from error
-    return trained
+    return training
 
 
 def _levels(
@@ -195,7 +195,7 @@ def _levels(
     given["layers"] = None if layers is None else read_list(layers, "--layers", "-")
     given["approximated"] = None if approximated is None else read_list(approximated, "--approximated")
     chosen = options | {name: value for name, value in given.items() if value is not None}
-    return cast("tuple[TrainingRecipe, TrainingRecipe]", _need_torch().TrainingRecipe.cascade(groups, **chosen))
+    return TrainingRecipe.cascade(groups, **chosen)
 
 
 def _recipe(
@@ -213,18 +213,17 @@ def _recipe(
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
     if any(given) and not all(given):
         raise ConfigError("give --servers, --bits and --layers together")
-    trained = _need_torch()
+    _need_torch()
     chosen = options if form is None else {**options, "form": form}
     if approximated is not None:
         chosen["approximated"] = read_list(approximated, "--approximated")
     if not all(given):
         number = 1 if scenario is None else scenario
-        return cast("TrainingRecipe", trained.TrainingRecipe.scenario(number, **chosen))
+        return TrainingRecipe.scenario(number, **chosen)
     signals = read_list(str(layers), "--layers", "-")
     if chosen.setdefault("form", "cayley") != "free":
         chosen.setdefault("approximated", tuple(range(1, len(signals))))
-    recipe = trained.TrainingRecipe(servers=servers, bits=bits, layers=signals, **chosen)
-    return cast("TrainingRecipe", recipe)
+    return TrainingRecipe(servers=servers, bits=bits, layers=signals, **chosen)
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
