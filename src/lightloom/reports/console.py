@@ -166,9 +166,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         _Column("90 %", lambda row: Text(row.interval), 9, right=True),
         _Column("samples/s", lambda row: Text(format_rate(row.samples_per_second)), 3, right=True),
         _Column(
-            "where the time goes" if bar >= 19 else "time",
-            lambda row: breakdown_bar(row.per_sample(), longest, bar),
-            4,
+            "where the time goes" if bar >= 19 else "time", lambda row: breakdown_bar(row.per_sample(), longest, bar), 4
         ),
         _Column("exchange", _exchange, 2, wraps=True),
         _Column("energy/sample", lambda row: _energy(row.energy_per_sample, row.energy), 8, right=True),
@@ -219,19 +217,22 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
         _Column("checks", lambda row: _flag(row.verified, "verified", "NOT VERIFIED"), 3),
         _Column("bound set by", lambda row: Text(row.bound_by, "dim"), 4, wraps=True),
     ]
-    if all(row.times_repeated is None for row in rows):
-        columns = [column for column in columns if column.name != "steady"]
-    return _fitted_table(columns, rows, width, title)
+    steady = any(row.times_repeated is not None for row in rows)
+    return _fitted_table([column for column in columns if steady or column.name != "steady"], rows, width, title)
 
 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
     """Published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
+
+    def status(claim: Claim) -> Text:
+        return Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
+
     columns: list[_Column[Claim]] = [
         _Column("figure", lambda claim: Text(claim.id), wraps=True, dotted=True),
         _Column("paper", lambda claim: Text(format_claim(claim.paper)), wraps=True, right=True),
         _Column("ours", lambda claim: Text(format_claim(claim.ours)), wraps=True, right=True),
         _Column("unit", lambda claim: Text(claim.unit), wraps=True),
-        _Column("status", _status, wraps=width is not None and width < 60),
+        _Column("status", status, wraps=width is not None and width < 60),
         _Column("why", lambda claim: Text(claim.why, "dim"), 1, wraps=True),
     ]
     return _fitted_table(columns, list(claims), width, title)
@@ -275,10 +276,6 @@ def _table(title: str) -> Table:
 
 def _energy(text: str, joules: float | None) -> Text:
     return Text(text, style="dim" if joules is None else "")
-
-
-def _status(claim: Claim) -> Text:
-    return Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
 
 
 def _checks(row: RankingRow) -> Text:

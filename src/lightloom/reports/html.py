@@ -124,7 +124,7 @@ def _environment() -> Environment:
         "time": format_time,
         "size": format_size,
         "energy": format_energy,
-        "percent": _percent,
+        "percent": lambda part, whole: f"{100 * part / whole:.4f}%" if whole else "0%",
         "ratio": format_ratio,
         "rate": format_rate,
         "bar_scale": bar_scale,
@@ -155,11 +155,6 @@ def bar_scale(rows: Sequence[RankingRow]) -> float:
     """
     times = [row.sample_time for row in rows]
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
-
-
-def _percent(part: float, whole: float) -> str:
-    """Return a share as a percentage in CSS."""
-    return f"{100 * part / whole:.4f}%" if whole else "0%"
 
 
 def notebook_svg(figure: Figure) -> str:

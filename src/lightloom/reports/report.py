@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +108,11 @@ def explored_plan(
     """Return the data with which the page explores one plan."""
     shown = busiest(timeline, LANES)
     below = 0.0
-    lanes = {name: stretches(intervals, below, join_compute=False) for name, intervals in shown.items()}
-    while sum(map(len, lanes.values())) > _STRETCHES and below < timeline.step_time:
-        below = below * 2 or timeline.step_time / 4_096
+    while True:
         lanes = {name: stretches(intervals, below, join_compute=False) for name, intervals in shown.items()}
+        if sum(map(len, lanes.values())) <= _STRETCHES or below >= timeline.step_time:
+            break
+        below = below * 2 or timeline.step_time / 4_096
     return ExploredPlan(
         place=place,
         label=label,
@@ -165,22 +166,9 @@ def page_data(plans: Iterable[ExploredPlan], light: LightMap | None) -> str:
     data["plans"] = {str(plan.place): _plan_data(plan, names) for plan in plans}
     data["names"] = list(names)
     if light is not None:
-        colours = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in _bytes(light.ranks)]
-        data["light"] = {
-            "title": light.title,
-            "ranks": light.ranks,
-            "channels": light.channels,
-            "steps": light.steps,
-            "shown": list(light.shown),
-            "colours": colours,
-            "rows": [list(row) for row in light.rows],
-        }
+        bytes_of_colours = np.rint(cyclic_colours(light.ranks) * 255).astype(int).tolist()
+        data["light"] = asdict(light) | {"colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in bytes_of_colours]}
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
-
-
-def _bytes(ranks: int) -> list[list[int]]:
-    colours: list[list[int]] = np.rint(cyclic_colours(ranks) * 255).astype(int).tolist()
-    return colours
 
 
 def _plan_data(plan: ExploredPlan, names: dict[str, int]) -> dict[str, Any]:
@@ -206,7 +194,7 @@ def _plan_data(plan: ExploredPlan, names: dict[str, int]) -> dict[str, Any]:
         "resources": plan.resources,
         "joined": plan.joined_below,
         "stretches": rows,
-        "tasks": [[task.name, task.kind, task.times, task.seconds, task.longest] for task in plan.tasks],
+        "tasks": [astuple(task) for task in plan.tasks],
         "exchanges": [list(row) for row in plan.exchanges],
         "memory": list(plan.memory.items()),
         "capacity": plan.capacity,
@@ -498,17 +486,10 @@ def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str,
         for earlier in (of_task[number] for number in interval.after):
             if earlier.resource != interval.resource:
                 count += 1
-                for phase, end, moment in (("s", earlier, earlier.start + earlier.duration / 2), ("f", interval, None)):
-                    yield {
-                        "ph": phase,
-                        "bp": "e",
-                        "name": "waits for",
-                        "cat": "dependency",
-                        "id": count,
-                        "pid": 1,
-                        "tid": threads[end.resource],
-                        "ts": (end.start if moment is None else moment) * MICROSECONDS,
-                    }
+                common = {"bp": "e", "name": "waits for", "cat": "dependency", "id": count, "pid": 1}
+                middle = earlier.start + earlier.duration / 2
+                for phase, end, moment in (("s", earlier, middle), ("f", interval, interval.start)):
+                    yield {"ph": phase, **common, "tid": threads[end.resource], "ts": moment * MICROSECONDS}
 
 
 def write_perfetto_trace(

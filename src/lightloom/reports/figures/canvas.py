@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.image import AxesImage
 
-    from lightloom.core.arrays import Floats
-
     Panels: TypeAlias = Axes | Sequence[Axes]
 
 
@@ -96,9 +94,8 @@ def cyclic_colours(count: int) -> Floats:
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def light_ramp() -> ListedColormap:
-    """Return a colour map from nothing (the ground shows) to full light."""
-    return ramp((0.86, 0.47, 0.10))
+_LIGHT = (0.86, 0.47, 0.10)
+"""Colour of full light in maps of links, as RGB."""
 
 
 def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
@@ -119,15 +116,16 @@ _P = ParamSpec("_P")
 
 @cache
 def _style() -> dict[str, Any]:
-    return read_yaml(Path(__file__).with_name("style.yaml"))
+    """Return matplotlib's settings for all figures."""
+    fixed = read_yaml(Path(__file__).with_name("style.yaml"))
+    return fixed | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
 
 
 @contextmanager
 def _look() -> Iterator[None]:
     import matplotlib
 
-    settings = _style() | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
-    with matplotlib.rc_context(settings):  # type: ignore[arg-type, unused-ignore]
+    with matplotlib.rc_context(_style()):  # type: ignore[arg-type, unused-ignore]
         yield
 
 
@@ -151,6 +149,19 @@ def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def panel_grid(width: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, Any]:
+    """Return a figure of panels, [rows, columns] even where there is one; sizes in inches, options of ``subplots``."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def annotate(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
+    """Write a note beside a point of a panel, ``offset`` in points; options of matplotlib's ``annotate``."""
+    axes.annotate(text, point, xytext=offset, textcoords="offset points", **options)
+
+
 def hide_spines(axes: Axes, *more: str) -> None:
     """Hide the top and the right side of a panel's box, and ``more`` of its sides."""
     axes.spines[["top", "right", *more]].set_visible(False)
@@ -171,7 +182,7 @@ def integer_ticks(axis: Axis, most: int) -> None:
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
     """Draw shares, shape [bins of steps, bins of links], from none to ``most``, the first of ``steps`` on top."""
     extent = (-0.5, links - 0.5, steps + 0.5, 0.5)
-    return axes.imshow(shares, aspect="auto", interpolation="none", cmap=light_ramp(), vmin=0, vmax=most, extent=extent)
+    return axes.imshow(shares, aspect="auto", interpolation="none", cmap=ramp(_LIGHT), vmin=0, vmax=most, extent=extent)
 
 
 def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:

@@ -18,8 +18,10 @@ from lightloom.reports.figures.canvas import (
     KINDS,
     SHARES,
     TASKS,
+    annotate,
     hide_spines,
     integer_ticks,
+    panel_grid,
     plain,
     single_panel,
     styled,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_ACCURACY_FIGURE_COLOURS = [colour for _, colour in TASKS.values()]
+_SERIES_COLOURS = [colour for _, colour in TASKS.values()]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
     axes.plot(ends, ends, color=FAINT, lw=1, zorder=1, label="equal")
     axes.fill_between(ends, ends * 0.9, ends * 1.1, color=FAINT, alpha=0.15, lw=0, zorder=0, label="within 10 %")
     for index, entry in enumerate(series):
-        colour = _ACCURACY_FIGURE_COLOURS[index % len(_ACCURACY_FIGURE_COLOURS)]
+        colour = _SERIES_COLOURS[index % len(_SERIES_COLOURS)]
         widths = None
         if entry.low is not None and entry.high is not None:
             widths = np.stack([entry.predicted - entry.low, entry.high - entry.predicted])
@@ -87,7 +89,7 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
 
 # Below which speed of links each exchange of gradients shortens a step, by the number of ranks.
 
-_BREAK_EVEN_FIGURE_COLOURS = ("#1f6f8b", "#c8553d", "#588b3a", "#8a5a9e", "#b08900", "#5a6570", "#2d9d8f")
+_METHOD_COLOURS = ("#1f6f8b", "#c8553d", "#588b3a", "#8a5a9e", "#b08900", "#5a6570", "#2d9d8f")
 _MARKS = "osD^vPX"
 
 
@@ -99,17 +101,15 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
         lines: of each method, (ranks, speed in bytes per second, None where it pays at none).
         title: of the figure.
     """
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for place, (name, points) in enumerate(lines.items()):
         ranks = [count for count, _ in points]
         speeds = [float("nan") if speed is None else 8e-9 * speed for _, speed in points]
-        colour, mark = _BREAK_EVEN_FIGURE_COLOURS[place % len(_BREAK_EVEN_FIGURE_COLOURS)], _MARKS[place % len(_MARKS)]
+        colour, mark = _METHOD_COLOURS[place % len(_METHOD_COLOURS)], _MARKS[place % len(_MARKS)]
         axes.plot(ranks, speeds, color=colour, marker=mark, markersize=4, linewidth=1.2, label=plain(name))
     counts = sorted({count for points in lines.values() for count, _ in points})
     axes.set_xticks(counts, [str(count) for count in counts])
@@ -117,13 +117,18 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    _draw_grid(axes)
     axes.set(xlabel="ranks", ylabel="speed of a rank's link, Gb/s")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     axes.set_title(title, loc="left", fontsize=9)
     return figure
+
+
+def _draw_grid(axes: Axes) -> None:
+    """Draw faint lines at the ticks behind the data, and no box."""
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    axes.set_axisbelow(True)
+    hide_spines(axes)
 
 
 # Stacked bars: where the step time of each result goes.
@@ -222,15 +227,13 @@ def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     bounds = [row["lower_bound_s"] * 1e6 for row in rows]
     axes.barh(place, times, height=0.6, color=TASKS[kind][1], label="time")
     axes.plot(bounds, place, "|", color=INK, markersize=14, markeredgewidth=2, label="lower bound of what is left")
-    axes.set_yticks(place, [plain(_case(row["failures"])) for row in rows])
+    failed = [row["failures"] for row in rows]
+    names = [f"all {len(each)} together" if len(each) > 1 else "".join(each) or "nothing failed" for each in failed]
+    axes.set_yticks(place, [plain(name) for name in names])
     axes.invert_yaxis()
     axes.set_xlabel("µs from dark circuits")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
     return figure
-
-
-def _case(failures: Sequence[str]) -> str:
-    return f"all {len(failures)} together" if len(failures) > 1 else "".join(failures) or "nothing failed"
 
 
 # Bytes against loss: what each exchange saves and what it costs.
@@ -255,11 +258,9 @@ class ExchangePoint(NamedTuple):
 @styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     """Draw methods as dots with their spread over seeds; those that no other beats in both are filled and joined."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     for point in points:
         colour = _FRONT if point.on_front else _COLOUR
@@ -274,9 +275,7 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     largest = max(point.ratio for point in points)
     axes.set_xlim(0.9, largest * 1.6)
     axes.axhline(0, color=FAINT, linewidth=0.6)
-    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    _draw_grid(axes)
     axes.set(xlabel="bytes saved, relative to an all-reduce of float32", ylabel="validation loss less the plain run's")
     axes.set_title(title, loc="left", fontsize=9)
     _label(figure, axes, points)
@@ -296,13 +295,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
             if free and left > axes.bbox.x0 / scale:
                 break
         taken.append((left, low, width))
-        axes.annotate(
-            plain(point.name),
-            (point.ratio, point.difference),
-            xytext=(right, up),
-            textcoords="offset points",
-            fontsize=7,
-        )
+        annotate(axes, plain(point.name), (point.ratio, point.difference), (right, up), fontsize=7)
 
 
 # Time against energy: every plan that was simulated, and those that no other beats in both.
@@ -333,22 +326,25 @@ class Point(NamedTuple):
 @styled
 def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     named = _spread(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
     sites = list(dict.fromkeys(point.site for point in points))
     marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
-    figure = Figure(figsize=(9.0, max(4.2, 1.4 + _ROW * len(named))), layout="constrained")
-    axes, side = figure.subplots(1, 2, width_ratios=(5, 3.4))
+    figure, panels = panel_grid(9.0, max(4.2, 1.4 + _ROW * len(named)), 1, 2, width_ratios=(5, 3.4))
+    axes, side = panels[0]
     for kind, colour in KINDS.items():
         for site in sites:
             here = [point for point in points if point.kind == kind and point.site == site]
             times, energies = [point.time for point in here], [point.energy for point in here]
             axes.scatter(times, energies, s=22, marker=marks[site], color=colour, alpha=0.75, linewidth=0, zorder=2)
     _scales(axes, points)
-    _line(axes, sorted(front, key=lambda point: point.time))
-    _names(figure, axes, side, named)
+    times, joules = zip(
+        *((point.time, point.energy) for point in sorted(front, key=lambda point: point.time)), strict=True
+    )
+    axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
+    axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
+    _label_plans(figure, axes, side, named)
     used = {point.kind for point in points}
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
     handles = [
@@ -380,30 +376,20 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
         axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("time a sample")
     axes.set_ylabel("energy a sample")
-    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    _draw_grid(axes)
 
 
-def _line(axes: Axes, front: Sequence[Point]) -> None:
-    times, joules = [point.time for point in front], [point.energy for point in front]
-    axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
-    axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
-
-
-def _names(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
-    """Names in a column of their own, in the order of their dots, a thin line from each to its dot."""
+def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
+    """Write the names in a column of their own, in the order of their dots, a thin line from each to its dot."""
     from matplotlib.patches import ConnectionPatch
 
     side.set_axis_off()
     side.set_xlim(0, 1)
     side.set_ylim(0, 1)
-    heights = _heights(
-        [
-            axes.transAxes.inverted().transform(axes.transData.transform((point.time, point.energy)))[1]
-            for point in named
-        ]
+    dots = axes.transAxes.inverted().transform(
+        axes.transData.transform([(point.time, point.energy) for point in named])
     )
+    heights = _heights(dots[:, 1])
     for point, height in zip(named, heights, strict=True):
         where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
         text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])

@@ -23,6 +23,7 @@ from lightloom.reports.figures.canvas import (
     hide_spines,
     integer_ticks,
     number_bar,
+    panel_grid,
     share_bar,
     share_image,
     single_panel,
@@ -218,15 +219,13 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
 @styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     """Draw the source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
-    from matplotlib.figure import Figure
-
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
     colours = cyclic_colours(fabric.channels)
-    figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
+    figure, grid = panel_grid(_WIDTH, 3.5, 1, len(shown), sharey=True)
+    panels = grid[0]
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
     headline(figure, title)
-    panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
     for axes, step in zip(panels, shown, strict=True):
         now = paths.of_step(step)
         _circuits(axes, now.destination, now.source, colours[now.channel], n)

@@ -17,9 +17,11 @@ from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.figures.canvas import (
     FAINT,
     INK,
+    annotate,
     headline,
     hide_spines,
     integer_ticks,
+    panel_grid,
     plain,
     single_panel,
     styled,
@@ -45,37 +47,26 @@ _EXACT = 1e-5
 @styled
 def calibration_figure(rows: Sequence[Document], power_noise: float, title: str) -> Figure:
     """``rows`` are those of `meshes.calibration.Trial`, each with the ``name`` of its chip."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    steps, errors = figure.subplots(1, 2)
-    _steps(steps, rows, power_noise)
-    _errors(errors, rows)
+    figure, panels = panel_grid(9.0, 3.6, 1, 2)
+    _draw_residuals(panels[0, 0], rows, power_noise)
+    _draw_errors(panels[0, 1], rows)
     headline(figure, title)
     return figure
 
 
-def _steps(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
+def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
     for row in rows:
         panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_AFTER, lw=1.0, alpha=0.6)
     if power_noise > 0:
         panel.axhline(power_noise, color=FAINT, lw=1.0)
-        panel.annotate(
-            "noise of the detectors",
-            (1, power_noise),
-            xycoords=("axes fraction", "data"),
-            xytext=(-2, -9),
-            textcoords="offset points",
-            ha="right",
-            fontsize=7.5,
-            color=INK,
-        )
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 7.5}
+        annotate(panel, "noise of the detectors", (1, power_noise), (-2, -9), color=INK, **place)
     panel.set(yscale="log", xlabel="step of the fit", ylabel="difference of powers, share of the input")
     integer_ticks(panel.xaxis, 10)
     hide_spines(panel)
 
 
-def _errors(panel: Axes, rows: Sequence[Document]) -> None:
+def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
     places = np.arange(len(rows))
     series = {
         "phases of ideal devices": ("error_before", _BEFORE, "o"),
@@ -100,7 +91,7 @@ def _errors(panel: Axes, rows: Sequence[Document]) -> None:
 # A whole averager as the light sees it: P, a mesh a layer with its nonlinear units behind, T.
 
 _FILL = {"passive": "#d5dbe6", "layer": "#aebfe3"}
-_CHAIN_UNIT = "#e0892b"
+_UNIT = "#e0892b"
 _MOST_GUIDES = 16
 """Waveguides drawn between two boxes; more would be a grey area."""
 
@@ -147,14 +138,11 @@ def _chain_part(name: str, part: Part, units: bool) -> ChainPart:
 @styled
 def chain_figure(parts: Sequence[ChainPart], title: str = "") -> Figure:
     """Boxes as high as they have signals and as wide as they have columns, on a scale that grows more slowly."""
-    from matplotlib.figure import Figure
-
     widths = [0.55 + 0.16 * part.columns**0.5 for part in parts]
     heights = [0.4 + 0.6 * max(part.inputs, part.outputs) ** 0.5 for part in parts]
     gap, most = 0.62, max(heights)
     across = sum(widths) + gap * (len(parts) + 1)
-    figure = Figure(figsize=(min(max(0.95 * across, 6.5), 16), 0.62 * most + 1.9), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(min(max(0.95 * across, 6.5), 16), 0.62 * most + 1.9)
     x, before = 0.0, parts[0].inputs
     for index, (part, width, height) in enumerate(zip(parts, widths, heights, strict=True)):
         behind = parts[index - 1].units if index else False
@@ -210,7 +198,7 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
             [middle] * shown,
             heights,
             s=min(36.0, 700 / shown**1.4),
-            color=_CHAIN_UNIT,
+            color=_UNIT,
             edgecolors=INK,
             lw=0.4,
             zorder=4,
@@ -230,32 +218,29 @@ def part_figure(part: Part, name: str = "") -> Figure:
 
 # The floor plan of a chip: interferometers, phase shifters, units and the waveguides between them, to scale.
 
-_MESH, _SIGMA, _SHIFTER, _CHIP_UNIT = "#3b62ad", "#5ba8a0", "#7d6bc4", "#e0892b"
+_MESH, _SIGMA, _SHIFTER = "#3b62ad", "#5ba8a0", "#7d6bc4"
 
 
 @styled
 def chip_figure(plan: FloorPlan, title: str) -> Figure:
     """Draw the chip in as many rows as its length needs, from left to right and from top to bottom."""
-    from matplotlib.figure import Figure
-
     rows = min(4, max(1, round((plan.width / plan.height / 4) ** 0.5)))
     length = plan.width / rows
     height = 11.0 * plan.height / length
-    figure = Figure(figsize=(11.5, rows * (height + 0.55) + 0.7), layout="constrained")
-    panels = figure.subplots(rows, 1, squeeze=False)[:, 0]
-    for row, panel in enumerate(panels):
-        _chip_draw(panel, plan)
+    figure, panels = panel_grid(11.5, rows * (height + 0.55) + 0.7, rows, 1)
+    for row, panel in enumerate(panels[:, 0]):
+        _draw_chip(panel, plan)
         panel.set(xlim=(row * length, (row + 1) * length), ylim=(0, plan.height))
         panel.set_aspect("equal")
         panel.tick_params(labelsize=7)
         hide_spines(panel)
-    panels[-1].set_xlabel("µm")
-    _legend(panels[0])
+    panels[-1, 0].set_xlabel("µm")
+    _draw_chip_legend(panels[0, 0])
     headline(figure, title)
     return figure
 
 
-def _chip_draw(panel: Axes, plan: FloorPlan) -> None:
+def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
     from matplotlib.collections import LineCollection
 
     guides = [[(place.x, place.y), (place.x + place.length, place.y)] for place in plan.guides]
@@ -266,7 +251,7 @@ def _chip_draw(panel: Axes, plan: FloorPlan) -> None:
     _boxes(panel, plan.interferometers, rules.column, 1.35 * rules.pitch, 0.85 * rules.pitch, _MESH)
     _boxes(panel, plan.attenuators, rules.column, 0.7 * rules.pitch, 0.35 * rules.pitch, _SIGMA)
     _boxes(panel, plan.shifters, rules.heater, 0.5 * rules.pitch, 0.25 * rules.pitch, _SHIFTER)
-    _boxes(panel, plan.units, rules.unit, 0.8 * rules.pitch, 0.4 * rules.pitch, _CHIP_UNIT)
+    _boxes(panel, plan.units, rules.unit, 0.8 * rules.pitch, 0.4 * rules.pitch, _UNIT)
 
 
 def _boxes(panel: Axes, places: Sequence[Place], length: float, height: float, above: float, colour: str) -> None:
@@ -288,14 +273,14 @@ def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float
     return points
 
 
-def _legend(panel: Axes) -> None:
+def _draw_chip_legend(panel: Axes) -> None:
     from matplotlib.patches import Patch
 
     names = {
         "interferometer": _MESH,
         "attenuator of Σ": _SIGMA,
         "phase shifter": _SHIFTER,
-        "gain or unit": _CHIP_UNIT,
+        "gain or unit": _UNIT,
     }
     handles = [Patch(color=colour, label=name) for name, colour in names.items()]
     panel.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=7.5)
@@ -303,7 +288,7 @@ def _legend(panel: Axes) -> None:
 
 # What a link's wrong words come from, and the word error rate against its options.
 
-_LINK_COLOUR, _ALONE = "#3b62ad", "#e0892b"
+_RATES, _ALONE = "#3b62ad", "#e0892b"
 _MOST_PARTS = 14
 
 
@@ -314,14 +299,12 @@ def link_figure(document: Document) -> Figure:
     ``document`` is that of ``onn link --json``. Lines and dots are rates, bands and bars their 95 % intervals; rates of
     zero are hollow, at the upper end of their interval.
     """
-    from matplotlib.figure import Figure
-
     compared, sweeps = document["contributions"], document["sweeps"]
     panels = (compared is not None) + len(sweeps)
     columns = min(max(panels, 1), 3)
     rows = -(-max(panels, 1) // columns)
-    figure = Figure(figsize=(max(3.6 * columns, 5.6), 3.3 * rows + 0.4), layout="constrained")
-    axes = iter(figure.subplots(rows, columns, squeeze=False).ravel())
+    figure, grid = panel_grid(max(3.6 * columns, 5.6), 3.3 * rows + 0.4, rows, columns)
+    axes = iter(grid.ravel())
     if compared is not None:
         _draw_parts(next(axes), compared)
     for sweep in sweeps:
@@ -338,7 +321,7 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
     rates: dict[str, list[float]] = {"without": [], "alone": []}
-    for name, colour, offset in (("without", _LINK_COLOUR, 0.16), ("alone", _ALONE, -0.16)):
+    for name, colour, offset in (("without", _RATES, 0.16), ("alone", _ALONE, -0.16)):
         for place, row in zip(places, rows, strict=True):
             rate, (low, high) = row[name]["word_error_rate"], row[name]["interval_95"]
             axes.plot([max(low, 1e-9), high], [place + offset] * 2, color=colour, lw=1.2, alpha=0.5)
@@ -349,16 +332,8 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
     together = compared["together"]["word_error_rate"]
     if together > 0:
         axes.axvline(together, color=FAINT, lw=1, zorder=0)
-        axes.annotate(
-            "all parts",
-            (together, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, 2),
-            textcoords="offset points",
-            fontsize=7,
-            color=INK,
-            ha="left",
-        )
+        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "left", "fontsize": 7}
+        annotate(axes, "all parts", (together, 1), (4, 2), color=INK, **place)
     axes.set(xscale="log", yticks=places, yticklabels=[row["part"] for row in rows])
     shown = [value for values in rates.values() for value in values] + [together or 1e-6]
     axes.set_xlim(min(shown) / 3, min(max(shown) * 3, 1.5))
@@ -374,10 +349,10 @@ def _draw_sweep(axes: Axes, sweep: Document) -> None:
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
     low, high = np.array([row["interval_95"] for row in sweep["rows"]]).T
-    axes.fill_between(values, np.maximum(low, 1e-9), high, color=_LINK_COLOUR, alpha=0.18, lw=0)
+    axes.fill_between(values, np.maximum(low, 1e-9), high, color=_RATES, alpha=0.18, lw=0)
     wrong = rates > 0
-    axes.plot(values[wrong], rates[wrong], "o-", color=_LINK_COLOUR, lw=1.4, markersize=3.5)
-    axes.plot(values[~wrong], high[~wrong], "o", color=_LINK_COLOUR, markersize=3.5, markerfacecolor="white")
+    axes.plot(values[wrong], rates[wrong], "o-", color=_RATES, lw=1.4, markersize=3.5)
+    axes.plot(values[~wrong], high[~wrong], "o", color=_RATES, markersize=3.5, markerfacecolor="white")
     axes.set_yscale("log")
     if (values > 0).all() and values.max() > 5 * values.min():
         axes.set_xscale("log")
@@ -389,7 +364,7 @@ def _draw_sweep(axes: Axes, sweep: Document) -> None:
 
 # Error rate against noise: curves with their cliffs, the limit of each, and what no network can pass.
 
-_NOISE_COLOURS = ("#3b62ad", "#e0892b", "#5ba8a0", "#c2449a", "#7d6bc4", "#c9603a")
+_CURVES = ("#3b62ad", "#e0892b", "#5ba8a0", "#c2449a", "#7d6bc4", "#c9603a")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -420,16 +395,16 @@ def noise_figure(curves: Sequence[NoiseCurve], bound: float, title: str = "") ->
     figure, axes = single_panel(8.0, 4.4)
     floor = min(0.3 / max(curve.evaluations for curve in curves), (1 - TARGET) / 10)
     for index, curve in enumerate(curves):
-        _noise_draw(axes, curve, _NOISE_COLOURS[index % len(_NOISE_COLOURS)], floor)
+        _draw_noise(axes, curve, _CURVES[index % len(_CURVES)], floor)
     axes.axhline(1 - TARGET, color=FAINT, lw=0.8)
-    note: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "color": INK, "fontsize": 7.5}
+    note: dict[str, Any] = {"ha": "right", "color": INK, "fontsize": 7.5}
     rate = f"1 in {1 / (1 - TARGET):,.0f}"
-    axes.annotate(rate, (1, 1 - TARGET), xycoords=("axes fraction", "data"), xytext=(-2, 3), **note)
+    annotate(axes, rate, (1, 1 - TARGET), (-2, 3), xycoords=("axes fraction", "data"), **note)
     if np.isfinite(bound):
         axes.axvspan(bound, 1.0, color=FAINT, alpha=0.18, lw=0)
         limit = f"no network passes {bound:.2g} at 99.99 %"
         note |= {"xycoords": ("data", "axes fraction"), "rotation": 90, "va": "center"}
-        axes.annotate(limit, (bound, 0.5), xytext=(-4, 0), **note)
+        annotate(axes, limit, (bound, 0.5), (-4, 0), **note)
     sigmas = np.concatenate([curve.sigmas for curve in curves])
     axes.set(xscale="log", yscale="log", xlim=(sigmas.min(), sigmas.max()), ylim=(floor, 1.3))
     axes.set_xlabel("noise on every signal, relative to its full scale")
@@ -442,7 +417,7 @@ def noise_figure(curves: Sequence[NoiseCurve], bound: float, title: str = "") ->
     return figure
 
 
-def _noise_draw(axes: Axes, curve: NoiseCurve, colour: str, floor: float) -> None:
+def _draw_noise(axes: Axes, curve: NoiseCurve, colour: str, floor: float) -> None:
     """Draw one curve; rates of zero are hollow dots at ``floor``."""
     wrong = curve.error_rates > 0
     label = plain(curve.name) if curve.limit is None else f"{plain(curve.name)}: limit {curve.limit:.2g}"
@@ -465,7 +440,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "FEC": ("error correction",),
 }
 """Groups of a table of energies, and the parts that each of them adds up."""
-_REDUCERS_COLOURS = dict(zip(PARTS, ("#6f9be0", "#3b62ad", "#e0892b", "#c2449a", "#7d6bc4", "#5ba8a0"), strict=True))
+_PART_COLOURS = dict(zip(PARTS, ("#6f9be0", "#3b62ad", "#e0892b", "#c2449a", "#7d6bc4", "#5ba8a0"), strict=True))
 _SAVES, _COSTS = "#5ba8a0", "#c9603a"
 _TURNS = 10
 _LEAST = -120.0
@@ -477,18 +452,15 @@ _BEYOND = 3.5
 @styled
 def reducers_figure(made: ReducerComparison) -> Figure:
     """Draw energies by part with the range of 90 % of draws, and the constants that change a saving the most."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    _energies(left, made)
-    _turns(right, made)
+    figure, panels = panel_grid(10.5, 4.4, 1, 2, width_ratios=(1.25, 1))
+    _draw_energies(panels[0, 0], made)
+    _draw_turns(panels[0, 1], made)
     setting = made.setting
     headline(figure, f"{setting.servers} servers, {setting.bits} bits, {setting.symbol_rate / 1e9:g} GBd")
     return figure
 
 
-def _energies(axes: Axes, made: ReducerComparison) -> None:
+def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
     names = list(made.rivals)
     whole = sorted(1e12 * rival.energy_per_bit for rival in made.rivals.values())
     edge = _BEYOND * whole[len(whole) // 2]
@@ -500,9 +472,7 @@ def _energies(axes: Axes, made: ReducerComparison) -> None:
         for group, parts in PARTS.items():
             length = 1e12 * sum(rival.energy.get(part, 0.0) for part in parts)
             length = min(length, edge - start) if isfinite(length) else edge - start
-            axes.barh(
-                place, length, 0.62, left=start, color=_REDUCERS_COLOURS[group], label=group if place == 0 else None
-            )
+            axes.barh(place, length, 0.62, left=start, color=_PART_COLOURS[group], label=group if place == 0 else None)
             start += length
         _range(axes, made, name, place, edge)
     axes.set_yticks(range(len(names)), names)
@@ -525,7 +495,7 @@ def _range(axes: Axes, made: ReducerComparison, name: str, place: int, edge: flo
     axes.plot(energy, place, "o", color=INK, markersize=3)
 
 
-def _turns(axes: Axes, made: ReducerComparison) -> None:
+def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
     first, second = made.pair
     turns = made.turns[:_TURNS]
     own = max(100 * made.saving(first, second), _LEAST)
@@ -537,18 +507,8 @@ def _turns(axes: Axes, made: ReducerComparison) -> None:
         for value, end, at in ((constant.low, turn.at_low, ends[0]), (constant.high, turn.at_high, ends[1])):
             side = 1 if at > own or at == _LEAST else -1
             text = f"{value:g}" if isfinite(end) else f"{value:g}: no light does"
-            side_of = "left" if side > 0 else "right"
-            colour = "white" if at == _LEAST else FAINT
-            axes.annotate(
-                text,
-                (at, place),
-                (3 * side, 0),
-                textcoords="offset points",
-                fontsize=6.5,
-                color=colour,
-                ha=side_of,
-                va="center",
-            )
+            ends_at, colour = "left" if side > 0 else "right", "white" if at == _LEAST else FAINT
+            annotate(axes, text, (at, place), (3 * side, 0), fontsize=6.5, color=colour, ha=ends_at, va="center")
     labels = [f"{turn.constant.name}, {turn.constant.unit}".removesuffix(", ") for turn in turns]
     axes.set_yticks(range(len(turns)), labels)
     axes.invert_yaxis()
@@ -572,7 +532,7 @@ WORDS: Mapping[str, str] = {
     "detector_noise": "detector noise, of full scale",
 }
 """Fields of `NonIdealities` for people."""
-_SWEEP_COLOUR = "#3b62ad"
+_ACCURACY = "#3b62ad"
 
 
 @styled
@@ -581,19 +541,17 @@ def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure
 
     The line is the mean over fabrications, the band reaches from the worst to the best.
     """
-    from matplotlib.figure import Figure
-
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)
     rows = -(-len(sweeps) // columns)
-    figure = Figure(figsize=(max(3.1 * columns, 4.6), 2.7 * rows + 0.3), layout="constrained")
-    panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    figure, grid = panel_grid(max(3.1 * columns, 4.6), 2.7 * rows + 0.3, rows, columns, sharey=True)
+    panels = grid.ravel()
     for panel, sweep in zip(panels, sweeps, strict=False):
         values = np.array([row["value"] for row in sweep["rows"]])
         mean, least, largest = (
             100 * np.array([row[name] for row in sweep["rows"]]) for name in ("mean", "least", "largest")
         )
-        panel.fill_between(values, least, largest, color=_SWEEP_COLOUR, alpha=0.18, lw=0)
-        panel.plot(values, mean, "o-", color=_SWEEP_COLOUR, lw=1.4, markersize=3)
+        panel.fill_between(values, least, largest, color=_ACCURACY, alpha=0.18, lw=0)
+        panel.plot(values, mean, "o-", color=_ACCURACY, lw=1.4, markersize=3)
         if (values > 0).all() and values.max() > 20 * values.min():
             panel.set_xscale("log")
         panel.set_xlabel(WORDS.get(sweep["parameter"], sweep["parameter"]))
@@ -623,15 +581,8 @@ def training_figure(history: Sequence[Mapping[str, float]], points: int, title: 
     none = 0.5 / points
     axes.plot(epochs, np.maximum(wrong, none), "o-", color=_WRONG, markersize=3, lw=1.4, label="averaged wrongly")
     done = wrong * points < 0.5
-    axes.plot(
-        epochs[done],
-        np.full(done.sum(), none),
-        "o",
-        color=_WRONG,
-        markersize=4.5,
-        markerfacecolor="white",
-        label=f"none of {points:,} wrong",
-    )
+    style: dict[str, Any] = {"color": _WRONG, "markersize": 4.5, "markerfacecolor": "white"}
+    axes.plot(epochs[done], np.full(done.sum(), none), "o", label=f"none of {points:,} wrong", **style)
     axes.plot(epochs, [epoch_record["loss"] for epoch_record in history], "-", color=_LOSS, lw=1.0, label="loss")
     axes.set(yscale="log", xlabel="epoch", ylabel="share of the grid; loss")
     hide_spines(axes)
